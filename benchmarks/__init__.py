@@ -1,1 +1,1 @@
-"""Ours against the peer library on the same work, interleaved. Run `python -m benchmarks --help`."""
+"""Measures rlsdk against peer libraries on the same work. See `python -m benchmarks --help`."""

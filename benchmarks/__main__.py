@@ -27,13 +27,13 @@ PACKAGES = ("rlsdk", "stable-baselines3", "sb3-contrib", "torch", "gymnasium")
 
 
 def _resized(case: Case, options: argparse.Namespace) -> Case:
-    """The case with the sizes of the command line."""
+    """Replace the sizes and settings of a case by those of the command line."""
     settings = merge(case.settings, parse_assignments(options.set))
     return replace(case, chunk=options.chunk or case.chunk, n_envs=options.n_envs or case.n_envs, settings=settings)
 
 
 def _share(text: str) -> float:
-    """A positive number."""
+    """Parse a positive number."""
     try:
         value = float(text)
     except ValueError:
@@ -91,20 +91,20 @@ def fallen(measured: Mapping[str, str], recorded: Mapping[str, str], share: floa
 
 
 def _ratio(row: str) -> float | None:
-    """Ours over the peer; None in a row without a peer, whose first ratio may be SBX's."""
+    """The ratio of rlsdk to the peer in a row of the table; None if the row has no peer. Its first ratio may be that of SBX."""
     columns = row.split("|")
     found = re.search(r"\*\*([\d.]+)x", columns[5]) if len(columns) > 5 else None
     return float(found[1]) if found else None
 
 
 def _recorded() -> dict[str, str]:
-    """Case -> its row in docs/performance.md."""
+    """The rows of docs/performance.md, as case -> row."""
     _, _, table = TABLE.read_text(encoding="utf-8").partition(MARK)
     return {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")}
 
 
 def _write(name: str, row: str, rounds: int) -> None:
-    """Put one row into the table; the others stay as they were measured, each with its date."""
+    """Replace one row of the table. The other rows, each with its date, do not change."""
     before, _, _ = TABLE.read_text(encoding="utf-8").partition(MARK)
     known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds |"}
     versions = ", ".join(f"{p} {version(p)}" for p in PACKAGES)

@@ -1,4 +1,4 @@
-"""The cases: algorithm, environment and settings, the same for both sides; each package names its own in `benchmarks.toml`."""
+"""The benchmark cases: algorithm, environment and settings, the same for all sides. Packages list them in `benchmarks.toml`."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from rlsdk.settings import merge
 
 ROOT = Path(__file__).parents[1]
 FILE = "benchmarks.toml"
-"""Beside a package's pyproject.toml: `algorithm`, `peer` if there is one, the tables [cases.NAME], and what all of them share.
+"""A file next to a package's pyproject.toml: `algorithm`, `peer` if there is one, further common fields, and the tables
+[cases.NAME].
 
-A case gives the fields of `Case`; a field before the tables holds for every case. `settings` of both are merged.
+A table has fields of `Case`. A common field holds for every case. `settings` of both are merged.
 """
 FOLDERS = ("plugins", "contrib_algos")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison; `warmup` steps are not timed, `chunk` steps are, in every round."""
+    """One comparison. `warmup` steps are not timed. In every round, `chunk` steps are timed."""
 
     name: str
     algorithm: str
-    """The plugin's id."""
+    """The id of the plugin."""
     env: str
     peer: str = ""
-    """The peer's class with its library: "stable_baselines3.PPO"; empty: no maintained library has this algorithm."""
+    """The class of the peer with its library, as "stable_baselines3.PPO". Empty if no maintained library has the algorithm."""
     settings: dict[str, Any] = field(default_factory=dict)
     warmup: int = 1040
     chunk: int = 200
@@ -44,16 +45,16 @@ class Case:
     n_envs: int = 1
     normalize: bool = False
     workers: int = 0
-    """Processes that play; such cases are timed by the clock, as the processor's time is theirs."""
+    """The number of processes that step environments. Cases with such processes are timed in wall-clock time."""
     aim: float = 0.0
-    """Ours over the peer, as it should be at least."""
+    """The smallest ratio of rlsdk's speed to the peer's that is acceptable."""
     episodes: int = 0
-    """Recorded with random actions, for algorithms that need a data set."""
+    """How many episodes are recorded with random actions, for algorithms that need a data set."""
     offline: bool = False
-    """Whether it learns from the data set alone: its steps are updates."""
+    """Whether the algorithm learns from the data set alone. Its steps are then updates."""
 
     def ours(self, seed: int) -> Trainer:
-        """Our agent, warmed up."""
+        """Make a trainer of rlsdk's agent, after the warm-up."""
         model = self.agent(seed)
         model.learn(self.warmup, threads=None)
 
@@ -63,7 +64,7 @@ class Case:
         return Trainer(learn, model.parts.algorithm, "update")
 
     def agent(self, seed: int) -> Any:
-        """Our agent, new."""
+        """Make a new agent of rlsdk."""
         import rlsdk
         from rlsdk.environments import make_vec_env
         from rlsdk.registry import load
@@ -81,20 +82,20 @@ class Case:
         return rlsdk.make(self.algorithm, env=env, policy=self.policy, **context, **self.settings)
 
     def theirs(self, seed: int) -> Trainer:
-        """The same with the peer."""
+        """Make a trainer of the peer's agent, after the warm-up."""
         return self._peer(self.peer_class(), seed)
 
     def peer_class(self) -> Any:
-        """The peer's class."""
+        """Import the class of the peer."""
         library, _, name = self.peer.rpartition(".")
         return getattr(import_module(library), name)
 
     def sbx(self, seed: int) -> Trainer:
-        """The same with SBX (JAX)."""
+        """Make a trainer of the agent of SBX (JAX), after the warm-up."""
         return self._peer(self.sbx_class(), seed)
 
     def sbx_class(self) -> Any:
-        """SBX's class of the peer's name; None where it has none or is not installed."""
+        """The class of SBX with the same name as the peer's; None if there is none or SBX is not installed."""
         if not self.peer:
             return None
         try:
@@ -127,7 +128,7 @@ class Case:
         return players
 
     def source(self) -> Any:
-        """The environment: its id, or what makes it."""
+        """The id of the environment, or a function that makes it."""
         from gymnasium.spaces import Discrete
 
         from rlsdk.environments import toy
@@ -152,12 +153,12 @@ def recorded(env: str, episodes: int) -> str:
 
 
 def files() -> list[Path]:
-    """What the packages of this repository name, in a fixed order."""
+    """The files `benchmarks.toml` of all packages of this repository, in a fixed order."""
     return [path for folder in FOLDERS for path in sorted((ROOT / folder).glob(f"*/{FILE}"))]
 
 
 def read(path: Path) -> Iterator[Case]:
-    """The cases of one package."""
+    """Read the cases of one package from its file."""
     shared = tomllib.loads(path.read_text(encoding="utf-8"))
     for name, own in shared.pop("cases").items():
         yield Case(**{"name": name, **merge(shared, own)})

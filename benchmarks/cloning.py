@@ -1,7 +1,7 @@
-"""How good a clone is, by the number of recorded episodes; and what a clone saves the algorithm that continues from it.
+"""The returns of clones by the number of recorded episodes, and the steps that PPO saves if it starts from a clone.
 
 python -m benchmarks.cloning docs/images     writes cloning.csv, cloning-then-ppo.csv, and the pictures with their
-texts; what the files hold already is not measured again
+texts. Results that the files already have are not measured again.
 
 Experts are agents of rlsdk-zoo, algorithms use their presets. Returns are means over 20 deterministic episodes, with three
 seeds each.
@@ -31,7 +31,8 @@ from rlsdk_bc import BC
 from rlsdk_ppo import PPO
 
 LANDER, GOAL, STEPS, EVERY = "LunarLander-v3", 200, 655_360, 32_768
-"""Where PPO continues from a clone, the return to reach, its steps, and the steps between its evaluations."""
+"""The environment in which PPO continues from a clone, the return to reach, the steps of PPO, and the steps between
+evaluations."""
 
 
 EXPERTS = {
@@ -45,11 +46,11 @@ EPISODES = (1, 3, 10, 30)
 SEEDS = (0, 1, 2)
 EVALUATED = 20
 Row = tuple[str, str, int, int, float]
-"""(environment, who, seed, episodes or steps, mean return)."""
+"""(environment, learner, seed, episodes or steps, mean return)."""
 
 
 def mean_return(agent: rlsdk.Agent, env: str) -> float:
-    """Over deterministic episodes."""
+    """The mean return of deterministic episodes."""
     envs = make_vec_env(env, 10)
     try:
         return run_episodes(agent, envs, EVALUATED, seed=10_000).mean
@@ -58,7 +59,7 @@ def mean_return(agent: rlsdk.Agent, env: str) -> float:
 
 
 def clone(env: str, episodes: int, seed: int, folder: Path) -> BC:
-    """A clone of the expert. Each seed has episodes of its own."""
+    """Train a clone of the expert. Each seed has separate episodes."""
     known, file = preset("bc", env), folder / f"{env}-{episodes}-{seed}"
     assert known is not None
     data = record_episodes(zoo.load(EXPERTS[env]), env, episodes, file, deterministic=True, seed=1000 * seed)
@@ -67,7 +68,7 @@ def clone(env: str, episodes: int, seed: int, folder: Path) -> BC:
 
 
 def by_episodes(env: str, rows: Rows, folder: Path) -> None:
-    """The returns of an expert and its clones."""
+    """Measure the returns of an expert and its clones."""
     if not rows.has(env, "expert", 0):
         rows.add((env, "expert", 0, 0, mean_return(zoo.load(EXPERTS[env]), env)))
     for episodes in EPISODES:
@@ -77,7 +78,7 @@ def by_episodes(env: str, rows: Rows, folder: Path) -> None:
 
 
 def then_ppo(rows: Rows, folder: Path) -> None:
-    """The returns of PPO with its preset, alone and from a clone of three episodes, after every so many steps."""
+    """Measure the returns of PPO with its preset every `EVERY` steps, started with and without a clone of three episodes."""
     known = preset("ppo", LANDER)
     assert known is not None
     for seed, who in product(SEEDS, ("ppo", "bc, then ppo")):
@@ -107,32 +108,32 @@ def then_ppo(rows: Rows, folder: Path) -> None:
 
 
 class Rows:
-    """A CSV file that grows; what it holds already is not measured again."""
+    """A CSV file of results, to which rows are added."""
 
     def __init__(self, path: Path, x: str) -> None:
-        """`x`: what the fourth column counts."""
+        """`x`: the name of the fourth column."""
         self.path = path
         if not path.exists():
             path.write_text(f"environment,who,seed,{x},mean_return\n")
 
     def read(self) -> list[Row]:
-        """All of them."""
+        """Return all rows of the file."""
         with self.path.open(newline="") as stream:
             return [(a, b, int(c), int(d), float(e)) for a, b, c, d, e in list(csv.reader(stream))[1:]]
 
     def has(self, env: str, who: str, seed: int, x: int = 0) -> bool:
-        """Whether it was measured."""
+        """Whether the file has a row with these first columns."""
         return (env, who, seed, x) in {row[:4] for row in self.read()}
 
     def add(self, *rows: Row) -> None:
-        """Append and print."""
+        """Append rows to the file, and print the last one."""
         with self.path.open("a", newline="") as stream:
             csv.writer(stream, lineterminator="\n").writerows((*row[:4], f"{row[4]:.1f}") for row in rows)
         print(*rows[-1], flush=True)
 
 
 def series(rows: Sequence[Row], env: str, who: str) -> dict[int, list[float]]:
-    """The returns over seeds, by episodes or steps."""
+    """The returns of all seeds, as episodes or steps -> returns."""
     found: dict[int, list[float]] = {}
     for where, name, _, x, value in rows:
         if (where, name) == (env, who):
@@ -141,7 +142,7 @@ def series(rows: Sequence[Row], env: str, who: str) -> dict[int, list[float]]:
 
 
 def draw(folder: Path, clones: Sequence[Row], trained: Sequence[Row]) -> None:
-    """The two pictures, each with its text."""
+    """Draw the two pictures, and write a text for each."""
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     texts = []
     for axis, env in zip(figure.subplots(1, len(BY_EPISODES)), BY_EPISODES, strict=True):
@@ -171,7 +172,7 @@ def draw(folder: Path, clones: Sequence[Row], trained: Sequence[Row]) -> None:
 
 
 def save(figure: Figure, path: Path, text: str) -> None:
-    """A picture, and beside it what it shows, in words."""
+    """Write a picture, and next to it a text that describes it."""
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     path.with_suffix(".txt").write_text(text + "\n")
     print(text)

@@ -1,5 +1,7 @@
-"""The cost of collecting: our loop and the peer's, compared with bare stepping, with policies without cost, or with
-TRPO's own (two layers of 64), values and log-probabilities included.
+"""The cost of collecting: the loops of rlsdk and of the peer, compared with bare stepping.
+
+Policies return constant actions. With `--acting` both sides use networks of TRPO (two layers of 64), and compute values and
+log-probabilities.
 
 python -m benchmarks.collection [--rounds N] [--acting]
 """
@@ -23,13 +25,13 @@ from rlsdk.training.collect import collect
 CASES = [("CartPole-v1", 12_000), ("HalfCheetah-v5", 3_000)]
 COUNTS = (1, 8, 64)
 LENGTH = 32
-"""Vector steps per rollout."""
+"""Steps of each environment in a rollout."""
 ACTING_LENGTH = 256
-"""The same with networks."""
+"""Steps of each environment in a rollout with `--acting`."""
 
 
 class Fixed:
-    """Always the same actions, with the extras an actor-critic remembers."""
+    """A policy that always returns the same actions, with the extras of an actor-critic."""
 
     def __init__(self, action: torch.Tensor) -> None:
         self.action, self.extra = action, (torch.zeros(len(action)), torch.zeros(len(action)))
@@ -47,14 +49,14 @@ class Fixed:
 
 
 def actions_for(name: str, count: int) -> Any:
-    """One random action for each copy."""
+    """One random action for each environment."""
     space = gymnasium.make(name).action_space
     space.seed(0)
     return np.stack([space.sample() for _ in range(count)])
 
 
 def bare(name: str, count: int) -> Callable[[], None]:
-    """A Python loop over the environments and nothing else."""
+    """Make a function that runs a bare Python loop over environments."""
     environments, actions = [gymnasium.make(name) for _ in range(count)], actions_for(name, count)
     for i, environment in enumerate(environments):
         environment.reset(seed=i)
@@ -70,7 +72,7 @@ def bare(name: str, count: int) -> Callable[[], None]:
 
 
 def ours(name: str, count: int, *, acting: bool = False) -> Callable[[], None]:
-    """Our collecting function; with the networks of an agent, values and log-probabilities are found as its update does."""
+    """Make a function that collects with rlsdk. With `acting` it uses networks, and computes values and log-probabilities."""
     env, generator = make_vec_env(name, count, vectorization="sync"), torch.Generator()
     policy: Any = Fixed(torch.from_numpy(actions_for(name, count)))
     if acting:
@@ -88,7 +90,7 @@ def ours(name: str, count: int, *, acting: bool = False) -> Callable[[], None]:
 
 
 def theirs(name: str, count: int, *, acting: bool = False) -> Callable[[], None]:
-    """stable-baselines3's `collect_rollouts`, as sb3-contrib's TRPO has it; its policy replaced by a constant, or not."""
+    """Make a function that collects with `collect_rollouts` of sb3-contrib's TRPO. Without `acting` its policy is constant."""
     from sb3_contrib import TRPO
     from stable_baselines3.common.callbacks import CallbackList
     from stable_baselines3.common.env_util import make_vec_env as make_theirs
@@ -108,7 +110,7 @@ def theirs(name: str, count: int, *, acting: bool = False) -> Callable[[], None]
 
 
 def seconds(run: Callable[[], None], times: int) -> float:
-    """Processor time of `times` calls."""
+    """The processor time of `times` calls, in seconds."""
     began = time.process_time()
     for _ in range(times):
         run()
@@ -116,7 +118,8 @@ def seconds(run: Callable[[], None], times: int) -> float:
 
 
 def per_step_of(kinds: list[Callable[[], None]], budget: int, count: int, rounds: int, length: int = LENGTH) -> Any:
-    """Microseconds per environment step [rounds, kinds], warmed up; the kinds take turns. `budget`: steps per timing."""
+    """The microseconds per environment step [rounds, kinds], after a warm-up. All kinds are timed in every round. `budget`:
+    environment steps per timing."""
     times = max(2, budget // (length * count))
     for run in kinds:
         seconds(run, max(1, times // 4))
@@ -125,7 +128,7 @@ def per_step_of(kinds: list[Callable[[], None]], budget: int, count: int, rounds
 
 
 def measure(name: str, budget: int, count: int, rounds: int) -> str:
-    """A row of the table."""
+    """Measure one row of the table without networks."""
     table = per_step_of([bare(name, count), ours(name, count), theirs(name, count)], budget, count, rounds)
     per_step, ratio = np.median(table, axis=0), np.median(table / table[:, :1], axis=0)
     ours_, theirs_ = (f"{per_step[k]:.1f} ({ratio[k]:.2f}x)" for k in (1, 2))
@@ -133,7 +136,7 @@ def measure(name: str, budget: int, count: int, rounds: int) -> str:
 
 
 def measure_acting(name: str, budget: int, count: int, rounds: int) -> str:
-    """A row of the table with networks."""
+    """Measure one row of the table with networks."""
     kinds = [ours(name, count, acting=True), theirs(name, count, acting=True)]
     table = per_step_of(kinds, budget, count, rounds, ACTING_LENGTH)
     (mine, other), ratio = np.median(table, axis=0), table[:, 1] / table[:, 0]
@@ -142,7 +145,7 @@ def measure_acting(name: str, budget: int, count: int, rounds: int) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--acting", action="store_true")

@@ -1,7 +1,7 @@
-"""Environment steps per second of PPO with collectors, where the environment waits, as for a simulator in another program.
+"""Environment steps per second of PPO with collectors, if steps wait, as for a simulator in another program.
 
-`python -m benchmarks.collectors` prints the table of docs/collecting.md; `--executor` and `--wait` (seconds per step) choose
-other places and other simulators.
+`python -m benchmarks.collectors` prints the table of docs/collecting.md; `--executor` chooses where collectors
+run, `--wait` the seconds per step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENVS, LENGTH, ROUNDS = 8, 32, 4
 
 
 class Waiting(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """CartPole whose steps take longer, without using the processor."""
+    """CartPole whose steps wait for some seconds, without using the processor."""
 
     def __init__(self, wait: float) -> None:
         super().__init__(gymnasium.make("CartPole-v1"))
@@ -31,12 +31,12 @@ class Waiting(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def steps_per_second(collectors: int | None, executor: str, wait: float) -> tuple[float, float]:
-    """(steps per second of whole training, share of that time in updates and all else but collecting at its ideal speed)."""
+    """Return (environment steps per second of training, the share of its time beyond the ideal time of collecting)."""
     envs = make_vec_env(
         Waiting, ENVS, env_kwargs={"wait": wait}, collectors=collectors, executor=executor, **_plain(collectors)
     )
     agent = rlsdk.make("ppo", env=envs, seed=0, n_steps=LENGTH, batch_size=64, n_epochs=4)
-    agent.learn(ENVS * LENGTH)  # the processes are started, the kernels warm
+    agent.learn(ENVS * LENGTH)  # starts the processes and warms up the kernels
     began = time.perf_counter()
     agent.learn(ROUNDS * ENVS * LENGTH, reset_num_timesteps=False)
     taken = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Timing trainers side by side: A B C, C B A, ..., per processor second, median and spread of the ratios."""
+"""Times trainers alternately, in the order A B C, C B A, ..., and gives medians and ranges of the ratios of their speeds."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Comparison:
     case: Case
     threads: int
     timings: dict[str, list[Timing]]
-    """By side: `ours`; `theirs` where there is a peer; `sbx` where it is installed and has the algorithm."""
+    """Side -> its timings: `ours`, `theirs` if there is a peer, and `sbx` if it is installed and has the algorithm."""
     floor: float | None
-    """Environment steps per second of the bare environment and the bare matrix products; None in sizes of the user's own."""
+    """Environment steps per second of the bare environment and the bare matrix products; None if the user changed sizes."""
     mib: dict[str, int]
-    """Peak memory of each side."""
+    """The peak memory of each side, in MiB."""
 
     def rates(self, side: str) -> list[float]:
-        """Steps per second of each round: of processor time; by the clock where other processes play."""
+        """Steps per second in each round: of processor time, or of wall-clock time if worker processes step environments."""
         return [timing.wall if self.case.workers else timing.cpu for timing in self.timings[side]]
 
     def ratio(self, side: str) -> str:
-        """Ours over that side."""
+        """The ratio of rlsdk's speed to that of `side`, as text."""
         if side not in self.timings:
             return ""
         if not self.case.workers:
@@ -59,7 +59,7 @@ class Comparison:
         return f"**{statistics.median(ratios):.2f}x** [{min(ratios):.2f} .. {max(ratios):.2f}]"
 
     def update(self, side: str) -> str:
-        """The share of updates in that side's time."""
+        """The share of updates in the time of `side`, as text."""
         shares = [timing.update for timing in self.timings.get(side, []) if timing.update is not None]
         return f"{statistics.median(shares):.0%}" if shares and not self.case.workers else ""
 
@@ -89,7 +89,7 @@ HEADER = "| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|"
 
 
 def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparison:
-    """Train all sides in turn, `rounds` times, in one process."""
+    """Time all sides alternately, `rounds` times. Only SBX runs in another process."""
     with limited_threads(threads):
         timings = _timings(case, rounds, seed)
     memory = {side: _peak_memory(case, side) for side in timings if side != "sbx"}
@@ -99,7 +99,7 @@ def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparis
 
 
 def _timings(case: Case, rounds: int, seed: int) -> dict[str, list[Timing]]:
-    """Of each side, by its name."""
+    """Measure the timings of each side, as side -> timings."""
     sides: dict[str, Trainer | Elsewhere] = {"ours": case.ours(seed)}
     if case.peer:
         sides["theirs"] = case.theirs(seed)

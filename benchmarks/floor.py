@@ -1,12 +1,11 @@
-"""What no library can go below on this machine: the bare environment and the bare matrix products of one step.
+"""The shortest possible time of a step on this machine: the bare environment and the bare matrix products.
 
-Our agent, in plain torch, trains a few steps while every product, convolution and LSTM that it asks torch for is written down;
-then those are timed one kind after another with nothing around them: no activation, loss, optimiser, sampling, memory,
-normalisation or log.
+An agent of rlsdk trains a few steps in plain torch, while every product, convolution and LSTM is recorded. Then these calls are
+timed alone: without activations, losses, optimisers, sampling, replay buffers, normalisation or logs.
 
 The second floor is that of plain torch: all calls of torch that compute something, each timed alone. It adds activations,
-losses, optimisers, sampling and copies, and the price of a call. Between the calls nothing is counted, such as Python. Own
-kernels may lie below it: they need fewer calls.
+losses, optimisers, sampling and copies, and the overhead of each call. Time between the calls, such as that of Python, is not
+counted. The kernels of rlsdk can be faster than this floor, because they need fewer calls.
 
 python -m benchmarks.floor [CASE ...]     print both and our speed in the same run, and write the table of docs/performance.md
 """
@@ -44,22 +43,24 @@ CHUNKS = 3
 PLAIN = (bool, int, str, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format)
 SECONDS, SECONDS_OF_MANY, BLOCKS = 0.1, 0.01, 3
 PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
-"""Operations of torch that multiply, and which argument the left factor is."""
+"""Matrix products of torch -> the index of the argument that is the left factor."""
 HEAVY = ("convolution", "convolution_backward", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
-"""Those that are timed as they are."""
+"""Further operations of the first floor, which are timed unchanged."""
 
 
 def floor(case: Case, *, every_call: bool = False) -> float:
-    """Environment steps per second of processor time, with one thread; updates, where the case learns from a data set alone.
-    `every_call`: of torch, instead of products."""
+    """Environment steps per second of processor time, with one thread; updates if the case learns from a data set alone.
+
+    With `every_call`, all calls of torch count, not only products.
+    """
     with limited_threads(1):
         seconds = _calls(case) if every_call else _arithmetic(case)
         return 1.0 / ((0.0 if case.offline else _environment(case)) + seconds)
 
 
 def ours(case: Case) -> float:
-    """Environment steps (updates, where the case learns from a data set alone) per second of processor time that our agent
-    makes, with one thread: the median of some chunks."""
+    """Environment steps per second of processor time of rlsdk's agent, with one thread: the median of some chunks. Updates
+    instead of steps if the case learns from a data set alone."""
     with limited_threads(1):
         model = case.agent(0)
         model.learn(case.warmup, threads=None)
@@ -72,7 +73,7 @@ def ours(case: Case) -> float:
 
 
 def _environment(case: Case) -> float:
-    """Seconds of one bare step with actions drawn before."""
+    """Seconds of one step of the bare environment. Actions are drawn before."""
     env = make_one(case.source(), {})
     env.reset(seed=0)
     env.action_space.seed(0)
@@ -88,13 +89,13 @@ def _environment(case: Case) -> float:
 
 
 def _seconds(work: Work, least: float = SECONDS) -> float:
-    """Of one call, the median of some blocks of at least so many seconds."""
+    """Seconds of one call: the median over some blocks, each of at least `least` seconds."""
     work()
     return sorted(_block(work, least) for _ in range(BLOCKS))[BLOCKS // 2]
 
 
 def _block(work: Work, least: float) -> float:
-    """Of one call, averaged over enough calls for the clock: some machines' clocks tick in hundredths of a second."""
+    """Seconds of one call, averaged over enough calls: some machines' clocks have a resolution of 0.01 seconds."""
     calls = 1
     while (took := timeit.timeit(work, timer=time.process_time, number=calls)) < least:
         calls *= 2
@@ -115,14 +116,14 @@ def multiplies(call: Any) -> bool:
 
 
 def computes(call: Any) -> bool:
-    """Whether it counts in the second: views compute nothing."""
+    """Whether a call of torch counts in the second floor. Views compute nothing."""
     return not call.is_view
 
 
 def _calls(case: Case) -> float:
     """Seconds of all calls of plain torch for one environment step."""
     recorded, steps = _recorded(case, computes)
-    torch.set_flush_denormal(True)  # what is scaled down again and again would become slow
+    torch.set_flush_denormal(True)  # values that repeated scaling makes denormal would be slow
     try:
         with torch.no_grad():
             kinds = recorded.kinds.values()
@@ -135,7 +136,7 @@ def _calls(case: Case) -> float:
 
 
 def _recorded(case: Case, wanted: Callable[[Any], bool]) -> tuple[Recorded, float]:
-    """The wanted calls of some rounds, and their environment steps."""
+    """Return the calls of torch in some rounds for which `wanted` is true, and the number of environment steps."""
     with kernels_off():
         model = case.agent(0)
         model.learn(case.warmup, threads=None)
@@ -160,7 +161,8 @@ class Kind:
     times: int = 0
 
     def ways(self) -> list[Work]:
-        """One such call: a product by the quicker library, those of an ensemble together and one after another too."""
+        """The ways to do one such call, of which the fastest counts. A product uses the faster library. Products of an ensemble
+        are done in one call, or one after another."""
         if self.name not in PRODUCTS:
             return [lambda: self.call(*self.arguments, **self.named)]
         left, right = self.arguments[PRODUCTS[self.name] :][:2]
@@ -178,7 +180,7 @@ def _product(left: Tensor, right: Tensor) -> Work:
 
 
 class Recorded(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes down the wanted calls of torch inside the block."""
+    """A context that records the calls of torch for which `wanted` is true."""
 
     def __init__(self, wanted: Callable[[Any], bool]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -188,7 +190,7 @@ class Recorded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
         if self.wanted(func):
-            drawn = _name(func) == "randint"  # its bounds, such as the size of a filling buffer, change nothing
+            drawn = _name(func) == "randint"  # its bounds, as the size of a growing buffer, do not change its time
             key = str(
                 (func, *tree_map(_shape, ([each for each in args if isinstance(each, list)] if drawn else args, named)))
             )
@@ -200,7 +202,8 @@ class Recorded(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _shape(value: object) -> object:
-    """What the time of a call depends on: fractions, such as step sizes, are all alike, and so are generators."""
+    """The part of an argument that the time of a call depends on. Fractions, such as step sizes, and generators are all
+    alike."""
     if isinstance(value, Tensor):
         return tuple(value.shape), value.stride(), value.dtype
     return value if isinstance(value, PLAIN) else type(value).__name__
@@ -211,7 +214,7 @@ def _copy(value: object) -> object:
 
 
 def main(names: list[str]) -> None:
-    """Measure our speed and both floors of cases, all without names, print them and put them into the table."""
+    """Measure the speed and both floors of the cases `names`, or of all cases. Print them and write them into the table."""
     print(HEAD)
     for name in names or [name for name, case in CASES.items() if not case.workers]:
         case = CASES[name]

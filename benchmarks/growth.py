@@ -30,7 +30,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Sweep:
-    """One size, and what it is that trains with it; `steps` are timed per round."""
+    """A size to vary, and the function that makes an agent for a size. `steps` are timed per round."""
 
     name: str
     sizes: tuple[int, ...]
@@ -65,7 +65,7 @@ def _of_masks(entries: int) -> Any:
 
 
 def _of_memory(rows: int) -> Any:
-    """Full, as after a long training."""
+    """Make an agent with a full replay buffer, as after a long training."""
     settings: dict[str, Any] = {"learning_starts": 100, "policy_kwargs": {"net_arch": [64, 64]}}
     agent = _agent("qrdqn", "CartPole-v1", buffer_size=rows, **settings).learn(200, threads=None)
     buffer = agent.parts.buffer
@@ -93,7 +93,7 @@ SWEEPS = (
 
 
 def measured(sweep: Sweep) -> Iterator[tuple[int, float, int]]:
-    """(size, median microseconds of processor time per environment step, bytes the memory of steps takes)."""
+    """Yield (size, median microseconds of processor time per environment step, bytes of the replay buffer)."""
     for size in sweep.sizes:
         agent, steps, times = sweep.make(size), sweep.steps, []
         agent.learn(max(steps, 1100 if agent.spec.family == "off-policy" else 0), threads=None)
@@ -106,13 +106,13 @@ def measured(sweep: Sweep) -> Iterator[tuple[int, float, int]]:
 
 
 def picture(results: dict[str, list[tuple[int, float, int]]]) -> None:
-    """One panel a sweep, both axes logarithmic; the dotted line is proportional growth."""
+    """Draw one panel for each sweep, with logarithmic axes. The dotted line shows proportional growth."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    pyplot.rcParams["svg.fonttype"] = "none"  # text as text
+    pyplot.rcParams["svg.fonttype"] = "none"  # text stays text, not paths
 
     figure, axes = pyplot.subplots(2, 3, figsize=(11, 6), layout="constrained")
     for axis, (name, rows) in zip(axes.flat, results.items(), strict=True):
@@ -129,7 +129,7 @@ def picture(results: dict[str, list[tuple[int, float, int]]]) -> None:
 
 
 def main() -> None:
-    """Measure, print, and write where asked."""
+    """Measure and print; write with `--write`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("--write", action="store_true", help="replace the table and picture of docs/performance.md")
     options = parser.parse_args()

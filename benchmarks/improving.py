@@ -1,6 +1,6 @@
 """TD3+BC and behaviour cloning from the same recordings of a half-trained agent, on Pendulum.
 
-python -m benchmarks.improving docs/images     writes improving.csv; what the file holds already is not measured again
+python -m benchmarks.improving docs/images     writes improving.csv; results it already has are not measured again
 
 SAC is trained for a fraction of its preset's steps and records episodes with its exploration noise, as for the "medium" data
 sets of arXiv:2004.07219. Each seed of the learners has a separate recording. Returns are means over 20 deterministic episodes.
@@ -28,12 +28,12 @@ UPDATES = 20_000
 
 
 def measure(rows: Rows, seed: int, medium: SAC, folder: Path) -> None:
-    """The recorded returns, and those of both learners."""
+    """Measure the return of the recorded episodes, and the returns of both learners."""
     data = record_episodes(medium, ENV, EPISODES, folder / f"medium-{seed}", seed=1000 * seed)
     if not rows.has(ENV, "recorded", seed, EPISODES):
         rows.add((ENV, "recorded", seed, EPISODES, float(summary_of(data).returns.mean())))
     if not rows.has(ENV, "bc", seed, UPDATES):
-        # As TD3+BC: networks, rows per update, observations normalised.
+        # the same networks, batch size and normalisation as TD3+BC
         clone = BC(
             "MlpPolicy",
             None,
@@ -50,7 +50,7 @@ def measure(rows: Rows, seed: int, medium: SAC, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Measure what the file does not hold yet."""
+    """Measure the results that the file does not have yet."""
     rows = Rows(folder / "improving.csv", "episodes_or_updates")
     medium = SAC("MlpPolicy", ENV, seed=RECORDER_SEED, learning_rate=1e-3).learn(RECORDER_STEPS)
     if not rows.has(ENV, "recorder", RECORDER_SEED, RECORDER_STEPS):

@@ -41,7 +41,7 @@ Point = dict[str, float]
 
 
 def _trained(learn: Callable[[], Any], steps: Callable[[], int], evaluate: Callable[[], float]) -> Iterator[Point]:
-    """Train piece after piece; a point after each."""
+    """Train in pieces, and yield a point before the first and after each piece."""
     spent = 0.0
     yield {"steps": 0, "seconds": 0.0, "return": round(evaluate(), 2)}
     for _ in range(PIECES):
@@ -77,7 +77,7 @@ def _peer(seed: int, settings: dict[str, Any], n_envs: int) -> list[Point]:
 
 
 def train(seeds: int) -> None:
-    """Both sides in turns, so that a busy machine slows both; the file is written after each seed."""
+    """Train both sides alternately, so that a busy machine slows both. The file is written after each seed."""
     known = preset(ALGORITHM, ENV)
     assert known is not None
     settings, n_envs = dict(known.settings), known.n_envs or 1

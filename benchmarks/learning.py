@@ -1,4 +1,4 @@
-"""What agents reach with the presets of their packages, beside stable-baselines3 with the same settings and seeds.
+"""The returns of agents with the presets of their packages, and of stable-baselines3 with the same settings and seeds.
 
 rlsdk run sac --env Pendulum-v1 --seeds 5 --jobs 1 --out runs/sac    train
 python -m benchmarks.learning add runs/sac                           write the returns into contrib_algos/rlsdk-sac/results.json
@@ -45,7 +45,7 @@ CARD_HEAD = """| environment | steps | mean over seeds | per seed | stable-basel
 |---|---|---|---|---|
 """
 Results = dict[str, dict[str, Any]]
-"""Environment -> steps, episodes, minutes, seeds (seed -> return), and the same of the peer."""
+"""Environment -> "ours" and "peer" -> steps, episodes, minutes, seeds (seed -> return) and further entries."""
 
 
 def store(algorithm: str) -> Path:
@@ -55,7 +55,7 @@ def store(algorithm: str) -> Path:
 
 
 def known(algorithm: str) -> Results:
-    """What was measured of an algorithm, by environment."""
+    """Read the stored results of an algorithm."""
     path = store(algorithm)
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
@@ -66,7 +66,7 @@ def measured() -> list[str]:
 
 
 def write(algorithm: str, env: str, measure: str, found: Mapping[str, Any]) -> None:
-    """Put `found` under an environment; seeds that were measured before with as many steps stay."""
+    """Store `found` for an environment. Earlier seeds with the same number of steps are not removed."""
     results = known(algorithm)
     row = results.setdefault(env, {})
     before = row.get(measure, {})
@@ -77,7 +77,7 @@ def write(algorithm: str, env: str, measure: str, found: Mapping[str, Any]) -> N
 
 
 def add(folder: Path, variant: str | None = None) -> None:
-    """Write the finished seeds of a folder of `rlsdk run --seeds`. `variant`: the preset they had, where it is not that of the
+    """Store the finished seeds of a folder of `rlsdk run --seeds`. `variant`: their preset, if it is not that of the
     environment."""
     paths = sorted(folder.glob("seed-*/run.json"))
     runs = {path.parent: json.loads(path.read_text(encoding="utf-8")) for path in paths}
@@ -106,10 +106,10 @@ def _has_preset(folder: Path, algorithm: str, name: str) -> bool:
 
 
 def peer(algorithm: str, env: str, seeds: range, steps: int | None, keep: Path | None = None) -> None:
-    """Train stable-baselines3 with our preset, seed after seed, and write what each reached. Seeds that are known with
-    as many steps are left out.
+    """Train stable-baselines3 with the preset, seed after seed, and store the returns. Seeds with stored results for the same
+    number of steps are left out.
 
-    keep: a folder for unfinished trainings. None: an interrupted one starts again.
+    keep: a folder for unfinished trainings. None: an interrupted training starts again.
     """
     found_preset = preset(algorithm, env)
     if found_preset is None:
@@ -164,7 +164,7 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 
 def documented() -> dict[tuple[str, str], str]:
-    """Algorithm and environment -> what others report, from the packages' suites."""
+    """(algorithm, environment) -> the return that others report, from the packages' suites."""
     cells = [cell for name in suites() for cell in load_suite(name).cells if cell.documented]
     return {
         (c.algorithm, c.env): f"{_number(c.documented[0])} ± {_number(c.documented[1])} ({c.source})"
@@ -174,7 +174,7 @@ def documented() -> dict[tuple[str, str], str]:
 
 
 def table() -> str:
-    """The rows of docs/results.md."""
+    """The table of docs/results.md."""
     elsewhere, lines = documented(), []
     for algorithm in measured():
         manifest = find(algorithm).manifest
@@ -189,7 +189,7 @@ def table() -> str:
 
 
 def card(algorithm: str) -> str:
-    """The rows of a package's README."""
+    """The table of results in a package's README."""
     lines = []
     for env, row in known(algorithm).items():
         ours, theirs = row["ours"], row.get("peer")
@@ -199,12 +199,12 @@ def card(algorithm: str) -> str:
 
 
 def with_table(text: str, rows: str) -> str:
-    """A page with its table replaced."""
+    """Return a page with its table of results replaced by `rows`."""
     return replaced(text, BEGIN.strip(), END, rows.strip("\n"))
 
 
 def pages() -> dict[Path, str]:
-    """Every page with a table of results -> its text with the table of today."""
+    """Every page with a table of results -> its text with the current table."""
     cards = {store(algorithm).parent / "README.md": card(algorithm) for algorithm in measured()}
     return {path: with_table(path.read_text(encoding="utf-8"), rows) for path, rows in {PAGE: table(), **cards}.items()}
 

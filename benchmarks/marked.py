@@ -1,4 +1,4 @@
-"""Tables of pages that a program writes: what stands between two marks."""
+"""Replaces generated tables of pages. Each table is between two marks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def replaced(page: str, begin: str, end: str, table: str) -> str:
-    """The page with `table` between the marks.
+    """Return the page with `table` between the marks.
 
     Raises:
         SystemExit: the page lacks a mark.
@@ -19,17 +19,17 @@ def replaced(page: str, begin: str, end: str, table: str) -> str:
 
 
 def with_row(page: str, marks: tuple[str, str], head: str, names: Iterable[str], row: str) -> str:
-    """The page with one row put into the table between the marks; the others stay as they were measured.
+    """Return the page with one row added to the table between the marks, or replaced. Other rows do not change.
 
     Args:
-        page: its text.
-        marks: before and after the table.
+        page: the text of the page.
+        marks: the marks before and after the table.
         head: the first two lines of the table.
         names: the first cells of the rows, in their order; rows with other names are left out.
-        row: the new row, which replaces that of its name.
+        row: the new row, which replaces the row with the same name.
 
     Raises:
-        SystemExit: as `replaced`.
+        SystemExit: the page lacks a mark.
     """
     lines = [*page.partition(marks[0])[2].partition(marks[1])[0].splitlines(), row]
     known = {line.split("|")[1].strip(): line for line in lines if line.startswith("| ")}

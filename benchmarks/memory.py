@@ -27,7 +27,7 @@ from rlsdk.environments.toy import FakeImageEnv
 PAGE = Path(__file__).parents[1] / "docs" / "memory.md"
 ROUNDS = 7
 ROWS = 2_000
-"""Of the replay buffers of images."""
+"""The number of rows of the replay buffers of images."""
 FRAMES, SIZE = 4, 84
 BATCHES = (32, 256)
 MILLION = 1_000_000
@@ -58,7 +58,7 @@ def _single_frames() -> Any:
 
 
 def our_images() -> tuple[int, Callable[[int], object]]:
-    """(bytes, sampling) of our filled replay buffer that stores single frames."""
+    """Return (bytes, sampling function) of rlsdk's full replay buffer, which stores single frames."""
     env = make_vec_env(_single_frames, 1, vectorization="sync")
     settings: dict[str, Any] = {"buffer_size": ROWS, "learning_starts": 2 * ROWS, "optimize_memory_usage": True}
     agent: Any = rlsdk.make(
@@ -69,7 +69,7 @@ def our_images() -> tuple[int, Callable[[int], object]]:
 
 
 def peer_images(optimize: bool) -> tuple[int, Callable[[int], object]]:
-    """The same of stable-baselines3, which stores stacks."""
+    """Return (bytes, sampling function) of a full replay buffer of stable-baselines3, which stores stacked frames."""
     from stable_baselines3 import DQN
     from stable_baselines3.common.env_util import make_vec_env as peer_envs
     from stable_baselines3.common.vec_env import VecFrameStack
@@ -84,7 +84,7 @@ def peer_images(optimize: bool) -> tuple[int, Callable[[int], object]]:
 
 
 def images() -> str:
-    """Bytes and sampling of replay buffers of images, the sides in turns."""
+    """Measure bytes and sampling times of replay buffers of images, all sides alternately. Returns the table."""
     sides = {
         "ours, every frame once": our_images(),
         "stable-baselines3": peer_images(False),
@@ -112,7 +112,7 @@ def images() -> str:
 
 
 def _filled() -> Any:
-    """An agent on HalfCheetah whose replay buffer has a million rows: those of a short training, repeated."""
+    """Make an agent on HalfCheetah whose replay buffer has a million rows, repeated from a short training."""
     env = make_vec_env("HalfCheetah-v5", 1, vectorization="sync")
     agent: Any = rlsdk.make("sac", env=env, seed=0, device="cpu", buffer_size=MILLION, learning_starts=2000)
     stored = agent.learn(1000, threads=None).parts.buffer.stored
@@ -143,13 +143,14 @@ def _numpy(path: Path, size: int) -> tuple[Callable[[], object], Callable[[], ob
         with path.open("wb") as stream:
             data.tofile(stream)
             stream.flush()
-            os.fsync(stream.fileno())  # as ours does
+            os.fsync(stream.fileno())  # as rlsdk does
 
     return save, lambda: np.fromfile(path, np.uint8)
 
 
 def files() -> str:
-    """Speed of saving and loading a replay buffer of a million rows, and of as many bytes by numpy alone, in turns."""
+    """Measure the speed of saving and loading a replay buffer of a million rows, and of numpy alone with the same number of
+    bytes. Returns the table."""
     ours, peer = _filled(), _peer_filled()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -189,7 +190,7 @@ PARTS = {"images": images, "files": files}
 
 
 def main() -> None:
-    """Measure, print, and write where asked."""
+    """Measure and print; write with `--write`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all without")
     parser.add_argument("--write", action="store_true", help="replace the tables of docs/memory.md")

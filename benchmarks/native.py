@@ -41,12 +41,12 @@ HEAD = (
 )
 PRESET = "CartPole-v1-native"
 CHUNK = 12
-"""Rollouts per timing."""
+"""The number of rollouts per timing."""
 
 
 @dataclass(frozen=True)
 class Native:
-    """PPO on an environment."""
+    """A case: PPO on one environment."""
 
     what: str
     env: str
@@ -54,15 +54,15 @@ class Native:
     settings: dict[str, Any]
     target: str = ""
     needs: str = ""
-    """A program or a package without which the case is left out."""
+    """A program or a package that the case needs. Without it the case is left out."""
 
     @property
     def steps(self) -> int:
-        """Of a rollout."""
+        """The number of environment steps of a rollout."""
         return int(self.n_envs * self.settings["n_steps"])
 
     def ours(self, folder: str) -> Callable[[int], object]:
-        """Trains for a number of steps."""
+        """Make a function that trains rlsdk's PPO for a number of steps."""
         model = rlsdk.make("ppo", env=self._env(folder), seed=0, device="cpu", **self.settings)
         return partial(model.learn, reset_num_timesteps=False, threads=1)
 
@@ -76,7 +76,7 @@ class Native:
         return make_c_vec_env(library, self.n_envs, observation_space=seen, action_space=actions)
 
     def plain(self) -> Callable[[int], object] | None:
-        """The same in plain torch; None where nothing was written."""
+        """Make a function that trains `PlainPPO`; None for environments that it does not support."""
         if self.env != "CartPole-v1":
             return None
         names = ("n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda")
@@ -93,7 +93,7 @@ def _tuned() -> dict[str, Any]:
 
 
 def is_there(needs: str) -> bool:
-    """Whether there is such a program or package."""
+    """Whether the program or package `needs` is installed."""
     return not needs or bool(shutil.which(needs) or find_spec(needs))
 
 
@@ -121,14 +121,14 @@ CASES = {
 
 
 def rate(learn: Callable[[int], object], steps: int) -> float:
-    """Steps per second of processor time."""
+    """Train, and return environment steps per second of processor time."""
     began = time.process_time()
     learn(steps)
     return steps / (time.process_time() - began)
 
 
 def measure(case: Native, rounds: int) -> str:
-    """A row of the table."""
+    """Measure one row of the table."""
     with tempfile.TemporaryDirectory() as folder, limited_threads(1):
         sides = [side for side in (case.ours(folder), case.plain()) if side is not None]
         steps = case.steps * (CHUNK if len(sides) > 1 or case.env == "cartpole.c" else 1)
@@ -145,7 +145,7 @@ def measure(case: Native, rounds: int) -> str:
 
 
 def main() -> None:
-    """Measure, print, and write where asked."""
+    """Measure and print; write with `--write`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.native", description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all without")
     parser.add_argument("--rounds", type=int, default=7)

@@ -1,8 +1,8 @@
 """Learning and collecting at the same time on HalfCheetah: what `collectors` and `max_lag` gain over one core.
 
-`python -m benchmarks.overlap sac` (or `tqc`, `ppo`) prints the table of docs/collecting.md. The ways take turns, chunk by
-chunk, so that other programs disturb all of them alike. Beside wall-clock time stands the processor time of the learner and
-of the busiest collector: the larger of the two is what the wall-clock time comes to where each has a core.
+`python -m benchmarks.overlap sac` (or `tqc`, `ppo`) prints the table of docs/collecting.md. All ways train one
+chunk after another alternately, so that other programs disturb all of them alike. The table also has the processor time of the
+learner and of the busiest collector. With one core for each, the wall-clock time would be the larger of the two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPLAY = {"learning_starts": 200, "buffer_size": 100_000}
 TOGETHER = {**REPLAY, "train_freq": 32, "gradient_steps": 32}
 ROLLOUTS = {"n_steps": 256, "normalize": True}
 Way = tuple[str, int, dict[str, Any], dict[str, Any], int]
-"""Name, environments, settings, place of the environments, threads of the learner."""
+"""(name, number of environments, settings, arguments of `make_vec_env`, threads of the learner)."""
 WAYS: dict[str, list[Way]] = {
     "replay": [
         ("one core, train_freq 1", 1, REPLAY, {"vectorization": "sync"}, 1),
@@ -41,7 +41,7 @@ WAYS: dict[str, list[Way]] = {
 
 
 class Runner:
-    """One way to train."""
+    """Trains in one way, chunk by chunk, and stores its times."""
 
     def __init__(self, algorithm: str, way: Way, chunk: int) -> None:
         self.name, count, settings, place, self.threads = way
@@ -50,7 +50,7 @@ class Runner:
         self.wall, self.learner, self.collector = list[float](), list[float](), list[float]()
 
     def learn(self) -> None:
-        """Train for one chunk; the first is not counted."""
+        """Train for one chunk and store its times."""
         began, used, elsewhere = time.perf_counter(), time.process_time(), self._elsewhere()
         self.agent.learn(self.chunk, reset_num_timesteps=False, threads=self.threads)
         self.wall.append(time.perf_counter() - began)

@@ -1,4 +1,4 @@
-"""Our settings as stable-baselines3, sb3-contrib and SBX take them. It imports no rlsdk."""
+"""Translates rlsdk's settings for stable-baselines3, sb3-contrib and SBX. This module does not import rlsdk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def translated(name: str, value: Any, library: str = "stable_baselines3") -> Any:
-    """A setting as the peer takes it."""
+    """Translate the value of a setting to that of the peer `library`."""
     if name == "policy_kwargs" and "activation_fn" in value:
         return {**value, "activation_fn": _activation(value["activation_fn"], library)}
     if isinstance(value, str) and value.startswith("lin_"):
@@ -18,19 +18,19 @@ def translated(name: str, value: Any, library: str = "stable_baselines3") -> Any
     if name == "action_noise":
         from stable_baselines3.common.noise import NormalActionNoise
 
-        return NormalActionNoise(np.array([value["mean"]]), np.array([value["sigma"]]))  # the same for every entry
+        return NormalActionNoise(np.array([value["mean"]]), np.array([value["sigma"]]))  # one value for all dimensions
     return value
 
 
 def _activation(name: str, library: str) -> Any:
-    """The activation of that name: a torch module, for SBX a function of jax."""
+    """The activation `name`: a torch module, or a function of flax for SBX."""
     if library == "sbx":
         return getattr(import_module("flax.linen"), name)
     return getattr(import_module("torch.nn"), {"relu": "ReLU", "tanh": "Tanh"}[name])
 
 
 def normalized(envs: Any, normalize: Any, gamma: float) -> Any:
-    """The environments in the peer's wrapper; `normalize` holds further arguments of it, or is True."""
+    """Wrap environments in the peer's VecNormalize. `normalize`: further arguments of the wrapper, or True."""
     from stable_baselines3.common.vec_env import VecNormalize
 
     return VecNormalize(envs, gamma=gamma, **(normalize if isinstance(normalize, dict) else {}))

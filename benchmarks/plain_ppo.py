@@ -1,6 +1,6 @@
 """PPO on a vector environment of gymnasium in plain torch: modules, autograd, fused Adam, numpy for sampling, and nothing else.
 
-No logs, files, checks, normalisation or last observations: what a program of a hundred lines does.
+It has no logs, files, checks, normalisation or bootstrapping at time limits, like a program of a hundred lines.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ CLIP, MAX_NORM = 0.2, 0.5
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of rollouts and networks."""
+    """The sizes of rollouts and networks, and other settings."""
 
     n_envs: int
     n_steps: int
     batch_size: int
     n_epochs: int
     shared: bool
-    """One hidden layer of 64 with ReLU that both sides share; else two layers of 64 with tanh for each."""
+    """Whether actor and critic share one hidden layer of 64 with ReLU. Otherwise each has two layers of 64 with tanh."""
     gamma: float = 0.99
     gae_lambda: float = 0.95
     learning_rate: float = 3e-4
 
 
 class PlainPPO:
-    """Discrete actions; observations are float32 [B, F]."""
+    """PPO for Discrete actions and observations float32 [B, F]."""
 
     def __init__(self, env: Any, sizes: Sizes) -> None:
         self.env, self.sizes, self.generator = env, sizes, np.random.default_rng(0)
@@ -47,14 +47,14 @@ class PlainPPO:
         self.seen: Floats = env.reset(seed=0)[0]
 
     def learn(self, steps: int) -> None:
-        """Whole rounds, at least one."""
+        """Train for `steps` environment steps, rounded down to whole rollouts, but at least one."""
         size = self.sizes.n_envs * self.sizes.n_steps
         for _ in range(max(1, steps // size)):
             self._update(self._rollout())
 
     @torch.no_grad()
     def _rollout(self) -> list[Tensor]:
-        """Observations, actions, log-probabilities, advantages and returns of all steps, [N, ..]."""
+        """Collect a rollout. Returns observations, actions, log-probabilities, advantages and returns of all steps, [N, ..]."""
         length, count = self.sizes.n_steps, self.sizes.n_envs
         observations = np.empty((length, count, self.seen.shape[1]), np.float32)
         actions, log_probs = np.empty((length, count), np.int64), np.empty((length, count), np.float32)

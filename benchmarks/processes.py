@@ -1,5 +1,6 @@
-"""When processes pay: stepping busy environments of known cost in processes and in this one; and ARS with several processes
-on environments that answer late, such as simulators on other machines.
+"""When worker processes are faster: environments whose steps take a fixed time, stepped in worker processes and in this one.
+
+With `--latency`: ARS with several processes on environments that answer late, such as simulators on other machines.
 
 python -m benchmarks.processes             # the table of docs/environments.md
 python -m benchmarks.processes --latency   # the numbers of ARS in its README
@@ -23,7 +24,7 @@ LATENCY, WORKERS = 1e-3, (1, 2, 4, 8)
 
 
 class Busy(ChainEnv):
-    """Uses a core for `seconds` per step."""
+    """An environment whose steps use a core for `seconds` each."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(length=1000)
@@ -37,7 +38,7 @@ class Busy(ChainEnv):
 
 
 class Late(ChainEnv):
-    """Answers after `LATENCY` and uses no core meanwhile."""
+    """An environment whose steps wait for `LATENCY` seconds without using a core."""
 
     def __init__(self) -> None:
         super().__init__(length=100)
@@ -48,11 +49,11 @@ class Late(ChainEnv):
 
 
 def search_rate(workers: int, steps: int = 6400) -> float:
-    """Environment steps per second of ARS with eight environments that answer late, in so many processes."""
+    """Environment steps per second of ARS with eight environments that answer late, in `workers` processes."""
     from rlsdk_ars import ARS
 
     env = make_vec_env(Late, 8, vectorization="async", workers=workers)
-    model = ARS("LinearPolicy", env, n_delta=8, seed=0).learn(1600)  # processes are started before the clock
+    model = ARS("LinearPolicy", env, n_delta=8, seed=0).learn(1600)  # starts the processes before the timing
     began = time.perf_counter()
     model.learn(steps, reset_num_timesteps=False)
     taken = time.perf_counter() - began
@@ -61,7 +62,7 @@ def search_rate(workers: int, steps: int = 6400) -> float:
 
 
 def rate(env: Any, steps: int) -> float:
-    """Vector steps per second."""
+    """Vector steps per second of `env`."""
     action = torch.zeros(env.num_envs, 1)
     began = time.perf_counter()
     for _ in range(steps):
@@ -70,7 +71,7 @@ def rate(env: Any, steps: int) -> float:
 
 
 def ratio(seconds: float, count: int) -> float:
-    """Speed of processes over this process, median of interleaved rounds."""
+    """The speed with worker processes divided by that in this process: the median of alternating rounds."""
     envs = [make_vec_env(lambda: Busy(seconds), count, vectorization=kind) for kind in ("sync", "async")]
     steps = max(20, int(0.4 / (seconds * count)))
     for env in envs:

@@ -1,9 +1,9 @@
-"""What executors cost and gain: a piece of work, two cores, collectors of a simulator that makes its learner wait.
+"""The cost and the gain of executors: pieces of work, two cores, and collectors of a slow simulator.
 
 python -m benchmarks.scaling [pieces] [cores] [waiting] [--write]    # the tables and the picture of docs/scaling.md
 
-`--write` puts what was measured into docs/scaling.md, docs/images/scaling.svg and the .csv beside it. `--collectors 4,16`
-measures fewer collectors: each is a process of about 300 MB.
+`--write` writes the results to docs/scaling.md, docs/images/scaling.svg and docs/images/scaling.csv. `--collectors 4,16`
+measures fewer collectors. Each collector is a process of about 300 MB.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NAMES = {
 """Executor -> its name in tables."""
 REPEATS = 5
 ENVS, LENGTH, WAIT, ROUNDS = 64, 16, 0.05, 2
-"""Of the slow simulator: environments, steps of a rollout, seconds per step, rounds that are timed."""
+"""For the slow simulator: number of environments, steps of a rollout, seconds per step, number of timed rounds."""
 Table = list[tuple[str, ...]]
 PICTURE = """
 
@@ -57,7 +57,7 @@ The numbers are in `docs/images/scaling.csv`."""
 
 
 def small_pieces(workers: int) -> Executor:
-    """Ray, with the given number of processes on this machine."""
+    """Make an executor on Ray whose pieces take 1/64 of a CPU, so that `workers` pieces run on any machine."""
     from rlsdk_ray import RayExecutor, Resources
 
     return RayExecutor(workers, resources=Resources(num_cpus=1 / 64))
@@ -68,14 +68,14 @@ def small_pieces(workers: int) -> Executor:
 
 @attrs.frozen
 class Parcel:
-    """An item with an array of its own, and one that all items have."""
+    """An item with an array that no other item has, and an array that all items share."""
 
     own: NDArray[np.uint8]
     shared: NDArray[np.uint8]
 
 
 def same(item: Parcel) -> NDArray[np.uint8]:
-    """The smallest work that returns as much as it gets."""
+    """Return the separate array of an item: the smallest work that sends data both ways."""
     return item.own
 
 
@@ -86,15 +86,15 @@ SIZES = {
     "4 MB": (4_000_000, 1, 20),
     "shared 4 MB": (1, 4_000_000, 50),
 }
-"""What a piece carries there and back -> bytes of its own, bytes shared by all, pieces."""
+"""Name -> (bytes of each item's own array, bytes of the shared array, number of items)."""
 
 
 def pieces() -> Table:
-    """Milliseconds per piece, and processor time of the program per piece, by what it carries."""
+    """Measure milliseconds per piece, and processor time of this process per piece, for each size of data."""
     rows: Table = [("executor", *SIZES)]
     for place, name in NAMES.items():
         with opened(place, 2) as executor:
-            executor.map(same, _items(1, 1, 8))  # the processes are started
+            executor.map(same, _items(1, 1, 8))  # starts the processes
             cells = [_per_piece(executor, _items(*size)) for size in SIZES.values()]
         rows.append((name, *(f"{wall:.2f} ({processor:.2f})" for wall, processor in cells)))
     return rows
@@ -106,13 +106,13 @@ def _items(own: int, shared: int, count: int) -> list[Parcel]:
 
 
 def _per_piece(executor: Executor, items: list[Parcel]) -> tuple[float, float]:
-    """Medians of (milliseconds, of the program's own processor time)."""
+    """Return medians of (milliseconds per piece, milliseconds of this process's processor time per piece)."""
     times = [_timed(lambda: executor.map(same, items)) for _ in range(REPEATS)]
     return tuple(1e3 * statistics.median(column) / len(items) for column in zip(*times, strict=True))
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, float]:
-    """(seconds, seconds of processor time of this process)."""
+    """Call `work`. Returns (seconds, seconds of processor time of this process)."""
     began, used = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - began, time.process_time() - used
@@ -120,7 +120,7 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
 
 @contextmanager
 def opened(place: str, workers: int) -> Iterator[Executor]:
-    """The executor, closed afterwards."""
+    """A context manager that makes an executor and closes it."""
     executor = make_executor(place, workers)
     try:
         yield executor
@@ -132,7 +132,7 @@ def opened(place: str, workers: int) -> Iterator[Executor]:
 
 
 def cores() -> Table:
-    """Steps per second with one worker and with two, of seeds, candidates and collectors."""
+    """Measure steps per second with one worker and with two, for seeds, candidates and collectors."""
     users: dict[str, Callable[[str, int], float]] = {
         "4 seeds of PPO, CartPole": seeds,
         "ARS, HalfCheetah": candidates,
@@ -147,7 +147,7 @@ def cores() -> Table:
 
 
 def seeds(place: str, workers: int) -> float:
-    """Steps per second of four runs."""
+    """Environment steps per second of four runs, one for each seed."""
     with tempfile.TemporaryDirectory() as folder, opened(place, workers) as executor:
         executor.map(partial(run_seed, quiet=True), _requests(Path(folder) / "first", 2, 256))
         requests = _requests(Path(folder) / "timed", 4, 16_384)
@@ -163,19 +163,19 @@ def _requests(folder: Path, count: int, steps: int) -> list[RunRequest]:
 
 
 def candidates(place: str, workers: int) -> float:
-    """Steps per second of a search."""
+    """Environment steps per second of ARS."""
     env = make_vec_env("HalfCheetah-v5", 8, vectorization=place, workers=workers)
     return _learnt(rlsdk.make("ars", policy="LinearPolicy", env=env, n_delta=8, n_top=8, seed=0), 16_000, 3)
 
 
 def collecting(place: str, workers: int) -> float:
-    """Steps per second of training."""
+    """Environment steps per second of PPO with collectors."""
     env = make_vec_env("HalfCheetah-v5", 8, collectors=workers, executor=place)
     return _learnt(rlsdk.make("ppo", env=env, n_steps=256, batch_size=256, n_epochs=4, seed=0), 2048, 4)
 
 
 def _learnt(agent: Any, steps: int, rounds: int) -> float:
-    agent.learn(steps)  # the processes are started
+    agent.learn(steps)  # starts the processes
     before = agent.num_timesteps
     seconds, _ = _timed(lambda: agent.learn(rounds * steps, reset_num_timesteps=False))
     done = agent.num_timesteps - before
@@ -198,7 +198,7 @@ class Waiting(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def waiting(counts: Iterable[int]) -> Table:
-    """Steps per second by the number of collectors, against waiting alone."""
+    """Measure steps per second for each number of collectors, compared with the rate that waiting alone allows."""
     rows: Table = [
         ("collectors", "steps/s", "waiting alone", "efficiency", "processor time of the learner per round, ms")
     ]
@@ -220,13 +220,13 @@ def waiting(counts: Iterable[int]) -> Table:
 
 
 def markdown(table: Table) -> str:
-    """As a page shows it."""
+    """Return a table as Markdown."""
     head, *rows = table
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ("---",) * len(head), *rows))
 
 
 def write(name: str, table: Table) -> None:
-    """Replace one table of docs/scaling.md; the slow simulator has a picture too."""
+    """Replace one table of docs/scaling.md. The table of the slow simulator also has a picture and a CSV file."""
     page, mark, end = DOCS / "scaling.md", f"<!-- measured: {name} -->", f"<!-- end of {name} -->"
     shown = markdown(table) + (PICTURE if name == "waiting" else "")
     page.write_text(replaced(page.read_text(encoding="utf-8"), mark, end, shown), encoding="utf-8")
@@ -237,13 +237,13 @@ def write(name: str, table: Table) -> None:
 
 
 def picture(table: Table) -> None:
-    """Steps per second against the number of collectors, both logarithmic, with the ideal."""
+    """Draw steps per second against the number of collectors, with logarithmic axes, and the ideal."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    pyplot.rcParams["svg.fonttype"] = "none"  # text as text
+    pyplot.rcParams["svg.fonttype"] = "none"  # text stays text, not paths
     counts, rates, ideal = ([float(row[i]) for row in table[1:]] for i in range(3))
     figure, axis = pyplot.subplots(figsize=(6, 4), layout="constrained")
     axis.loglog(counts, ideal, ":", color="#9ca3af", label="waiting alone")
@@ -258,7 +258,7 @@ def picture(table: Table) -> None:
 
 
 def main() -> None:
-    """Measure, print, and write where asked."""
+    """Measure and print; write with `--write`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     parser.add_argument("parts", nargs="*", default=["pieces", "cores", "waiting"])
     parser.add_argument("--write", action="store_true", help="replace the tables and the picture of docs/scaling.md")

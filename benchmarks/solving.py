@@ -1,10 +1,10 @@
-"""Seconds until a task is solved: ours with our presets, the peers with the settings of rl-baselines3-zoo.
+"""Seconds until a task is solved: rlsdk with its presets, the peers with the settings of rl-baselines3-zoo.
 
-python -m benchmarks.solving [TASK ...] [--algorithms ppo ...] [--seeds 5]   # trains what was not measured yet
+python -m benchmarks.solving [TASK ...] [--algorithms ppo ...] [--seeds 5]   # trains seeds that were not measured yet
 python -m benchmarks.solving --sbx ~/sbx/bin/python CartPole-v1               # an interpreter that has SBX
 python -m benchmarks.solving --write                                          # the table of docs/seconds-to-solve.md
 
-Every training is a process of its own with one thread. The sides take turns, seed after seed.
+Every training runs in a separate process with one thread. The sides train alternately, seed after seed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COLUMNS = (
     *("by the clock", "steps", "SBX: CPU seconds", "by the clock", "seeds", "ours is first by"),
 )
 Outcome = dict[str, Any]
-"""What one training came to: solved, cpu, wall, steps, return, date, versions."""
+"""The result of one training: solved, cpu, wall, steps, return, date, versions."""
 Results = dict[str, dict[str, dict[str, Outcome]]]
 """Task/algorithm -> side -> seed -> outcome."""
 
@@ -66,20 +66,20 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Of its results."""
+        """The name under which results are stored."""
         return f"{self.task}/{self.algorithm}"
 
     @property
     def preset_name(self) -> str:
-        """Of our preset."""
+        """The name of the preset that rlsdk uses."""
         return self.preset or self.task
 
     def sides(self) -> tuple[str, ...]:
-        """Those that have the algorithm."""
+        """The sides that have the algorithm."""
         return SIDES if self.peer.rpartition(".")[2] in IN_SBX else SIDES[:2]
 
     def spec(self, side: str, seed: int) -> dict[str, Any]:
-        """One training, as benchmarks.solving_run takes it."""
+        """The description of one training, for benchmarks.solving_run."""
         shared = {"env": self.task, "threshold": self.threshold, "every": self.every, "episodes": EPISODES}
         shared |= {"side": side, "seed": seed}
         if side != "ours":
@@ -94,7 +94,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """What takes part, in the order of the file."""
+    """All entries, in the order of the file."""
     found = []
     for task, table in tomllib.loads(TASKS.read_text(encoding="utf-8")).items():
         shared = {"task": task, "threshold": table.pop("threshold"), "every": table.pop("every")}
@@ -103,12 +103,12 @@ def entries() -> list[Entry]:
 
 
 def stored() -> Results:
-    """What was measured."""
+    """Read the stored results."""
     return dict(json.loads(DATA.read_text(encoding="utf-8"))) if DATA.exists() else {}
 
 
 def store(entry: Entry, side: str, seed: int, outcome: Outcome) -> None:
-    """Put one training into the file."""
+    """Store the result of one training in the file."""
     results = stored()
     results.setdefault(entry.name, {}).setdefault(side, {})[str(seed)] = outcome
     lines = [f"{json.dumps(name)}: {json.dumps(results[name])}" for name in sorted(results)]
@@ -116,10 +116,10 @@ def store(entry: Entry, side: str, seed: int, outcome: Outcome) -> None:
 
 
 def run(spec: Mapping[str, Any], interpreter: str) -> Outcome:
-    """One training in a process of its own.
+    """Run one training in a separate process.
 
     Raises:
-        SystemExit: it failed.
+        SystemExit: the training failed.
     """
     command = [interpreter, "-m", "benchmarks.solving_run", json.dumps(spec)]
     env = {**os.environ, **ONE_THREAD}
@@ -137,7 +137,7 @@ def measure(
     again: bool = False,
     minutes: float = math.inf,
 ) -> None:
-    """Train what is missing; the file is written after every training, and none begins after `minutes`."""
+    """Run the missing trainings. The file is written after every training. No training begins after `minutes`."""
     end = time.monotonic() + 60 * minutes
     for entry in chosen:
         for seed in seeds:
@@ -163,7 +163,7 @@ def _number(value: float) -> str:
 
 
 def cells(outcomes: Mapping[str, Outcome]) -> list[str]:
-    """CPU seconds with their range, seconds by the clock, and steps."""
+    """The cells of one side: CPU seconds with their range, wall-clock seconds, and steps."""
     if not outcomes:
         return ["", "", ""]
     solved = [outcome for outcome in outcomes.values() if outcome["solved"]]
@@ -178,7 +178,7 @@ def cells(outcomes: Mapping[str, Outcome]) -> list[str]:
 
 
 def lead(sides: Mapping[str, Mapping[str, Outcome]]) -> str:
-    """The CPU seconds of the best other side over ours."""
+    """The CPU seconds of the best other side divided by those of rlsdk, as text."""
     others = [middle(sides[side], "cpu") for side in ("peer", "sbx") if side in sides]
     own = middle(sides["ours"], "cpu") if "ours" in sides else math.inf
     if not others or not math.isfinite(own):
@@ -187,7 +187,7 @@ def lead(sides: Mapping[str, Mapping[str, Outcome]]) -> str:
 
 
 def rows(results: Results) -> Iterator[str]:
-    """The lines of the table."""
+    """Yield the rows of the table."""
     for entry in entries():
         sides = results.get(entry.name)
         if sides:
@@ -199,7 +199,7 @@ def rows(results: Results) -> Iterator[str]:
 
 
 def table(results: Results) -> str:
-    """The versions, the head and the rows."""
+    """The table with the dates and versions above it."""
     outcomes = [o for sides in results.values() for seeds in sides.values() for o in seeds.values()]
     found = {pair for outcome in outcomes for pair in outcome["versions"].items()}
     known = ", ".join(f"{name} {number}" for name, number in sorted(found))

@@ -1,6 +1,6 @@
-"""One training until it solves its task, in this process: `python -m benchmarks.solving_run '{...}'` prints a line of JSON.
+"""Trains in this process until the task is solved: `python -m benchmarks.solving_run '{...}'` prints a line of JSON.
 
-It imports rlsdk for our side only: the peers may run with an interpreter that lacks it.
+rlsdk is imported for its own side only, so that peers can run with an interpreter that lacks it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from benchmarks.trainers import processor_seconds
 
 PACKAGES = ("rlsdk", "stable-baselines3", "sb3-contrib", "sbx-rl", "torch", "jax", "gymnasium")
 FIRST_SEED = 1_000_000
-"""Of the evaluation episodes, the same for every side and training seed."""
+"""The first seed of the evaluation episodes, the same for every side and training seed."""
 
 
 @dataclass
 class Clock:
-    """Processor seconds and seconds by the clock, without what happens inside `paused`."""
+    """Measures processor seconds and wall-clock seconds, without the time inside `paused`."""
 
     now: Callable[[], tuple[float, float]] = lambda: (processor_seconds(), time.perf_counter())
     skipped: tuple[float, float] = (0.0, 0.0)
@@ -37,13 +37,13 @@ class Clock:
         self.began = self.now()
 
     def read(self) -> tuple[float, float]:
-        """(processor seconds, seconds by the clock) so far."""
+        """Return (processor seconds, wall-clock seconds) so far."""
         (cpu, wall), (cpu_0, wall_0), (cpu_out, wall_out) = self.now(), self.began, self.skipped
         return cpu - cpu_0 - cpu_out, wall - wall_0 - wall_out
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leaves out what is done inside."""
+        """A context manager whose block is not timed."""
         before = self.now()
         yield
         after = self.now()
@@ -51,12 +51,13 @@ class Clock:
 
 
 class SolvedError(Exception):
-    """Ends a training from inside a callback, at once and on every side."""
+    """Ends a training immediately, from inside a callback of any side."""
 
 
 @dataclass
 class Criterion:
-    """Evaluates every `every` environment steps; solved: two evaluations in a row reach `threshold`, the first one counts."""
+    """Evaluates every `every` environment steps. A task is solved if two consecutive evaluations reach `threshold`. The first
+    of them gives the time."""
 
     threshold: float
     every: int
@@ -64,7 +65,7 @@ class Criterion:
     clock: Clock
     due: int = 0
     first: dict[str, float] | None = None
-    """Steps, seconds and return of the last evaluation, if it reached the threshold."""
+    """The steps, seconds and return of the last evaluation, if it reached the threshold; else None."""
     solved: bool = False
     last: float = float("nan")
 
@@ -72,7 +73,7 @@ class Criterion:
         self.due = self.every
 
     def at(self, steps: int) -> None:
-        """After `steps` environment steps, between two rounds.
+        """Evaluate if an evaluation is due after `steps` environment steps. Called between two rounds.
 
         Raises:
             SolvedError: the task is solved.
@@ -92,10 +93,10 @@ class Criterion:
             raise SolvedError
 
     def outcome(self, train: Callable[[], object], steps: Callable[[], int]) -> dict[str, Any]:
-        """Train to the end or until it is solved."""
+        """Train to the end or until the task is solved, and return the result."""
         try:
             train()
-            self.due = 0  # the budget is spent: one evaluation more
+            self.due = 0  # all steps are used: one more evaluation
             self.at(steps())
         except SolvedError:
             pass
@@ -107,7 +108,7 @@ class Criterion:
 
 
 def mean_return(predict: Callable[..., Any], envs: list[Any]) -> float:
-    """The mean return of one deterministic episode in each environment, all side by side: the same code for every side."""
+    """The mean return of one deterministic episode in each environment. All sides use this code."""
     observations = np.stack([env.reset(seed=FIRST_SEED + i)[0] for i, env in enumerate(envs)])
     returns, playing = np.zeros(len(envs)), np.ones(len(envs), bool)
     masked = hasattr(envs[0].unwrapped, "action_masks")
@@ -131,7 +132,7 @@ def _criterion(spec: Mapping[str, Any], predict: Callable[..., Any], clock: Cloc
 
 
 def ours(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Our agent."""
+    """Train an agent of rlsdk and return the result."""
     import rlsdk
     from rlsdk.callbacks import LambdaCallback
     from rlsdk.environments import make_vec_env
@@ -140,7 +141,7 @@ def ours(spec: Mapping[str, Any]) -> dict[str, Any]:
         envs = make_vec_env(spec["env"], spec["n_envs"], vectorization=spec["vectorization"])
         return rlsdk.make(spec["algorithm"], env=envs, seed=spec["seed"], device="cpu", **spec["settings"])
 
-    made()  # loads what is imported late, which is not to be timed
+    made()  # imports the remaining modules before the timing
     clock = Clock()
     agent = made()
     with clock.paused():
@@ -150,13 +151,13 @@ def ours(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """An agent of stable-baselines3, sb3-contrib or SBX."""
+    """Train an agent of stable-baselines3, sb3-contrib or SBX and return the result."""
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
 
     if spec["env"].startswith("rlsdk/"):
-        import_module("rlsdk.environments")  # registers them
+        import_module("rlsdk.environments")  # registers the environments
     library, _, name = spec["algorithm"].rpartition(".")
     settings = {key: translated(key, value, library) for key, value in spec["settings"].items()}
     policy, normalize = settings.pop("policy", "MlpPolicy"), settings.pop("normalize", False)
@@ -169,7 +170,7 @@ def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
         return kind(policy, envs, seed=spec["seed"], device="cpu", **given), envs
 
     torch.set_num_threads(1)
-    made()  # as above
+    made()  # imports the remaining modules before the timing
     clock = Clock()
     model, envs = made()
 
@@ -190,7 +191,7 @@ def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """What is installed here."""
+    """The versions of the installed packages."""
     found = {}
     for package in PACKAGES:
         try:
@@ -201,7 +202,7 @@ def versions() -> dict[str, str]:
 
 
 def main() -> None:
-    """Train as the argument describes, and print what came of it."""
+    """Train as the argument describes, and print the result."""
     spec = json.loads(sys.argv[1])
     outcome = (ours if spec["side"] == "ours" else theirs)(spec)
     print(json.dumps({**outcome, "date": time.strftime("%Y-%m-%d"), "versions": versions()}))

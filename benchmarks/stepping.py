@@ -1,4 +1,4 @@
-"""The cost of the in-process vector loop, compared with a bare loop, a hand-written one with the same results, and gymnasium's.
+"""The cost of rlsdk's in-process vector environment, compared with a bare loop, a minimal one and gymnasium's.
 
 python -m benchmarks.stepping [--rounds N]
 """
@@ -19,7 +19,7 @@ from rlsdk.environments import make_vec_env
 
 
 def by_hand(name: str, count: int) -> Callable[[], None]:
-    """The shortest loop with everything a learner needs: tensors of a step, last observations, the next episodes."""
+    """Make a function that runs a minimal loop with the same results: tensors of a step, last observations, resets."""
     environments = [gymnasium.make(name, disable_env_checker=True) for _ in range(count)]
     latest: list[Any] = [environment.reset(seed=i)[0] for i, environment in enumerate(environments)]
     actions = torch.from_numpy(actions_for(name, count))
@@ -45,7 +45,7 @@ def by_hand(name: str, count: int) -> Callable[[], None]:
 
 
 def gymnasiums(name: str, count: int) -> Callable[[], None]:
-    """gymnasium's SyncVectorEnv, which gives numpy arrays."""
+    """Make a function that steps gymnasium's SyncVectorEnv, which gives numpy arrays."""
     mode = {"autoreset_mode": AutoresetMode.SAME_STEP}
     env, actions = gymnasium.make_vec(name, count, "sync", vector_kwargs=mode), actions_for(name, count)
     env.reset(seed=0)
@@ -58,7 +58,7 @@ def gymnasiums(name: str, count: int) -> Callable[[], None]:
 
 
 def ours(name: str, count: int) -> Callable[[], None]:
-    """Our vector environment."""
+    """Make a function that steps rlsdk's vector environment."""
     env, actions = make_vec_env(name, count, vectorization="sync"), torch.from_numpy(actions_for(name, count))
     env.reset(0)
 
@@ -70,7 +70,7 @@ def ours(name: str, count: int) -> Callable[[], None]:
 
 
 def measure(name: str, budget: int, count: int, rounds: int) -> str:
-    """A row of the table: medians over rounds in which each kind takes its turn."""
+    """Measure one row of the table: medians over rounds, in each of which all kinds are timed."""
     table = per_step_of([make(name, count) for make in (bare, by_hand, gymnasiums, ours)], budget, count, rounds)
     bare_, hand = (np.median(table[:, 3] / table[:, k]) for k in (0, 1))
     cells = " | ".join(f"{value:.1f}" for value in np.median(table, axis=0))
@@ -78,7 +78,7 @@ def measure(name: str, budget: int, count: int, rounds: int) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds

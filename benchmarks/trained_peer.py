@@ -1,4 +1,4 @@
-"""Train an agent of stable-baselines3 with the preset of a package of ours."""
+"""Trains an agent of stable-baselines3 with the settings of a preset of rlsdk."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from benchmarks.peers import normalized, translated
 
 EPISODES = 10
 SAVE_EVERY = 25_000
-"""Environment steps between two saves."""
+"""The number of environment steps between two saves."""
 
 
 def trained_peer(
     algorithm: str, env: str, seed: int, settings: Mapping[str, Any], size: tuple[int, int], keep: Path | None = None
 ) -> float:
-    """The mean return that a peer reaches.
+    """Train an agent of the peer and return its mean return.
 
-    size: environments and environment steps.
-    keep: a folder for the agent, its replay and its normaliser, saved every SAVE_EVERY steps. A training that was
-        interrupted continues from them. None: nothing is saved. stable-baselines3 stores neither random state nor
+    size: (number of environments, environment steps).
+    keep: a folder for the agent, its replay buffer and its normaliser, saved every SAVE_EVERY steps. An interrupted
+        training continues from them. None: nothing is saved. stable-baselines3 stores neither random state nor
         environment, so that a continued training differs from an uninterrupted one.
     """
     import stable_baselines3
@@ -50,7 +50,7 @@ def trained_peer(
 
 
 def _saving(model: Any, keep: Path) -> Any:
-    """A callback that saves the agent in `keep` every SAVE_EVERY steps."""
+    """Make a callback that saves the agent in `keep` every SAVE_EVERY steps."""
 
     def save(_locals: Any, _globals: Any) -> bool:
         if model.num_timesteps % SAVE_EVERY < model.n_envs:
@@ -61,7 +61,7 @@ def _saving(model: Any, keep: Path) -> Any:
 
 
 def _save(model: Any, keep: Path) -> None:
-    """Replace the older save once the new one is whole."""
+    """Save to a new folder, then replace the older save by it."""
     new = keep.with_suffix(".new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -75,7 +75,7 @@ def _save(model: Any, keep: Path) -> None:
 
 
 def _saved(kind: Any, envs: Any, keep: Path) -> Any:
-    """The agent in `keep`; None where there is none."""
+    """Load the agent in `keep`; None if there is none."""
     if not keep.exists():
         return None
     from stable_baselines3.common.vec_env import VecNormalize

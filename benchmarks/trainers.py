@@ -1,4 +1,4 @@
-"""Trainers that are timed, and the share of time of their updates."""
+"""Trainers whose speed and share of updates are measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Trainer:
-    """Trains by `learn(steps)`; `updating` is the processor time that `method` of `owner` took so far."""
+    """Trains by calling `learn(steps)`. `updating` is the processor time of `method` of `owner` so far, which makes updates."""
 
     def __init__(self, learn: Callable[[int], object], owner: object, method: str) -> None:
         self.learn, self.updating = learn, 0.0
@@ -42,7 +42,7 @@ class Trainer:
 
 
 def processor_seconds() -> float:
-    """Processor time of this process and of its running children."""
+    """The processor time of this process and of its running children, in seconds."""
     ticks = 0
     for child in multiprocessing.active_children():
         fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -52,7 +52,8 @@ def processor_seconds() -> float:
 
 @dataclass(frozen=True)
 class Timing:
-    """Environment steps per second of processor time and by the clock, and the share of updates in the former."""
+    """Environment steps per second of processor time (`cpu`) and of wall-clock time (`wall`), and the share of updates in the
+    processor time."""
 
     cpu: float
     wall: float
@@ -60,10 +61,10 @@ class Timing:
 
 
 class Elsewhere:
-    """A trainer in a process of its own: so that a library with its own threads does not disturb the others."""
+    """A trainer in a separate process, so that a library with its own threads does not disturb the others."""
 
     def __init__(self, make: Callable[[], Trainer]) -> None:
-        """`make` can be pickled. Returns once the trainer is warm."""
+        """`make`: makes the trainer, and can be pickled. The call returns after the warm-up."""
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(make, theirs), daemon=True)

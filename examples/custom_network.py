@@ -1,4 +1,4 @@
-"""Networks of your own: features extractors as in the documented library's guide, with one import changed, and whole networks.
+"""Custom networks: features extractors as in the guide of stable-baselines3, with one import changed, and whole networks.
 
 Run it: `python examples/custom_network.py` (a few seconds).
 """
@@ -17,7 +17,7 @@ from rlsdk_trpo import TRPO
 
 
 class CustomCNN(BaseFeaturesExtractor):
-    """Images come with channels first, as floats between 0 and 1."""
+    """A features extractor for images, which arrive with channels first, as floats between 0 and 1."""
 
     def __init__(self, observation_space: spaces.Box, features_dim: int = 256) -> None:
         super().__init__(observation_space, features_dim)
@@ -29,7 +29,7 @@ class CustomCNN(BaseFeaturesExtractor):
             nn.ReLU(),
             nn.Flatten(),
         )
-        with torch.no_grad():  # the width of what comes out, by one forward pass
+        with torch.no_grad():  # one forward pass finds the width of the output
             width = self.cnn(torch.as_tensor(observation_space.sample()[None]).float()).shape[1]
         self.linear = nn.Sequential(nn.Linear(width, features_dim), nn.ReLU())
 
@@ -38,7 +38,7 @@ class CustomCNN(BaseFeaturesExtractor):
 
 
 class CustomCombinedExtractor(BaseFeaturesExtractor):
-    """A Dict of images and vectors; the width is known after all parts have been looked at."""
+    """A features extractor for a Dict of images and vectors. Its width is the sum over all parts."""
 
     def __init__(self, observation_space: spaces.Dict) -> None:
         super().__init__(observation_space, features_dim=1)
@@ -60,7 +60,7 @@ class CustomCombinedExtractor(BaseFeaturesExtractor):
 
 
 class ResidualNetwork(nn.Module):
-    """A whole network: from preprocessed observations to `output_dim` numbers, with no layers of rlsdk's."""
+    """A whole network, from preprocessed observations to `output_dim` numbers. It uses no layers of rlsdk."""
 
     def __init__(self, observation_space: spaces.Box, output_dim: int, width: int = 64) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class ResidualNetwork(nn.Module):
 
 
 def main() -> None:
-    """Train each for a moment; a file names the class, which is given again when the file is loaded."""
+    """Train each network for a few steps. A file stores only the name of its class, so loading needs the class again."""
     cnn = {"features_extractor_class": CustomCNN, "features_extractor_kwargs": {"features_dim": 128}}
     pictures = FakeImageEnv(action_space=spaces.Discrete(4))  # uint8 [36, 36, 1]: the network gets float [N, 1, 36, 36]
     model = QRDQN("CnnPolicy", pictures, policy_kwargs=cnn, buffer_size=200, learning_starts=16, seed=0)

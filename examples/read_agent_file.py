@@ -1,6 +1,6 @@
 """Reads an agent file with the Python standard library and numpy alone: `python examples/read_agent_file.py FILE`.
 
-docs/file-format.md describes what is read here; a reader in another language would do the same.
+docs/file-format.md describes the format. A reader in another language needs the same steps.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ DTYPES = {
 
 
 def read(path: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """(manifest, sections) of a file; a section maps paths such as "actor/trunk/0/weight" to arrays and JSON values."""
+    """Return (manifest, sections) of a file. A section maps paths such as "actor/trunk/0/weight" to arrays and JSON values."""
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
         if manifest["format"] != 1:
@@ -49,7 +49,7 @@ def tensors(block: bytes) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print what is in a file."""
+    """Print the contents of the file that the command line names."""
     manifest, sections = read(sys.argv[1])
     print(f"{manifest['algorithm']} on {manifest['environment']}, made with {manifest['plugin']['distribution']}")
     for section, values in sections.items():

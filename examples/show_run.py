@@ -1,4 +1,4 @@
-"""Print a finished run as text: how it learnt, its files, and what to try next. `make demo` ends with it.
+"""Prints a finished run as text: its learning curve, its files, and commands to try next. `make demo` runs it at the end.
 
 python examples/show_run.py FOLDER
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from rlsdk.experiments import read_metric
 
 WIDTH = 40
-"""Characters of the longest bar."""
+"""The number of characters of the longest bar."""
 FILES = {
     "learning_curve.png": "evaluations and training episodes as a picture",
     "agent.gif": "the agent for one episode",
@@ -40,7 +40,7 @@ def table(steps: list[float], returns: list[float]) -> list[str]:
 
 
 def main(folder: Path) -> None:
-    """Print what `folder`, a run directory, holds."""
+    """Print the learning curve and the files of the run directory `folder`."""
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     steps, returns = read_metric(folder / "metrics.csv", "eval/mean_reward")
     print(

@@ -1,4 +1,4 @@
-"""PPO on the CartPole of cartpole.c: compile it, step 64 poles with one call, train.
+"""PPO on the CartPole of cartpole.c: compile it, then train with 64 environments that one call steps together.
 
 pip install . ./contrib_algos/rlsdk-ppo
 python examples/c_environment/train.py [ENVIRONMENT_STEPS]
@@ -22,7 +22,7 @@ BOUND = np.array([4.8, np.inf, 0.42, np.inf], np.float32)
 
 
 def compiled(folder: str) -> Path:
-    """The shared library."""
+    """Compile cartpole.c to a shared library in `folder`, and return its path."""
     library = Path(folder) / "cartpole.so"
     command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-lm"]
     subprocess.run(command, check=True)  # noqa: S603  # the command is written above
@@ -30,7 +30,7 @@ def compiled(folder: str) -> Path:
 
 
 def main(steps: int) -> None:
-    """Train and print."""
+    """Train for `steps` environment steps and print the mean return."""
     with tempfile.TemporaryDirectory() as folder:
         env = make_c_vec_env(
             compiled(folder), 64, seed=0, observation_space=spaces.Box(-BOUND, BOUND), action_space=spaces.Discrete(2)

@@ -1,4 +1,4 @@
-"""An agent inside another program: trained here, then asked for actions by several threads at a time."""
+"""An agent inside another program. The program trains it; then several threads request actions from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.errors import RlsdkError
 
 
 def train(path: Path, steps: int = 20_000) -> Path:
-    """Train an agent and keep it in a file; raises rlsdk's own errors, prints nothing."""
+    """Train an agent and save it to a file. Raises errors of rlsdk and prints nothing."""
     agent = rlsdk.make("ars", env="CartPole-v1", policy="LinearPolicy", seed=0)
     agent.learn(steps)
     agent.save(path)
@@ -27,7 +27,7 @@ class Service:
         self.agent: Agent = rlsdk.load(path)
 
     def play(self, number: int) -> float:
-        """A client: one episode, its return."""
+        """Play one episode as client `number`, and return its undiscounted return."""
         env, session = gymnasium.make("CartPole-v1"), self.agent.session(1, deterministic=True, seed=number)
         observation, _ = env.reset(seed=number)
         total, over = 0.0, False
@@ -41,7 +41,7 @@ def main() -> None:
     """Train, then serve eight clients from four threads."""
     try:
         service = Service(train(Path("service.rlsdk")))
-    except RlsdkError as error:  # every error rlsdk raises on purpose, and nothing else
+    except RlsdkError as error:  # the base class of all errors that rlsdk raises deliberately
         raise SystemExit(f"the agent could not be trained: {error}") from error
     with ThreadPoolExecutor(4) as clients:
         print("returns:", list(clients.map(service.play, range(8))))

@@ -1,4 +1,4 @@
-"""Record the teacher, and clone it."""
+"""Record a teacher's episodes, and clone the teacher from them."""
 
 import rlsdk
 from rlsdk.interchange import record_episodes

@@ -17,11 +17,11 @@ METRICS = (
     "train/policy_loss",
     "train/value_loss",
     "train/entropy_loss",
-)  # the first of `rlsdk.kernels.protocol.LOSSES`
+)  # the first three of `rlsdk.kernels.protocol.LOSSES`, in the same order
 
 
 def optimizer_of(config: A2CConfig) -> tuple[str | Callable[..., Any], dict[str, object]]:
-    """The optimiser of the network, and its arguments: one of the user's own, the paper's RMSprop, or Adam."""
+    """Return the optimiser and its arguments: the user's `optimizer_class`, the paper's RMSprop, or Adam."""
     choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
     if choice is not None:
         return choice, adam_arguments(choice, arguments)
@@ -31,7 +31,7 @@ def optimizer_of(config: A2CConfig) -> tuple[str | Callable[..., Any], dict[str,
 
 
 class A2CState(TypedDict):
-    """What files hold of the update."""
+    """The state of the update that is saved to files."""
 
     optimizer: Mapping[str, object]
 
@@ -40,7 +40,7 @@ class AdvantageActorCritic:
     """Minimises mean(-A log pi(a|s) + vf_coef (R - V(s))^2 - ent_coef H(pi)), section 4 and supplementary 8."""
 
     def __init__(self, network: ActorCritic, config: A2CConfig, num_envs: int) -> None:
-        """`num_envs`: columns of a rollout."""
+        """`num_envs`: the number of environments, which are the columns of a rollout."""
         self.network, self.config, self.num_envs = network, config, num_envs
         network.keeps_log_prob = False
         choice, arguments = optimizer_of(config)
@@ -48,7 +48,7 @@ class AdvantageActorCritic:
         self._kernel = KernelSlot(self._make_kernel, network)
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
-        self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
+        self.optimizer.zero_grad()  # makes the gradients of new parameters views of the optimiser's vector
         self._loss = policy_loss_of(self.network)
         return evaluator_of(self.network, self.config.n_steps * self.num_envs, hooked=hooked)
 
@@ -59,7 +59,7 @@ class AdvantageActorCritic:
 
     @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
-        """Learn from a rollout."""
+        """Take one gradient step on a rollout. Metrics are 0-d."""
         config, kernel = self.config, self._kernel()
         rows = kernel.prepared(policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda))
         if self.network.has_train_mode:

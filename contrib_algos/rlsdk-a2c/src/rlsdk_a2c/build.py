@@ -1,4 +1,4 @@
-"""Puts A2C together; the only place that chooses its parts."""
+"""Assembles the parts of A2C. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlsdk_a2c.config import A2CConfig
 
 
 def build(context: BuildContext, config: A2CConfig) -> Parts:
-    """The parts of one A2C agent.
+    """Build the parts of one A2C agent.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of A2C, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of A2C. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNIT = in_range(0.0, 1.0)
 
 @attrs.frozen(kw_only=True)
 class A2CPolicyConfig(RecurrentConfig):
-    """`policy_kwargs` of A2C. Settings of the memory are used by the policies that have one."""
+    """The settings of networks, `policy_kwargs`, of A2C. Settings of the memory apply to recurrent policies only."""
 
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default=None,

@@ -1,4 +1,4 @@
-"""Actor-critic with experience replay for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
+"""Actor-critic with experience replay for rlsdk. The class is imported on first use, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

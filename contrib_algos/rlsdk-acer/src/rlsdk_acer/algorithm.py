@@ -1,4 +1,4 @@
-"""The update of ACER from sequences of steps. Source: Wang et al. 2017, arXiv:1611.01224, algorithm 2."""
+"""The update of ACER, on sequences of steps. Source: Wang et al. 2017, arXiv:1611.01224, algorithm 2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlsdk_acer.targets import Estimated, retrace
 
 
 def optimizer_of(config: ACERConfig) -> tuple[str | Callable[..., Any], dict[str, object]]:
-    """The optimiser of the network, and its arguments: the paper's RMSprop, or one of the user's own."""
+    """Return the optimiser and its arguments: the user's `optimizer_class`, or the paper's RMSprop."""
     choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
     if choice is not None:
         return choice, adam_arguments(choice, arguments)
@@ -27,10 +27,10 @@ def optimizer_of(config: ACERConfig) -> tuple[str | Callable[..., Any], dict[str
 
 
 class ActorCriticWithReplay:
-    """Climbs the policy's objective within a trust region, and descends .5 (Q_ret - Q)^2. All terms are means over states."""
+    """Maximises the policy's objective in a trust region, and minimises .5 (Q_ret - Q)^2. All terms are means over states."""
 
     allows_lag = True
-    """The importance weights are those of the policy that collected; see `rlsdk.interfaces.AllowsLag`."""
+    """Importance weights use the probabilities of the policy that collected the steps; see `rlsdk.interfaces.AllowsLag`."""
 
     def __init__(self, network: ACERNetwork, config: ACERConfig) -> None:
         self.network, self.config = network, config
@@ -43,11 +43,11 @@ class ActorCriticWithReplay:
         self.config = config
 
     def policy_replaced(self) -> None:
-        """The average policy becomes that of the network."""
+        """Copy the network's parameters to the average policy, after the policy was replaced."""
         self.average.update(1.0)
 
     def update(self, batch: Sequences[Carry], *, progress: float) -> Metrics:
-        """One step on sequences [T, N] of whole rollouts, whose extras hold `probs`; fresh and replayed ones are the same."""
+        """Take one gradient step on sequences [T, N], fresh or replayed. Their extras hold `probs`, the behaviour policy."""
         network, config = self.network, self.config
         if network.has_train_mode:
             network.train()
@@ -62,7 +62,7 @@ class ActorCriticWithReplay:
             grad = (-config.q_coef * error * weight).unsqueeze(-1)
             grads = -z * weight.unsqueeze(-1), torch.zeros_like(values).scatter_(-1, states.action.unsqueeze(-1), grad)
         self.optimizer.zero_grad()
-        # outputs have no graph where all parameters that they depend on are frozen
+        # an output has no graph if all parameters that it depends on are frozen
         torch.autograd.backward([probs.requires_grad_(), values.requires_grad_()], grads)
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
         self.average.update(1.0 - config.alpha)
@@ -77,7 +77,7 @@ class ActorCriticWithReplay:
         return {f"train/{name}": (values * weight).sum() for name, values in means.items()}
 
     def _states(self, batch: Sequences[Carry], memory: Carry, outputs: tuple[Tensor, Tensor]) -> States:
-        """The rows of a batch [T * N] with their Retrace targets; `outputs`: pi and Q of them."""
+        """The states of a batch, [T * N], with their Retrace targets. `outputs`: their pi(.|x) and Q(x, .), each [T * N, A]."""
         steps, shape = batch.steps, batch.steps.reward.shape
         valid_after = torch.cat([steps.valid[1:], torch.zeros_like(steps.valid[:1])])
         goes_on = ~steps.terminated & ~steps.truncated & steps.valid & valid_after
@@ -93,7 +93,8 @@ class ActorCriticWithReplay:
     def _step_of_policy(
         self, batch: Sequences[Carry], states: States, found: Objective, weight: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """(the step of the probabilities [T * N, A], metrics [T * N])."""
+        """Return (the gradient of the objective with respect to probabilities [T * N, A], metrics [T * N]). With `trust_region`
+        the gradient is projected."""
         if not self.config.trust_region:
             return found.gradient, {}
         average = self.average.network

@@ -1,4 +1,4 @@
-"""Puts ACER together; the only place that chooses its parts."""
+"""Assembles the parts of ACER. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from rlsdk_acer.plan import ReplayedRollouts
 
 HIDDEN = (64, 64)
 GAIN, POLICY_GAIN, VALUE_GAIN = 2.0**0.5, 0.01, 1.0
-"""Of orthogonal weights: hidden layers, and the last layer of the policy and of the values."""
+"""The gains of orthogonal weights: of hidden layers, and of the last layers of the policy and of the action values."""
 
 
 def build(context: BuildContext, config: ACERConfig) -> Parts:
-    """The parts of one ACER agent; the policy's name selects the memory.
+    """Build the parts of one ACER agent. The name of the policy selects LSTM, GRU or none.
 
     Raises:
         UnsupportedSpaceError: the actions are not Discrete, or the policy does not fit the observations.
-        SettingsError: the memory is too small for a rollout, or for `replay_start`.
+        SettingsError: the replay buffer is too small for a rollout, or for `replay_start`.
     """
     require_spaces(context, "ACER", actions=("Discrete",))
     network = build_network(context, config)
@@ -46,13 +46,13 @@ def build(context: BuildContext, config: ACERConfig) -> Parts:
 
 
 def build_memory_of_rollouts(context: BuildContext, config: ACERConfig, network: ACERNetwork) -> SequenceReplay[Carry]:
-    """The memory, from which whole rollouts are sampled.
+    """Build the replay buffer, from which whole rollouts are sampled.
 
     Raises:
-        SettingsError: it has no room for a rollout, or never holds `replay_start` transitions.
+        SettingsError: the buffer has no room for a rollout, or never holds `replay_start` transitions.
     """
     length, envs = config.n_steps, context.num_envs
-    rollouts = config.buffer_size // (length * envs)  # whole ones, so that each is overwritten as it was stored
+    rollouts = config.buffer_size // (length * envs)  # whole rollouts, so that each is overwritten as a whole
     if not rollouts:
         raise SettingsError(
             f"buffer_size = {config.buffer_size} has no room for a rollout of n_steps = {length} with {envs} environments;"
@@ -69,7 +69,7 @@ def build_memory_of_rollouts(context: BuildContext, config: ACERConfig, network:
 
 
 def build_network(context: BuildContext, config: ACERConfig) -> ACERNetwork:
-    """The network for an environment, on the context's device; raises as `build`."""
+    """Build the network for an environment, on the context's device. Raises the same errors as `build`."""
     space, networks = context.action_space, config.policy_kwargs
     assert isinstance(space, Discrete)
     encoder = build_encoder(context, config.policy, networks)

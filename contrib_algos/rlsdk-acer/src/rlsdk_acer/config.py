@@ -1,4 +1,4 @@
-"""Every hyper-parameter of ACER, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of ACER. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNIT = in_range(0.0, 1.0)
 
 @attrs.frozen(kw_only=True)
 class ACERPolicyConfig(NetworkConfig):
-    """`policy_kwargs` of ACER. Settings of the memory are used by the policies that have one."""
+    """The settings of networks, `policy_kwargs`, of ACER. Settings of the memory apply to recurrent policies only."""
 
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
         default=None,

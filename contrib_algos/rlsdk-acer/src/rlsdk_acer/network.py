@@ -1,4 +1,4 @@
-"""The network of ACER: encoder -> memory -> shared layers -> policy, and action values beside it."""
+"""The network of ACER: encoder, memory and shared layers, then one head for the policy and one for action values."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from rlsdk.spaces import Discrete
 from rlsdk.tree import map_tensors
 
 Carry = tuple[Tensor, ...]
-"""What the memory holds of each environment, [B, ..]; () without memory."""
+"""The recurrent state of each environment, [B, ..]; () without a memory."""
 
 
 @explains_documented_methods
 class ACERNetwork(nn.Module):
-    """A softmax policy and values of all actions. V(x) is the mean of the values over the policy."""
+    """A softmax policy and the values Q(x, .) of all actions. V(x) is the mean of Q(x, .) under the policy."""
 
     def __init__(self, encoder: nn.Module, memory: Memory, pi: nn.Sequential, qf: nn.Module, space: Discrete) -> None:
-        """`pi`, `qf`: from latents [N, H] to one output per action; `space`: of the actions."""
+        """`pi`, `qf`: layers from latents [N, H] to one output per action; `space`: the action space."""
         super().__init__()
         self.encoder, self.memory, self.qf = encoder, memory, qf
-        # the names of the other actor-critics, so that `load_policy` finds these layers in their files
+        # the same names as in other actor-critics, so that `load_policy` finds these layers in their files
         self.body, self.head = pi[:-1], nn.Sequential(OrderedDict(linear=pi[-1]))
         self.start, self.actions = space.start, space.n
         self.has_train_mode = has_train_mode(*self.children())
@@ -55,14 +55,15 @@ class ACERNetwork(nn.Module):
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def policy(self, latent: Tensor, mask: Tensor | None) -> Categorical:
-        """Over actions from 0, of latents [N, H]; `mask` bool [N, A] or [T, B, A] is False where an action is forbidden."""
+        """The distribution over actions, numbered from 0, of latents [N, H]. `mask`, bool [N, A] or [T, B, A], is False for
+        forbidden actions."""
         logits: Tensor = self.head(self.body(latent))
         return Categorical.of(logits, None if mask is None else mask.reshape(logits.shape))
 
     def unrolled(self, batch: Sequences[Carry]) -> tuple[Tensor, Carry]:
-        """(latents [T * N, H] of sequences, the memory [T * N, ..] after each step): step t of sequence n is row t * N + n.
+        """Return (latents [T * N, H] of sequences, the recurrent state [T * N, ..] after each step).
 
-        Memories begin with the carry that acted there, and with an empty one at each episode.
+        Step t of sequence n is row t * N + n. The state begins with the stored carry, and with zeros at each episode.
         """
         observation = batch.steps.observation
         features = self.encoder(map_tensors(lambda leaf: leaf.flatten(0, 1), observation.features))
@@ -78,11 +79,12 @@ class ACERNetwork(nn.Module):
 
     @torch.no_grad()
     def values_after(self, batch: Sequences[Carry], memory: Carry, rows: Tensor) -> Tensor:
-        """V of what the steps at `rows` int64 [K] of [T * N] led to, float [K]; `memory` [T * N, ..] after all of them."""
-        if self.has_train_mode:  # targets: without noise, and one row must do for batch norm
+        """V of the next observations of the steps at `rows`, int64 [K] into [T * N], float [K]. `memory`: the recurrent state
+        after every step, [T * N, ..]."""
+        if self.has_train_mode:  # targets: no noise, and batch norm must accept one row
             self.eval()
         following = map_tensors(lambda leaf: leaf.flatten(0, 1)[rows], batch.next_observation)
-        following = replace(following, is_first=torch.zeros_like(following.is_first))  # it continues the episode
+        following = replace(following, is_first=torch.zeros_like(following.is_first))  # it continues its episode
         return self._state_values(following, tuple(part[rows] for part in memory))
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
@@ -93,13 +95,13 @@ class ACERNetwork(nn.Module):
         return -self.policy(latent, observation.action_mask).log_prob(action - self.start)
 
     def distribution_of(self, observation: Observation) -> Categorical:
-        """Over actions from 0, of observations [N] that begin episodes."""
+        """The distribution over actions, numbered from 0, of observations [N] that begin episodes."""
         carry = self.initial_carry(len(observation.is_first))
         latent, _ = self.memory.step(self.encoder(observation.features), carry, observation.is_first)
         return self.policy(latent, observation.action_mask)
 
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N]; see `rlsdk.interfaces.EstimatesValues`."""
+        """V of observations [N], float [N]; see `rlsdk.interfaces.EstimatesValues`."""
         return self._state_values(observation, self.initial_carry(len(observation.is_first)))
 
     def _state_values(self, observation: Observation, carry: Carry) -> Tensor:

@@ -1,4 +1,4 @@
-"""The training loop of ACER: a rollout, one update from it, then a random number of updates from the memory."""
+"""The training loop of ACER: a rollout, one update from it, then a random number of updates from the replay buffer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlsdk_acer.network import Carry
 
 
 def as_sequences(rollout: Rollout[Carry, Mapping[str, Tensor]], gamma: float) -> Sequences[Carry]:
-    """A rollout [T, B] as the sequences that a memory gives of it."""
+    """Convert a rollout [T, B] to the sequences that the replay buffer would return for it."""
     steps = rollout.steps
     discount = gamma * (~steps.terminated).to(steps.reward.dtype)
     index = torch.arange(steps.reward.shape[1], device=discount.device)
@@ -27,24 +27,24 @@ def as_sequences(rollout: Rollout[Carry, Mapping[str, Tensor]], gamma: float) ->
 
 
 def poisson(mean: float, generator: Generator) -> int:
-    """A number from the Poisson distribution."""
+    """Draw a number from the Poisson distribution with this mean."""
     return int(torch.poisson(torch.tensor(mean, device=generator.device), generator=generator))
 
 
 def _mean(fresh: Metrics, replayed: Metrics, count: int) -> Metrics:
-    """The means over one update from a rollout and `count` from the memory."""
+    """The means over 1 + `count` updates: one from a rollout, and `count` from the replay buffer."""
     return {name: (fresh[name] + count * replayed[name]) / (1 + count) for name in fresh}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRollouts:
-    """`n_steps` of every environment, one update from them, and on average `replay_ratio` updates from the memory, each from as
-    many stored rollouts as there are environments."""
+    """Each round collects `n_steps` of every environment and makes one update from them. Then it makes `replay_ratio` updates
+    on average from the replay buffer, each from one stored rollout per environment."""
 
     n_steps: int
     replay_ratio: float
     replay_start: int
-    """Transitions in the memory before the first update from it."""
+    """The number of transitions in the replay buffer before the first update from it."""
     gamma: float
     needs_environment: bool = True
     unit: Literal["steps"] = "steps"
@@ -52,7 +52,7 @@ class ReplayedRollouts:
 
     @staticmethod
     def of(config: ACERConfig) -> ReplayedRollouts:
-        """The plan in the hyper-parameters."""
+        """Make the plan from the hyper-parameters."""
         return ReplayedRollouts(config.n_steps, config.replay_ratio, config.replay_start, config.gamma)
 
     def with_settings(self, config: ACERConfig, context: BuildContext) -> ReplayedRollouts:
@@ -66,17 +66,17 @@ class ReplayedRollouts:
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` environment steps.
 
-        Rollouts are always whole, so the last one may pass the end. One that a callback cut short goes into the memory and is
-        not learnt from.
+        Rollouts are always whole, so the last one may exceed the end. A rollout that a callback cut short is stored in the
+        replay buffer, but no update is made in its round.
 
         Raises:
-            DivergenceError: probabilities of a rollout are not finite, or its first carry; it does not go into the memory.
+            DivergenceError: the probabilities or the initial carry of a rollout are not finite. The rollout is not stored.
         """
         collector, parts = training.collector, training.parts
         replay, generator = ReplayUpdates(parts, training.streams), training.streams["replay"]
         while cursor.env_steps < training.end:
             rollout = collector.collect(parts.behavior_policy, self.n_steps)
-            # in the memory it would make later updates NaN, of a policy that was restored too
+            # stored, such a rollout would make later updates NaN, even after the policy was restored
             if not is_finite((rollout.initial_carry, rollout.steps.extras)):
                 raise DivergenceError("training diverged: probabilities or memories of the policy are NaN or infinite")
             replay.memory.extend(rollout)
@@ -94,6 +94,6 @@ class ReplayedRollouts:
             yield cursor, Report(cursor.env_steps, cursor.updates, rollout.episodes, metrics)
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
-        """`count` updates from the memory alone, each from `batch_size` rollouts (None: the number of environments)."""
+        """Make `count` updates from the replay buffer, each from `batch_size` rollouts (None: the number of environments)."""
         size = training.collector.num_envs if batch_size is None else batch_size
         return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)

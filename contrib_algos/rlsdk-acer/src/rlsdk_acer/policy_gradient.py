@@ -1,7 +1,7 @@
 """The gradient of ACER's policy with respect to probabilities, and its projection onto the trust region, in closed form.
 
 Source: Wang et al. 2017, arXiv:1611.01224, sections 3.2 and 3.3.
-All functions take N states; weights of a mean are the caller's.
+All functions take N states and return values per state; the caller computes means.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from torch import Tensor
 
 EPSILON = 1e-6
-"""Added to probabilities that are divided by, or whose logarithm is taken."""
+"""Added to probabilities before a division by them or before their logarithm."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class States:
-    """N states and what was done in them; no tensor has a graph."""
+    """N states and the actions taken in them. No tensor has a graph."""
 
     probs: Tensor  # pi(.|x), float [N, A]
-    behaviour: Tensor  # mu(.|x), those the actions were sampled with, float [N, A]
+    behaviour: Tensor  # mu(.|x), the probabilities that actions were sampled with, float [N, A]
     action: Tensor  # from 0, int64 [N]
     values: Tensor  # Q(x, .), float [N, A]
     target: Tensor  # Q_ret of the action taken, float [N]
@@ -35,7 +35,7 @@ class States:
         return self.probs / (self.behaviour + EPSILON)
 
     def of_action(self, values: Tensor) -> Tensor:
-        """The entries [N] of the actions taken in `values` [N, A]."""
+        """The entries of `values` [N, A] for the actions taken, [N]."""
         return values.gather(-1, self.action.unsqueeze(-1)).squeeze(-1)
 
 
@@ -50,10 +50,10 @@ class Objective:
 
 
 def objective(states: States, clip: float, ent_coef: float) -> Objective:
-    """Equation 9 in terms of probabilities: what one step of a state climbs.
+    """The objective of each state that an update increases, equation 9, with its gradient with respect to probabilities.
 
     Args:
-        states: N of them.
+        states: N states.
         clip: c, the bound of importance weights, above 0.
         ent_coef: weight of the entropy.
     """
@@ -70,10 +70,13 @@ def objective(states: States, clip: float, ent_coef: float) -> Objective:
 
 
 def projected(gradient: Tensor, probs: Tensor, average: Tensor, delta: float) -> tuple[Tensor, Tensor]:
-    """(z, whether the bound was active, bool [N]): the step closest to `gradient` with k.z <= delta, equation 12.
+    """Project gradients onto the trust region, equation 12: z is the vector closest to `gradient` with k.z <= delta.
 
-    k = -average / probs is the gradient of KL(average || pi) with respect to pi, so k.z is how fast the step z takes the policy
-    away from the average policy.
+    k = -average / probs is the gradient of KL(average || pi) with respect to pi. So k.z is the rate at which a step along z
+    increases this divergence.
+
+    Returns:
+        (z [N, A], whether the bound was active, bool [N]).
 
     Args:
         gradient: g of the objective with respect to probabilities, float [N, A].

@@ -12,11 +12,11 @@ from rlsdk.math import discounted_sums
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimated:
-    """What the current network knows of steps [T, N]."""
+    """The estimates of the current network for steps [T, N]."""
 
     taken: Tensor  # Q(x_t, a_t), float [T, N]
     value: Tensor  # V(x_t), float [T, N]
-    after: Tensor  # V of what the step led to; read only where the next row is no successor, float [T, N]
+    after: Tensor  # V of the next observation; read only where `goes_on` is False, float [T, N]
     ratio: Tensor  # pi(a_t|x_t) / mu(a_t|x_t), float [T, N]
 
 
@@ -27,10 +27,10 @@ def retrace(reward: Tensor, discount: Tensor, goes_on: Tensor, estimated: Estima
 
     Args:
         reward: float [T, N].
-        discount: gamma, and 0 where the episode terminated, float [T, N]. A time limit leaves it alone.
-        goes_on: bool [T, N], whether the next row is the next step of the same episode. Elsewhere the target is
-            r_t + discount_t `after`_t. The last row has no next one.
-        estimated: of the current network.
+        discount: gamma, or 0 where the episode terminated, float [T, N]. It is gamma where a time limit ended it.
+        goes_on: bool [T, N], whether the next row is the next step of the same episode. Elsewhere, and in the last row,
+            the target is r_t + discount_t `after`_t.
+        estimated: the estimates of the current network.
     """
     inside = torch.cat([goes_on[:-1], torch.zeros_like(goes_on[:1])])
     value_after = torch.where(inside, torch.cat([estimated.value[1:], estimated.after[-1:]]), estimated.after)

@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `ACKTR`, which users construct."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rlsdk_acktr.config import ACKTRConfig
 
 
 class ACKTR(Agent[ACKTRConfig]):
-    """Actor-critic with a natural gradient by Kronecker factors (arXiv:1708.05144): one bounded step on each rollout."""
+    """Actor-critic using Kronecker-factored trust region (arXiv:1708.05144): one natural gradient step on each rollout."""
 
     @configured_by(ACKTRConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

@@ -18,10 +18,11 @@ from rlsdk_acktr.recording import recorded
 
 
 class KroneckerActorCritic:
-    """Algorithm of Wu et al. 2017, arXiv:1708.05144, sections 3.1 and 3.2, with the documented cold phase and momentum."""
+    """The algorithm of Wu et al. 2017, arXiv:1708.05144, sections 3.1 and 3.2, with momentum, and with a cold phase of plain
+    gradient steps at the start."""
 
     def __init__(self, network: ActorCritic, config: ACKTRConfig, generator: Generator, *, continuous: bool) -> None:
-        """`continuous`: whether advantages are normalised where the settings leave it open."""
+        """`continuous`: whether advantages are normalised if the setting `normalize_advantage` is None."""
         self.network, self.config, self.generator, self.continuous = network, config, generator, continuous
         chosen, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs or {}
         self.is_sgd = chosen is None
@@ -38,7 +39,7 @@ class KroneckerActorCritic:
 
     @auxiliary_losses_refused("ACKTR")
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
-        """Learn from a rollout.
+        """Take one step on a rollout. Metrics are 0-d.
 
         Raises:
             DivergenceError: the Fisher information is not finite.
@@ -62,13 +63,13 @@ class KroneckerActorCritic:
         return metrics if std is None else {**metrics, "train/std": std}
 
     def _find_gradients(self, rows: PolicyBatch) -> dict[str, Tensor]:
-        """Observe the Fisher information, leave the gradient of the loss of N rows in the optimiser; returns metrics, 0-d."""
+        """Update the Fisher information, and compute the gradient of the loss of N rows into the optimiser. Metrics are 0-d."""
         config, network, weight = self.config, self.network, rows.weight
         with recorded(block.layer for block in self.fisher.layers.values()) as calls:
             distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)
         log_prob = distribution.log_prob(network.internal(rows.action))
         score = score_of(log_prob, value, weight, config.vf_fisher_coef, self.generator)
-        if score.requires_grad:  # not where all parameters are frozen
+        if score.requires_grad:  # False if all parameters are frozen
             self.fisher.observe(score, calls, weight, len(rows), config.stats_decay)
         normalize = self.continuous if config.normalize_advantage is None else config.normalize_advantage
         advantage = normalized(rows.advantage, weight) if normalize else rows.advantage
@@ -82,8 +83,10 @@ class KroneckerActorCritic:
         return {f"train/{name}": term.detach() for name, term in found.items()}
 
     def _step(self, rate: float) -> Tensor:
-        """Step along the gradient, in the cold phase, or the natural gradient. Returns the factor, 0-d, that bounds the step in
-        the Fisher metric (section 3.2); 1 in the cold phase."""
+        """Step along the plain gradient in the cold phase, later along the natural gradient.
+
+        Returns the factor, 0-d, that bounds the step in the Fisher metric (section 3.2); 1 in the cold phase.
+        """
         config, gradients = self.config, self.optimizer.gradients
         scale = torch.ones((), device=gradients.device)
         if self.updates == config.cold_iter:
@@ -99,7 +102,7 @@ class KroneckerActorCritic:
         return scale
 
     def state_dict(self) -> State:
-        """Optimiser, Fisher information and count; the weights are the policy's."""
+        """The optimiser, the Fisher information and the number of updates. The weights are stored with the policy."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "fisher": self.fisher.state_dict(),

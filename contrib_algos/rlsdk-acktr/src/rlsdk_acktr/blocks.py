@@ -1,4 +1,4 @@
-"""Blocks of a network's Fisher information, as running averages.
+"""Running averages of the blocks of a network's Fisher information.
 
 Sources: Martens, Grosse 2015, arXiv:1503.05671 (dense layers); Grosse, Martens 2016, arXiv:1602.01407 (convolutions).
 """
@@ -20,11 +20,11 @@ from rlsdk_acktr.recording import Layer
 
 
 class Averages:
-    """Tensors averaged over updates: equally at first, later with weights that fall by `decay` per update (arXiv:1503.05671,
-    section 5)."""
+    """Running averages of tensors over updates. The first updates have equal weights; later, weights fall by the factor
+    `decay` per update (arXiv:1503.05671, section 5)."""
 
     def __init__(self, *blank: Tensor) -> None:
-        """`blank`: zeros of the shapes to average, then of further tensors that files hold too."""
+        """`blank`: zeros in the shapes of the averages, then of further tensors that are stored with them."""
         self.tensors, self.count = blank, 0
 
     def add(self, decay: float, *found: Tensor) -> None:
@@ -37,17 +37,20 @@ class Averages:
         return {"count": self.count, "tensors": tree.number(self.tensors)}
 
     def load_state_dict(self, state: State, /) -> None:
-        """Raises ValueError: no state of these tensors."""
+        """Raises ValueError: `state` does not fit these tensors."""
         self.count, self.tensors = count_in(state, "count"), stored_like(self.tensors, state["tensors"])
 
     def clear(self) -> None:
-        """As if nothing had been observed."""
+        """Reset to zero observations."""
         self.load_state_dict({"count": 0, "tensors": tree.number(tuple(map(torch.zeros_like, self.tensors)))})
 
 
 class KroneckerBlock(Averages):
-    """A layer's Fisher information as A x G, the mean products of its inputs, with 1 for the bias, and of the gradients of its
-    outputs. The places of a convolution, and several calls in one evaluation, count as independent samples."""
+    """A layer's Fisher information as the Kronecker product A x G.
+
+    A is the mean product of its inputs, with an input 1 for the bias. G is that of the gradients of its outputs. The positions
+    of a convolution, and several calls in one evaluation, count as independent samples.
+    """
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
@@ -59,12 +62,12 @@ class KroneckerBlock(Averages):
         self.is_decomposed = False
 
     def observe(self, uses: Sequence[tuple[Tensor, Tensor]], weight: Tensor | None, rows: int, decay: float) -> None:
-        """Average the factors of one batch in.
+        """Add the factors of one batch to the averages.
 
         Args:
-            uses: (inputs, gradients of the rows' log-likelihoods with respect to outputs) of each call.
+            uses: (inputs, gradients of the rows' log-likelihoods with respect to outputs) for each call of the layer.
             weight: float [rows], 0 for rows that do not count; None where all do.
-            rows: of the batch.
+            rows: number of rows of the batch.
             decay: see `Averages`.
         """
         inputs = torch.cat([self._inputs(x) for x, _ in uses])
@@ -77,10 +80,10 @@ class KroneckerBlock(Averages):
         self.add(decay, counted.T @ inputs / (counting * places), grads.T @ grads / counting)
 
     def _inputs(self, x: Tensor) -> Tensor:
-        """Inputs of each output, [samples, I], with a last column of ones for the bias."""
+        """The inputs of each output, [samples, I], with a last column of ones if the layer has a bias."""
         layer = self.layer
         if isinstance(layer, nn.Conv2d):
-            padding: Any = layer.padding  # no text: see `layers_of`
+            padding: Any = layer.padding  # not a string: see `layers_of`
             patches = unfold(x, layer.kernel_size, layer.dilation, padding, layer.stride)
             flat = patches.transpose(1, 2).flatten(0, 1)
         else:
@@ -88,12 +91,12 @@ class KroneckerBlock(Averages):
         return flat if layer.bias is None else pad(flat, (0, 1), value=1.0)
 
     def _outputs(self, grad: Tensor) -> Tensor:
-        """[samples, O]."""
+        """The gradients of outputs, as rows [samples, O]."""
         last = grad.flatten(2).transpose(1, 2) if isinstance(self.layer, nn.Conv2d) else grad
         return last.flatten(0, -2)
 
     def decompose(self) -> None:
-        """Find eigenvalues and eigenvectors of both factors as they are.
+        """Compute the eigenvalues and eigenvectors of the current factors A and G.
 
         Raises:
             DivergenceError: a factor is not finite.
@@ -131,15 +134,17 @@ class KroneckerBlock(Averages):
 
 
 class DiagonalBlock(Averages):
-    """The Fisher information of each number in a parameter that no such layer has. Scores of different rows are independent:
-    the square of their sum estimates the sum of their squares."""
+    """The diagonal of the Fisher information for a parameter that belongs to no layer with Kronecker factors.
+
+    Scores of different rows are independent, so the square of their sum estimates the sum of their squares.
+    """
 
     def __init__(self, parameter: nn.Parameter) -> None:
         super().__init__(torch.zeros_like(parameter, requires_grad=False))
         self.parameter = parameter
 
     def observe(self, grad: Tensor, counting: Tensor, decay: float) -> None:
-        """Average the gradient of the batch's summed log-likelihood in; `counting`: rows in it, 0-d."""
+        """Add one batch of `counting` rows, 0-d, to the average. `grad`: the gradient of its summed log-likelihood."""
         self.add(decay, grad.square() / counting)
 
     def precondition(self, damping: float) -> None:
@@ -151,8 +156,8 @@ class DiagonalBlock(Averages):
 def damped(inputs: Tensor, outputs: Tensor, damping: float, split: bool) -> Tensor:
     """Eigenvalues [O, I] of A x G + damping, given those of A, [I], and of G, [O].
 
-    `split`: of (A + p sqrt(damping)) x (G + sqrt(damping) / p), with p^2 the ratio of the mean eigenvalues of A and G
-    (arXiv:1503.05671, section 6.3).
+    With `split` they are the eigenvalues of (A + p sqrt(damping)) x (G + sqrt(damping) / p), where p^2 is the ratio of the mean
+    eigenvalues of A and G (arXiv:1503.05671, section 6.3).
     """
     if not split:
         return torch.outer(outputs, inputs) + damping

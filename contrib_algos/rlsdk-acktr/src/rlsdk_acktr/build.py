@@ -1,4 +1,4 @@
-"""Puts ACKTR together; the only place that chooses its parts."""
+"""Assembles the parts of ACKTR. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from rlsdk_acktr.config import ACKTRConfig
 
 
 def build(context: BuildContext, config: ACKTRConfig) -> Parts:
-    """The parts of one ACKTR agent.
+    """Build the parts of one ACKTR agent.
 
     Raises:
-        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: settings without effect together.
+        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: two
+        settings contradict each other.
     """
     require_spaces(context, "ACKTR")
     if config.policy_kwargs.optimizer_class is not None and config.momentum != 0.9:

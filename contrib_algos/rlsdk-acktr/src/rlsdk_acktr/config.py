@@ -1,4 +1,4 @@
-"""Every hyper-parameter of ACKTR, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of ACKTR. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARE, POSITIVE = in_range(0.0, 1.0), in_range(0, open_low=True)
 
 @attrs.frozen(kw_only=True)
 class ACKTRPolicyConfig(RecurrentConfig):
-    """`policy_kwargs` of ACKTR. Settings of the memory are used by the policies that have one."""
+    """The settings of networks, `policy_kwargs`, of ACKTR. Settings of the memory apply to recurrent policies only."""
 
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default=None,

@@ -15,36 +15,36 @@ from rlsdk_acktr.recording import Calls, layers_of
 
 
 class FisherInformation:
-    """Kronecker factors where a layer has them, and a diagonal for all other parameters."""
+    """Kronecker factors for dense and convolutional layers, and a diagonal for all other parameters."""
 
     def __init__(self, network: nn.Module) -> None:
         self.layers = {name: KroneckerBlock(layer) for name, layer in layers_of(network).items()}
         self.others = {name: DiagonalBlock(parameter) for name, parameter in network.named_parameters()}
-        """Of every parameter; those of layers that were called stay without observations."""
+        """A block for every parameter. Blocks of parameters in layers with Kronecker factors stay empty if these are called."""
 
     def keep(self, before: FisherInformation) -> None:
-        """Take over the blocks of layers and parameters that are still there."""
+        """Reuse the blocks of `before` for layers and parameters that this network still has."""
         layers = {block.layer: block for block in before.layers.values()}
         others = {block.parameter: block for block in before.others.values()}
         self.layers = {name: layers.get(block.layer, block) for name, block in self.layers.items()}
         self.others = {name: others.get(block.parameter, block) for name, block in self.others.items()}
 
     def observe(self, score: Tensor, calls: Calls, weight: Tensor | None, rows: int, decay: float) -> None:
-        """Average one batch in.
+        """Add one batch to the running averages.
 
         Args:
             score: the sum of the rows' log-likelihoods under the model, of targets sampled from it, 0-d.
-            calls: of the layers in the evaluation that gave it.
+            calls: the calls of the layers in the evaluation that gave `score`.
             weight: float [rows], 0 for rows that do not count; None where all do.
-            rows: of the batch.
-            decay: of running averages.
+            rows: number of rows of the batch.
+            decay: the decay of running averages.
         """
         called = [(block, calls[block.layer]) for block in self.layers.values() if block.layer in calls]
         known = {p for b in self.layers.values() if b.count or b.layer in calls for p in b.layer.parameters()}
         others = [b for b in self.others.values() if b.parameter not in known and b.parameter.requires_grad]
         edges = [edge for _, uses in called for _, edge in uses]
         wanted: Any = [*edges, *(block.parameter for block in others)]
-        if not wanted:  # all that is left to train was seen as part of layers
+        if not wanted:  # every trained parameter belongs to a layer that was not called this time
             return
         grads = torch.autograd.grad(score, wanted, retain_graph=True, allow_unused=True)
         found = iter(grads)
@@ -58,7 +58,7 @@ class FisherInformation:
                 other.observe(grad, counting, decay)
 
     def precondition(self, config: ACKTRConfig, *, refresh: bool) -> None:
-        """Replace gradients by natural gradients. `refresh`: find all eigenvectors again, not only missing ones."""
+        """Replace gradients by natural gradients. `refresh`: compute all eigenvectors again, not only missing ones."""
         for block in self.layers.values():
             if block.count:
                 if refresh or not block.is_decomposed:
@@ -69,14 +69,14 @@ class FisherInformation:
                 other.precondition(config.damping)
 
     def state_dict(self) -> State:
-        """Blocks that were observed."""
+        """The blocks with observations."""
         return {
             kind: {name: block.state_dict() for name, block in blocks.items() if block.count}
             for kind, blocks in (("layers", self.layers), ("others", self.others))
         }
 
     def load_state_dict(self, state: State, /) -> None:
-        """Blocks that are not in `state` were not observed. Raises ValueError: a block that the network has not."""
+        """Load the blocks in `state` and reset all others. Raises ValueError: `state` has a block that this network lacks."""
         for kind, blocks in (("layers", self.layers), ("others", self.others)):
             given = state[kind]
             if not isinstance(given, Mapping) or not set(given) <= set(blocks):
@@ -91,16 +91,16 @@ class FisherInformation:
 def score_of(log_prob: Tensor, value: Tensor, weight: Tensor | None, coef: float, generator: Generator) -> Tensor:
     """The sum of log-likelihoods of a batch, 0-d, to differentiate.
 
-    The policy's samples are the actions taken. The value is the mean of a Gaussian with deviation 1; the gradient of its loss
-    `coef` (V - y)^2 is 2 `coef` times the noise. Only the sign of the noise is sampled: the value's information is then its
-    Gauss-Newton matrix, without noise, and what it shares with the policy still cancels on average.
+    The policy's samples are the actions taken. The value is the mean of a Gaussian with deviation 1. The gradient of its loss
+    `coef` (V - y)^2 is 2 `coef` times the noise. Only the sign of the noise is sampled, so that the value's information is its
+    exact Gauss-Newton matrix. Products of scores of the value and of the policy still cancel on average.
 
     Args:
-        log_prob: of actions taken, float [N].
-        value: float [N].
+        log_prob: log-probabilities of the actions taken, float [N].
+        value: values of the states, float [N].
         weight: float [N], 0 for rows that do not count; None where all do.
-        coef: of the value.
-        generator: of the signs.
+        coef: weight of the value's Fisher loss.
+        generator: generates the signs.
     """
     noise = torch.empty_like(value).bernoulli_(0.5, generator=generator).mul_(2.0).sub_(1.0)
     rows = log_prob + 2.0 * coef * noise * value

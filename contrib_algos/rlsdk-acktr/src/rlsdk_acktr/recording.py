@@ -1,4 +1,4 @@
-"""What layers compute while a network is evaluated."""
+"""Records the inputs and outputs of layers while a network is evaluated."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 Layer = nn.Linear | nn.Conv2d
 Calls = dict[nn.Module, list[tuple[Tensor, GradientEdge]]]
-"""Layer -> (inputs, place of the outputs in the graph) of each call."""
+"""Layer -> (inputs, graph edge of the outputs) for each of its calls."""
 
 
 def layers_of(network: nn.Module) -> dict[str, Layer]:
-    """The layers with Kronecker factors by name: dense ones and convolutions with one group, which own their parameters."""
+    """The layers with Kronecker factors, by name: dense layers and convolutions with one group that share no parameters."""
     owners = Counter(id(p) for module in network.modules() for p in module.parameters(recurse=False))
     return {
         name: module
@@ -26,7 +26,7 @@ def layers_of(network: nn.Module) -> dict[str, Layer]:
 
 
 def _is_plain(module: nn.Module) -> TypeGuard[Layer]:
-    """Classes derived from these, such as torch's parametrised layers, may compute something else."""
+    """Whether a module is exactly such a layer. Derived classes, as torch's parametrised layers, may compute something else."""
     if not isinstance(getattr(module, "weight", None), nn.Parameter):
         return False
     if type(module) is nn.Conv2d:
@@ -36,11 +36,11 @@ def _is_plain(module: nn.Module) -> TypeGuard[Layer]:
 
 @contextmanager
 def recorded(layers: Iterable[Layer]) -> Iterator[Calls]:
-    """The calls, inside the block, of those of `layers` whose parameters are all trained."""
+    """A context manager that records the calls of those `layers` whose parameters are all trained."""
     calls: Calls = {}
 
     def note(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        if output.requires_grad:  # the edge, because a following layer may change the outputs in place
+        if output.requires_grad:  # the edge, because a later layer may change the outputs in place
             calls.setdefault(layer, []).append((inputs[0].detach(), get_gradient_edge(output)))
 
     trained = [layer for layer in layers if all(p.requires_grad for p in layer.parameters(recurse=False))]

@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `BC`, which users construct."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rlsdk_bc.config import BCConfig
 
 
 class BC(Agent[BCConfig]):
-    """Behaviour cloning: supervised learning of recorded actions. `learn(n)` makes n updates, without any environment."""
+    """Behaviour cloning: supervised learning of recorded actions. `learn(n)` makes n updates and needs no environment."""
 
     @configured_by(BCConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

@@ -1,4 +1,4 @@
-"""Puts behaviour cloning together; the only place that chooses its parts."""
+"""Assembles the parts of behaviour cloning. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk_bc.plan import CloningPlan
 
 
 def build(context: BuildContext, config: BCConfig) -> Parts:
-    """The parts of one agent.
+    """Build the parts of one agent for behaviour cloning.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations.

@@ -33,10 +33,10 @@ METRICS = ("train/imitation_loss", "train/value_loss", "train/entropy_loss", "tr
 
 
 class Cloning(Generic[BatchT]):
-    """mean of -log pi(a|s) - ent_coef * H + l2_coef * sum w^2 / 2 + vf_coef * (V(s) - return)^2."""
+    """Minimises the mean of -log pi(a|s) - ent_coef * H + l2_coef * sum w^2 / 2 + vf_coef * (V(s) - return)^2."""
 
     def __init__(self, policy: ActorCritic, config: BCConfig, data: Data | None, context: BuildContext) -> None:
-        """`data`: None for an agent without a data set, which predicts."""
+        """`data`: None for an agent without a data set, which can only predict."""
         self.policy, self.config, self.data, self.context = policy, config, data, context
         choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
         rate = config.learning_rate(1.0)
@@ -44,7 +44,7 @@ class Cloning(Generic[BatchT]):
         self._kernel = KernelSlot(self._make_kernel, policy)
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
-        self.optimizer.zero_grad()  # gradients of new parameters have their place in its vector
+        self.optimizer.zero_grad()  # makes the gradients of new parameters views of the optimiser's vector
         self._loss, names = policy_loss_of(self.policy), self.policy.named_parameters()
         self._deviations = [parameter for name, parameter in names if name.endswith("log_std")]
         rows = self.config.batch_size * (self.config.sequence_length if self.policy.recurrent else 1)
@@ -57,7 +57,7 @@ class Cloning(Generic[BatchT]):
 
     @fixed_layers()
     def update(self, batch: BatchT, *, progress: float) -> Metrics:
-        """One gradient step on N transitions, or on sequences for a policy with a memory."""
+        """Take one gradient step on N transitions, or on sequences if the policy is recurrent. Metrics are 0-d."""
         config, kernel = self.config, self._kernel()
         if self.policy.has_train_mode:
             self.policy.train()
@@ -77,7 +77,7 @@ class Cloning(Generic[BatchT]):
         return metrics if std is None else {**metrics, "train/std": std}
 
     def _likelihood(self, kernel: Evaluator, rows: PolicyBatch) -> tuple[Tensor, ...]:
-        """`METRICS`, 0-d each; the gradient of the loss is in the parameters afterwards."""
+        """Compute `METRICS`, 0-d each, and the gradient of the loss into the parameters."""
         terms = LossTerms(None, None, self.config.ent_coef, self.config.vf_coef, normalize_advantage=False)
         now, vjp = kernel.evaluate(kernel.prepared(rows))
         seen, grads = self._loss(rows, now, terms)
@@ -86,7 +86,7 @@ class Cloning(Generic[BatchT]):
         return imitation, value, entropy, loss
 
     def _squared_error(self, rows: PolicyBatch) -> tuple[Tensor, ...]:
-        """The same as `_likelihood`, for the squared error of the mean."""
+        """Do the same as `_likelihood`, for the squared error of the mean."""
         imitation, entropy, value = self.evaluate(rows)
         imitation, entropy, error = imitation.mean(), entropy.mean(), (value - rows.target).square().mean()
         loss = imitation - self.config.ent_coef * entropy + self.config.vf_coef * error
@@ -95,7 +95,7 @@ class Cloning(Generic[BatchT]):
 
     @torch.no_grad()
     def _decay(self) -> Tensor:
-        """The penalty of the actor's parameters, 0-d; adds its gradient."""
+        """Return the L2 penalty of the actor's parameters, 0-d, and add its gradient to theirs."""
         penalty = torch.zeros((), device=self.optimizer.flat.device)
         for parameter in self.policy.actor_parameters:
             if parameter.grad is not None:
@@ -104,7 +104,7 @@ class Cloning(Generic[BatchT]):
         return penalty
 
     def evaluate(self, rows: PolicyBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """(loss of the action, entropy, value), each [N], of N recorded steps."""
+        """Return (loss of the action, entropy, value), each [N], of N recorded steps."""
         distribution, value = self.policy.evaluate(rows.observation, rows.memory, rows.starts)
         internal, squared = self.policy.internal(rows.action), self.config.loss == "squared_error"
         loss = action_loss(distribution, internal, squared=squared)
@@ -112,7 +112,7 @@ class Cloning(Generic[BatchT]):
 
     @torch.no_grad()
     def held_out_loss(self) -> Tensor | None:
-        """The mean loss of the actions of all held-out steps, 0-d; None where no episodes are held out."""
+        """The mean loss of the actions of all held-out steps, 0-d; None if no episodes are held out."""
         if self.data is None or self.data.held_out is None:
             return None
         if self.policy.has_train_mode:
@@ -124,7 +124,7 @@ class Cloning(Generic[BatchT]):
         return torch.cat(found).mean()
 
     def _seen(self, observation: Observation) -> Observation:
-        """An observation of the data as the policy sees it: what the memory samples is normalised already, this is not."""
+        """Normalise an observation of held-out steps. Sampled batches are normalised already, held-out steps are not."""
         features = self.context.observation_normalizer(observation.features)
         return Observation(features, observation.is_first, observation.action_mask)
 
@@ -142,7 +142,7 @@ class Cloning(Generic[BatchT]):
 
 
 def _steps_of(batch: Transitions | Sequences[None]) -> tuple[Observation, Features, Tensor | None]:
-    """(observations [N, ..], actions [N, ..], where sequences begin: bool [N] or None) of a batch."""
+    """Return (observations [N, ..], actions [N, ..], whether a row begins a sequence: bool [N] or None) of a batch."""
     if isinstance(batch, Transitions):
         return batch.observation, batch.action, None
     steps, starts, _ = rows_in_order(batch)

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of behaviour cloning, once. Constructor, help, CLI, settings files and docs derive from this class."""
+"""The hyper-parameters of behaviour cloning. Constructor, help, CLI, settings files and docs are derived from this class."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> Recurrent
 
 @attrs.frozen
 class BCConfig(AgentConfig):
-    """The constructor parameters of behaviour cloning, in order. Settings of the memory are used by policies that have one."""
+    """The constructor parameters of behaviour cloning, in order. Settings of the memory apply to recurrent policies only."""
 
     dataset: Dataset | None = attrs.field(default=None, metadata=described("recorded episodes to learn from: a path"))
     learning_rate: Schedule = attrs.field(

@@ -1,4 +1,4 @@
-"""The recorded episodes: what is learnt from, what is held out, and the returns of steps."""
+"""The recorded episodes: those for training, held-out ones, and the returns of steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rlsdk.buffers import Episodes, RecordedSequences, RecordedTransitions, rows
 from rlsdk.records import Features, Observation, Sequences, Transitions
 
 AT_ONCE = 4096
-"""Held-out steps."""
+"""How many held-out steps are evaluated in one batch."""
 
 
 class Data:
-    """The memory of one agent, seen as data. Files are opened when they are first needed."""
+    """The recorded episodes of one agent, and the returns of their steps. Files are opened on first use."""
 
     def __init__(
         self,
@@ -24,17 +24,18 @@ class Data:
         rewards: Callable[[Tensor], Tensor],
         length: int | None,
     ) -> None:
-        """`rewards`: normalises those of an episode, [T]. `length`: of sequences; None: steps are learnt from on their own."""
+        """`rewards`: normalises the rewards [T] of an episode. `length`: steps of a sequence; None for single steps."""
         self.memory, self.gamma, self.rewards, self.length = memory, gamma, rewards, length
         self._returns: Tensor | None = None
 
     @property
     def held_out(self) -> Episodes | None:
-        """Whole episodes that are not learnt from."""
+        """The whole episodes that are not used for training; None if there are none."""
         return self.memory.held_out
 
     def held_out_batches(self) -> Iterator[tuple[Observation, Features, Tensor | None]]:
-        """(raw observations [N, ..], actions [N, ..], where sequences begin: bool [N] or None) of every held-out step once."""
+        """Yield batches (raw observations [N, ..], actions [N, ..], whether a row begins a sequence: bool [N] or None). Every
+        held-out step comes once."""
         episodes = self.held_out
         if episodes is None:
             return
@@ -48,7 +49,7 @@ class Data:
             yield steps.observation, steps.action, starts
 
     def returns_of(self, batch: Transitions | Sequences[None]) -> Tensor:
-        """The discounted sum [N] of the rewards from each step of a batch to the end of its episode."""
+        """The discounted sum [N] of the rewards from each step of a batch to the end of its recorded episode."""
         if self._returns is None:
             self._returns = self._found_returns().to(batch.index.device)
         if isinstance(batch, Transitions):
@@ -58,7 +59,7 @@ class Data:
         return self._returns[places.T.flatten()[batch.steps.valid.T.flatten()]]
 
     def _found_returns(self) -> Tensor:
-        """Of all steps that are learnt from, [S]."""
+        """The returns of all steps that are used for training, [S]."""
         found = []
         for episode in self.memory.episodes:
             total, returns = 0.0, []

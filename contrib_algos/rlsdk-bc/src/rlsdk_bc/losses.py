@@ -1,4 +1,4 @@
-"""What recorded actions cost under a distribution over actions."""
+"""The losses of recorded actions under a distribution over actions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Pairs = list[tuple[Distribution, Any]]
 
 
 def action_loss(distribution: Distribution, action: Any, *, squared: bool) -> Tensor:
-    """-log pi(a|s) [N] of internal actions [N, ..]. `squared`: the sum of the squared errors of the mean instead, for each
-    Gaussian; other parts keep the likelihood."""
+    """The loss -log pi(a|s) [N] of internal actions [N, ..].
+
+    With `squared`, each Gaussian part has the sum of the squared errors of its mean instead.
+    """
     if not squared:
         return -distribution.log_prob(action)
     found = [
@@ -27,7 +29,7 @@ def action_loss(distribution: Distribution, action: Any, *, squared: bool) -> Te
 
 
 def entropy_of(distribution: Distribution, action: object, *, squared: bool) -> Tensor:
-    """The entropy [N]. `squared`: without that of Gaussians, whose deviation nothing else would bound."""
+    """The entropy [N]. With `squared` that of Gaussian parts is left out, because no other term bounds their deviation."""
     if not squared:
         return distribution.entropy()
     parts = [part for part, _ in parts_of(distribution, action) if not isinstance(part, Gaussian)]
@@ -35,7 +37,7 @@ def entropy_of(distribution: Distribution, action: object, *, squared: bool) -> 
 
 
 def parts_of(distribution: Distribution, action: Any) -> Pairs:
-    """The distributions that a product, nested or not, is made of, each with its action [N, ..]."""
+    """The parts of a product distribution, nested or not, each with its action [N, ..]."""
     if not isinstance(distribution, Product):
         return [(distribution, action)]
     parts = distribution.parts

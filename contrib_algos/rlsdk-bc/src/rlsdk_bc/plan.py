@@ -1,4 +1,4 @@
-"""The loop: rounds of updates from the data, a validation after each, and early stopping."""
+"""The training loop: rounds of updates from the data, validation after each round, and early stopping."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from rlsdk_bc.config import BCConfig
 
 @dataclass(slots=True)
 class Lowest:
-    """The lowest loss of held-out episodes so far, and the updates since."""
+    """The lowest loss of held-out episodes so far, and the number of updates since."""
 
     loss: float = float("inf")
     waited: int = 0
     weights: Tensor = field(default_factory=lambda: torch.zeros(0))
-    """The policy's parameters [D] then; none where they are not restored."""
+    """The policy's parameters [D] at the lowest loss; empty before the first validation and without `patience`."""
 
 
 class CloningPlan:
-    """`OfflinePlan` with a validation after each round, if episodes are held out. With `patience`, training ends after so many
-    updates without a lower loss, with the weights of the lowest; rounds are not longer than that."""
+    """`OfflinePlan` with validation after each round, if episodes are held out.
+
+    With `patience`, training ends after that number of updates without a lower loss. The weights of the lowest loss are then
+    restored. A round has at most `patience` updates.
+    """
 
     needs_environment: ClassVar[bool] = False
     unit: ClassVar[Literal["updates"]] = "updates"
@@ -71,7 +74,8 @@ class CloningPlan:
                 return
 
     def _waited_enough(self, loss: float, updates: int, algorithm: Cloning[Any]) -> bool:
-        """Whether training ends after these `updates`, with the weights of the lowest loss; a further `learn` starts over."""
+        """Count `updates` without a lower loss. If training ends, restore the weights of the lowest loss and return True.
+        A further `learn` counts from 0."""
         weights, lowest = algorithm.optimizer.flat.detach(), self.lowest
         if loss < lowest.loss:
             lowest.loss, lowest.waited, lowest.weights = loss, 0, weights.clone()
@@ -88,10 +92,10 @@ class CloningPlan:
         return self.inner.learn_offline(training, count, batch_size)
 
     def state_dict(self) -> State:
-        """The lowest loss and its weights."""
+        """The lowest loss, the updates since, and the weights at the lowest loss."""
         lowest = self.lowest
         return {"loss": torch.tensor(lowest.loss), "waited": lowest.waited, "weights": lowest.weights.clone()}
 
     def load_state_dict(self, state: State, /) -> None:
-        """Put back what `state_dict` took out. Raises ValueError: it is something else."""
+        """Load the state that `state_dict` returned. Raises ValueError: a number cannot be read."""
         self.lowest = Lowest(float(state["loss"]), int(state["waited"]), state["weights"].clone())

@@ -1,4 +1,4 @@
-"""Puts DDPG together; the only place that chooses its parts."""
+"""Assembles the parts of DDPG. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk_ddpg.config import DDPGConfig
 
 
 def build(context: BuildContext, config: DDPGConfig) -> Parts:
-    """The parts of one DDPG agent.
+    """Build the parts of one DDPG agent.
 
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of DDPG, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of DDPG. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticCo
 
 @attrs.frozen(kw_only=True, field_transformer=defaults(n_critics=1))
 class DDPGPolicyConfig(DeterministicActorCriticNetworks):
-    """`policy_kwargs` of DDPG."""
+    """The settings of networks, `policy_kwargs`, of DDPG."""
 
 
 def _networks(value: Mapping[str, object] | DDPGPolicyConfig | None) -> DDPGPolicyConfig:
@@ -22,7 +22,7 @@ def _networks(value: Mapping[str, object] | DDPGPolicyConfig | None) -> DDPGPoli
 
 @attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
 class DDPGConfig(DeterministicActorCriticConfig):
-    """The constructor parameters of DDPG, in order. TD3 with these values is the same algorithm, to the bit."""
+    """The constructor parameters of DDPG, in order. TD3 with the values below gives the same results, bit for bit."""
 
     policy_delay: ClassVar[int] = 1
     target_policy_noise: ClassVar[float] = 0.0

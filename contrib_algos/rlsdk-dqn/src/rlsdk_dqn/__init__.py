@@ -1,4 +1,4 @@
-"""Deep Q-learning for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
+"""Deep Q-learning for rlsdk. The class is imported on first use, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `DQN`, which users construct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DQN(Agent[DQNConfig]):
-    """Deep Q-learning (doi:10.1038/nature14236): one value per action; `double_q` for arXiv:1509.06461."""
+    """Deep Q-learning (doi:10.1038/nature14236), or double Q-learning (arXiv:1509.06461) with `double_q`."""
 
     q_net: DiscreteValuePolicy = part("policy", "The network that predicts values of actions.")
     q_net_target: DiscreteValuePolicy = part("algorithm.target.network", "The target network.")
@@ -25,7 +25,7 @@ class DQN(Agent[DQNConfig]):
 
     @property
     def exploration_rate(self) -> float:
-        """Probability of a random action; `learn` sets it by its schedule after each round."""
+        """The probability of a random action. `learn` sets it after each round, from the exploration schedule."""
         return float(self.q_net.epsilon)
 
     @exploration_rate.setter

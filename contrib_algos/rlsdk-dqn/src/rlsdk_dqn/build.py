@@ -1,4 +1,4 @@
-"""Puts DQN together; the only place that chooses its parts."""
+"""Assembles the parts of DQN. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk_dqn.config import DQNConfig
 
 
 def build(context: BuildContext, config: DQNConfig) -> Parts:
-    """The parts of one DQN agent: one value per action, learnt with the Huber loss (doi:10.1038/nature14236).
+    """Build the parts of one DQN agent: one value per action, learnt with the Huber loss (doi:10.1038/nature14236).
 
     Raises:
         UnsupportedSpaceError: the actions are neither Discrete nor MultiDiscrete, or the policy does not fit the observations.

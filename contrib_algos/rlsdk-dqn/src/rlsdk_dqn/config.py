@@ -1,4 +1,4 @@
-"""Every hyper-parameter of DQN. Constructor, help, CLI, settings files and docs derive from this class."""
+"""The hyper-parameters of DQN. Constructor, help, CLI, settings files and docs are derived from this class."""
 
 from __future__ import annotations
 

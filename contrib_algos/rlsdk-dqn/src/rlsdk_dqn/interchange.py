@@ -1,4 +1,4 @@
-"""Weights of stable-baselines3's DQN."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The online and the target network, from weights [out, in].
+    """Translate the online and the target network, from weights [out, in].
 
     Raises:
-        LookupError: weights of another algorithm.
+        LookupError: the weights are those of another algorithm.
     """
     require_names(weights, "q_net.q_net.", "q_net_target.")
     prefix = "q_net.q_net."

@@ -1,4 +1,4 @@
-"""Generative adversarial imitation learning for rlsdk. The class is imported on first use, so listing plugins costs nothing."""
+"""Generative adversarial imitation learning for rlsdk. The class is imported on first use, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

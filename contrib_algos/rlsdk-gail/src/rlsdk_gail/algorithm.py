@@ -1,4 +1,4 @@
-"""The update of GAIL: PPO on the discriminator's reward, and steps of the discriminator."""
+"""The update of GAIL: PPO on the discriminator's reward, and gradient steps of the discriminator."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from rlsdk_gail.expert import ExpertSteps
 from rlsdk_gail.loss import bernoulli_entropy, discriminator_loss, gradient_penalty, learnt_reward
 
 WON, PATIENCE = 0.99, 10
-"""The share of steps of both origins that a winning discriminator classifies correctly, and updates until a warning."""
+"""The share of expert steps and of policy steps that a winning discriminator classifies correctly, and the number of updates
+with a winning discriminator before a warning."""
 
 Steps = tuple[Features, Features]
-"""(observations as the policy sees them, actions in environment units), leaves [N, ..]."""
+"""(observations as the policy gets them, actions in environment units), with leaves [N, ..]."""
 
 
 class AdversarialImitation:
-    """Algorithm 1 of arXiv:1606.03476, whose policy step is PPO's. The rewards of rollouts are replaced before it."""
+    """Algorithm 1 of arXiv:1606.03476 with PPO for the policy step. PPO gets the discriminator's rewards, not those of the
+    environment."""
 
     def __init__(
         self,
@@ -41,24 +43,24 @@ class AdversarialImitation:
         self.config, self.generator = config, generator
         self.optimizer = FlatOptimizer(discriminator, "adam", config.d_stepsize)
         self.rounds = self.won = 0
-        """Rollouts so far; updates in a row in which the discriminator won."""
+        """`rounds`: rollouts so far. `won`: consecutive updates, up to the latest, in which the discriminator won."""
 
     @property
     def updates(self) -> int:
-        """Those of the policy, as PPO counts them."""
+        """The number of updates of the policy, as PPO counts them."""
         return self.policy.updates
 
     def reconfigure(self, config: GAILConfig) -> None:
-        """Use new settings from the next update on: all but those of networks."""
+        """Use new settings from the next update on, except settings of networks."""
         self.config = config
         self.policy.reconfigure(config)
 
     def discarded(self, rollout: Rollout[Any, Any]) -> None:
-        """A callback cut `rollout` short: nothing is learnt, but later rollouts are normalised with it in the statistics."""
+        """Handle a rollout that a callback cut short. Nothing is learnt from it, but it changed the statistics."""
         self.expert.rollout_ended()
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
-        """Learn from a rollout [T, B], whose rewards are not read."""
+        """Learn from a rollout [T, B]. Its own rewards are not read. Metrics are 0-d."""
         mine = steps_of(batch)
         metrics = self._compared(mine, int(batch.steps.valid.sum()))
         reward = self.rewards(batch)
@@ -73,7 +75,7 @@ class AdversarialImitation:
 
     @torch.no_grad()
     def rewards(self, batch: Rollout[Any, Any]) -> Tensor:
-        """What the discriminator gives for each step, float32 [T, B]; 0 for filler rows."""
+        """The discriminator's reward of each step, float32 [T, B]; 0 for invalid rows."""
         valid = batch.steps.valid
         reward = torch.zeros(valid.shape, device=valid.device)
         reward[valid] = learnt_reward(self.discriminator(*steps_of(batch)), self.config.reward)
@@ -81,7 +83,7 @@ class AdversarialImitation:
 
     @torch.no_grad()
     def _compared(self, mine: Steps, count: int) -> dict[str, Tensor]:
-        """How well the discriminator distinguishes this rollout from the expert, before either learns from it; 0-d."""
+        """Measure how well the discriminator distinguishes this rollout from the expert, before any update. Metrics are 0-d."""
         expert, policy = self.discriminator(*self.expert.sample(count)), self.discriminator(*mine)
         right = (expert > 0.0).float().mean(), (policy < 0.0).float().mean()
         self.won = self.won + 1 if min(map(float, right)) >= WON else 0
@@ -101,7 +103,7 @@ class AdversarialImitation:
         }
 
     def _discriminator_step(self, mine: Steps) -> None:
-        """One gradient step with rows of the policy, drawn without replacement, and as many of the expert."""
+        """Take one gradient step on rows of the expert, and on rows of the policy that are drawn without replacement."""
         config, found = self.config, tree.leaves(mine)
         size = config.demo_batch_size or max(1, len(found[0]) // config.d_step)
         index = torch.randperm(len(found[0]), generator=self.generator, device=found[0].device)[:size]
@@ -113,7 +115,7 @@ class AdversarialImitation:
         self.optimizer.step(config.d_stepsize)
 
     def loss(self, expert: Steps, policy: Steps) -> Tensor:
-        """Of the discriminator, 0-d: cross-entropy, less entropy, and the gradient's penalty at places between the two."""
+        """The loss of the discriminator, 0-d: cross-entropy - adversary_entcoeff * entropy + gradient_penalty * penalty."""
         inputs = [self.discriminator.inputs(*steps) for steps in (expert, policy)]
         logits = [self.discriminator.logits(each) for each in inputs]
         loss = discriminator_loss(*logits)
@@ -124,7 +126,7 @@ class AdversarialImitation:
         return loss
 
     def _penalty(self, expert: Tensor, policy: Tensor) -> Tensor:
-        """At random places between rows of inputs [N, F] and [M, F], in pairs, 0-d."""
+        """The gradient penalty, 0-d, at random points between pairs of rows of the inputs [N, F] and [M, F]."""
         count = min(len(expert), len(policy))
         share = torch.rand(count, 1, generator=self.generator, device=expert.device)
         between = (share * expert[:count] + (1.0 - share) * policy[:count]).detach().requires_grad_()
@@ -132,7 +134,7 @@ class AdversarialImitation:
         return gradient_penalty(torch.autograd.grad(total, between, create_graph=True)[0])
 
     def state_dict(self) -> State:
-        """Everything but the policy's weights, which are its own."""
+        """The state of both updates, the discriminator and the statistics. The policy's weights are stored with the policy."""
         return {
             "policy_update": self.policy.state_dict(),
             "discriminator": self.discriminator.state_dict(),

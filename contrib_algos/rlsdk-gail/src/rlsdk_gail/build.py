@@ -1,4 +1,4 @@
-"""Puts GAIL together; the only place that chooses its parts."""
+"""Assembles the parts of GAIL. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rlsdk_gail.plan import ImitationPlan
 
 
 def build(context: BuildContext, config: GAILConfig) -> Parts:
-    """The parts of one GAIL agent.
+    """Build the parts of one GAIL agent.
 
     Raises:
-        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: no data set, or gSDE without a Box
-        action.
+        UnsupportedSpaceError: the policy does not fit the observations. SettingsError: there is no data set, or
+        gSDE is used without a Box action.
     """
     require_spaces(context, "GAIL")
     if config.dataset is None:

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of GAIL, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of GAIL. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOCUMENTED = {
     "d_step": "g_step",
     "d_stepsize": "d_step",
 }
-"""The documented parameters of GAIL, each after which one; those of the policy's update follow."""
+"""The documented parameters of GAIL: name -> the parameter that it follows. The parameters of PPO come after them."""
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
@@ -28,7 +28,7 @@ def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> Recurrent
 
 
 def _without_rewards(value: object) -> Normalization | None:
-    """Normalisation of observations alone: the true rewards are never read, and so have no statistics."""
+    """Convert the setting `normalize`. `norm_reward` becomes false: the true rewards are never read and have no statistics."""
     if value is None or value is False:
         return None
     table = {} if value is True else value

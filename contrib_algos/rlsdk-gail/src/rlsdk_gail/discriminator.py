@@ -16,7 +16,7 @@ BOUND, LEAST_VARIANCE = 10.0, 1e-4
 
 
 class RunningScale(nn.Module):
-    """(x - mean) / deviation of all rows [N, F] seen, within `BOUND`. Calling it changes no statistics."""
+    """Normalises rows by the mean and the standard deviation of all rows given to `update`, and clips them to +-`BOUND`."""
 
     mean: Tensor
     variance: Tensor
@@ -29,7 +29,7 @@ class RunningScale(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
 
     def update(self, rows: Tensor) -> None:
-        """Take rows [N, F] into the mean and the variance (Chan et al. 1979)."""
+        """Update the mean and the variance with rows [N, F] (Chan et al. 1979)."""
         if not len(rows):
             return
         rows, total = rows.double(), self.count + len(rows)
@@ -41,17 +41,19 @@ class RunningScale(nn.Module):
         self.count.copy_(total)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """float32 [N, F]."""
+        """Return normalised rows, float32 [N, F]. The statistics do not change."""
         deviation = self.variance.clamp_min(LEAST_VARIANCE).sqrt()
         return ((rows - self.mean) / deviation).float().clamp(-BOUND, BOUND)
 
 
 class Discriminator(nn.Module):
-    """Observations and actions -> logits; two hidden tanh layers. Observations have an encoder of the policy's kind, and
-    normalisation of its own where that encoder has no weights."""
+    """A network from observations and actions to logits, with two hidden tanh layers.
+
+    Observations pass through an encoder of the policy's kind. If that encoder has no weights, `RunningScale` normalises them.
+    """
 
     def __init__(self, context: BuildContext, policy: str, networks: NetworkConfig, hidden: int) -> None:
-        """Raises UnsupportedSpaceError: the policy does not fit the observations."""
+        """`hidden`: units of each hidden layer. Raises UnsupportedSpaceError: the policy does not fit the observations."""
         super().__init__()
         self.encoder = build_encoder(context, policy, networks)
         width = features_dim(self.encoder)
@@ -62,37 +64,37 @@ class Discriminator(nn.Module):
         self.layers = nn.Sequential(*mlp(inputs, (hidden, hidden), "tanh"), nn.Linear(hidden, 1))
 
     def inputs(self, observation: Features, action: Features) -> Tensor:
-        """What the layers see of N observations, as policies take them, and actions in environment units: float [N, F].
+        """The input of the layers, float [N, F], for N observations as the policy gets them and actions in environment units.
 
-        Actions are those the environment gets: Box actions are clipped to their bounds. Otherwise an action outside of them
-        would give the policy away.
+        Box actions are clipped to their bounds, as for the environment. Otherwise the discriminator could recognise the policy
+        by actions outside the bounds.
         """
         seen, done = self.encoder(observation), self.action_encoder(executed(self.action_space, action))
         return torch.cat([seen if self.scale is None else self.scale(seen), done], dim=1)
 
     @torch.no_grad()
     def update_scale(self, *observations: Features) -> None:
-        """Take observations [N, ..] of several origins into the statistics."""
+        """Update the statistics with observations [N, ..] of the expert and of the policy."""
         if self.scale is not None:
             self.scale.update(torch.cat([self.encoder(each) for each in observations]))
 
     def logits(self, inputs: Tensor) -> Tensor:
-        """[N] of `inputs` [N, F]: above 0 where a step is rather the expert's."""
+        """The logits [N] of `inputs` [N, F]. A logit above 0 means that the step is more probably the expert's."""
         found: Tensor = self.layers(inputs)
         return found.squeeze(-1)
 
     def forward(self, observation: Features, action: Features) -> Tensor:
-        """[N]; see `inputs`."""
+        """The logits [N] of N steps; see `inputs`."""
         return self.logits(self.inputs(observation, action))
 
 
 def _flat(space: Space) -> nn.Module:
-    """The encoder of actions, nested or not."""
+    """Build the encoder of actions, nested or not."""
     return CombinedEncoder(space) if isinstance(space, Dict | Tuple) else FlattenEncoder(space)
 
 
 def executed(space: Space, action: Features) -> Features:
-    """Actions [N, ..] in environment units as the environment gets them: Box actions within their bounds."""
+    """Clip the Box parts of actions [N, ..] in environment units to their bounds, as is done for the environment."""
 
     def within(_: str, leaf: Space, values: Tensor) -> Tensor:
         if not isinstance(leaf, Box):

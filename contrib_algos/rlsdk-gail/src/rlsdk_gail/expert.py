@@ -1,4 +1,4 @@
-"""The steps of the expert, as the discriminator compares them with the policy's."""
+"""The recorded steps of the expert, prepared for the discriminator."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from rlsdk.settings import Dataset
 from rlsdk_gail.discriminator import all_finite
 
 AT_ONCE = 4096
-"""Steps."""
+"""How many steps of the data set are checked in one batch."""
 
 
 class ExpertSteps:
-    """Pairs of observation and action of a data set. With `normalize` they are normalised by the statistics that the rollout
-    was collected with, not by newer ones: otherwise the discriminator could distinguish the two origins by the difference."""
+    """Pairs of observation and action of a data set.
+
+    With `normalize`, observations are normalised by the statistics that the rollout was collected with, not by newer ones.
+    Otherwise the discriminator could recognise the expert by the difference.
+    """
 
     def __init__(self, dataset: Dataset, context: BuildContext, generator: Generator) -> None:
         self.memory, self.context, self.generator = RecordedTransitions(dataset, context), context, generator
@@ -32,8 +35,8 @@ class ExpertSteps:
         """Open and check the data set.
 
         Raises:
-            UsageError, ArtifactError, UnsupportedSpaceError: as `rlsdk.buffers.open_episodes`; ArtifactError too where numbers
-            are not finite.
+            UsageError, ArtifactError, UnsupportedSpaceError: as `rlsdk.buffers.open_episodes`. ArtifactError also if numbers
+            of the data set are not finite.
         """
         if self._checked:
             return
@@ -48,14 +51,14 @@ class ExpertSteps:
         self._checked = True
 
     def sample(self, size: int) -> tuple[Features, Features]:
-        """(observations as the policy saw those of the rollout, actions in environment units) of N = `size` steps, drawn with
-        replacement; raises as `require`."""
+        """Draw N = `size` steps with replacement. Returns (observations, normalised like those of the rollout; actions in
+        environment units). Raises the same errors as `require`."""
         self.require()
         rows = self.memory.sample(size, self.generator)
         return self.normalizer(rows.observation.features), rows.action
 
     def rollout_ended(self) -> None:
-        """The next rollout is collected with the statistics of now."""
+        """Copy the current statistics, with which the next rollout is collected."""
         self.normalizer = deepcopy(self.context.observation_normalizer)
 
     def state_dict(self) -> State:
@@ -63,6 +66,6 @@ class ExpertSteps:
         return self.normalizer.state_dict() if isinstance(self.normalizer, Stateful) else {}
 
     def load_state_dict(self, state: Mapping[str, State]) -> None:
-        """Raises ValueError when the statistics are of other shapes."""
+        """Load the statistics. Raises ValueError: they have other shapes."""
         if isinstance(self.normalizer, Stateful):
             self.normalizer.load_state_dict(state)

@@ -14,23 +14,25 @@ SMALLEST = 1e-8
 
 
 def discriminator_loss(expert: Tensor, policy: Tensor) -> Tensor:
-    """-mean log D over the expert's steps - mean log(1 - D) over the policy's, 0-d (equation 17). Logits, float [N] and [M]."""
+    """The loss -mean log D of the expert's steps - mean log(1 - D) of the policy's, 0-d (equation 17). Both arguments are
+    logits, float [N] and [M]."""
     return softplus(-expert).mean() + softplus(policy).mean()
 
 
 def bernoulli_entropy(logit: Tensor) -> Tensor:
-    """-D log D - (1 - D) log(1 - D), [N]."""
+    """The entropy -D log D - (1 - D) log(1 - D), [N]."""
     return softplus(logit) - logit * torch.sigmoid(logit)
 
 
 def gradient_penalty(gradient: Tensor) -> Tensor:
-    """mean (|g| - 1)^2, 0-d, of gradients [N, F] of the logit with respect to the inputs (arXiv:1704.00028, equation 3)."""
+    """The penalty mean (|g| - 1)^2, 0-d, where g [N, F] are gradients of the logit with respect to the inputs
+    (arXiv:1704.00028, equation 3)."""
     norm: Tensor = torch.linalg.vector_norm(gradient, dim=1)
     return (norm - 1.0).square().mean()
 
 
 def learnt_reward(logit: Tensor, form: str) -> Tensor:
-    """The reward of each step, float [N], as `logit` is. `form`: see the setting `reward`."""
+    """The reward of each step, float [N], from its logit [N]. `form`: see the setting `reward`."""
     if form == "constant":
         return torch.ones_like(logit)
     likely = (torch.sigmoid(logit) + SMALLEST).log()

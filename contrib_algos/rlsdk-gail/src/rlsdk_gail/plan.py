@@ -1,4 +1,4 @@
-"""The training loop: PPO's, once the data set is known to be usable."""
+"""The training loop of PPO, after a check of the data set."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from rlsdk_gail.expert import ExpertSteps
 
 @dataclass(frozen=True, slots=True)
 class ImitationPlan:
-    """Rollouts and updates of `loop`. Without the data set it fails before the first step."""
+    """Runs `loop`, after a check of the data set. Without a usable data set it fails before the first environment step."""
 
     loop: OnPolicyPlan
     expert: ExpertSteps
 
     @property
     def needs_environment(self) -> bool:
-        """That of the loop."""
+        """The value of `loop`."""
         return self.loop.needs_environment
 
     @property
     def unit(self) -> Literal["steps", "updates"]:
-        """That of the loop."""
+        """The value of `loop`."""
         return self.loop.unit
 
     @property
     def log_every(self) -> Literal["episodes", "rounds"]:
-        """That of the loop."""
+        """The value of `loop`."""
         return self.loop.log_every
 
     @property
     def n_steps(self) -> int:
-        """Vector steps of a rollout."""
+        """The number of steps of each environment in a rollout."""
         return self.loop.n_steps
 
     def with_settings(self, config: object, context: BuildContext) -> ImitationPlan:
@@ -44,6 +44,6 @@ class ImitationPlan:
         return replace(self, loop=self.loop.with_settings(config, context))
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """See `OnPolicyPlan.rounds`; raises as `ExpertSteps.require`."""
+        """See `OnPolicyPlan.rounds`. Raises the same errors as `ExpertSteps.require`."""
         self.expert.require()
         yield from self.loop.rounds(training, cursor)

@@ -1,4 +1,4 @@
-"""Settings of the agents that the contract kit makes: quick, with a discriminator that learns within a few hundred updates."""
+"""The settings of the small agents that the contract kit makes. Their discriminator learns within a few hundred updates."""
 
 SETTINGS: dict[str, object] = {
     "g_step": 1,

@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `PPO`, which users construct."""
 
 from __future__ import annotations
 

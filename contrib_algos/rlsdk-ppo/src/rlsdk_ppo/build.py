@@ -1,4 +1,4 @@
-"""Puts PPO together; the only place that chooses its parts."""
+"""Assembles the parts of PPO. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlsdk_ppo.config import PPOConfig
 
 
 def build(context: BuildContext, config: PPOConfig) -> Parts:
-    """The parts of one PPO agent.
+    """Build the parts of one PPO agent.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of PPO, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of PPO. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> Recurrent
 
 @attrs.frozen
 class PPOConfig(ClippedPolicySdeConfig):
-    """The constructor parameters of PPO, in order. Settings of the memory are used by the policies that have one."""
+    """The constructor parameters of PPO, in order. Settings of the memory apply to recurrent policies only."""
 
     policy_kwargs: RecurrentConfig = attrs.field(
         factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS

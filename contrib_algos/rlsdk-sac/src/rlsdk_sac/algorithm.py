@@ -1,4 +1,4 @@
-"""The critics' part of SAC. Source: Haarnoja et al. 2018, arXiv:1812.05905."""
+"""The target and the loss of SAC's critics. Source: Haarnoja et al. 2018, arXiv:1812.05905."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from rlsdk_sac.config import SACConfig
 
 
 class MinimumOfCritics:
-    """The smallest of C values counts, against overestimation; the rest of the update is `rlsdk.updates.SoftActorCritic`."""
+    """Uses the smallest value of C critics, against overestimation. `rlsdk.updates.SoftActorCritic` does the rest."""
 
     def target(self, next_values: Tensor, next_log_prob: Tensor, alpha: Tensor, batch: Transitions) -> Tensor:
-        """r + discount * (min Q' - alpha log pi(a'|s')) [N, 1], equation 3."""
+        """The target r + discount * (min Q' - alpha log pi(a'|s')) [N, 1] of equation 3."""
         return clipped_double_q(next_values, -alpha * next_log_prob, batch.reward, batch.discount)
 
     def loss(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(J_Q, 0-d, equation 5; its gradient), for values [C, N, 1]."""
+        """Return (the loss J_Q of equation 5, 0-d; its gradient) for values [C, N, 1]."""
         return half_squared_error(values, target, weight=weight)
 
     def actor_value(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """(mean of min Q, 0-d, equation 7; its gradient), for values [C, N, 1]."""
+        """Return (the mean of min Q in equation 7, 0-d; its gradient) for values [C, N, 1]."""
         return minimum_value(values)
 
     def reconfigure(self, config: SACConfig) -> None:
-        """There is nothing to set."""
+        """Do nothing: this part has no settings."""

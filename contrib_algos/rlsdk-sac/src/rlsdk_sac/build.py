@@ -1,4 +1,4 @@
-"""Puts SAC together; the only place that chooses its parts."""
+"""Assembles the parts of SAC. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlsdk_sac.config import SACConfig
 
 
 def build(context: BuildContext, config: SACConfig) -> Parts:
-    """The parts of one SAC agent.
+    """Build the parts of one SAC agent.
 
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
-        SettingsError: `action_bounds` leave the action space.
+        SettingsError: `action_bounds` exceed the action space.
     """
     require_spaces(context, "SAC", actions=("Box",))
     context = within_action_bounds(context, config.action_bounds)

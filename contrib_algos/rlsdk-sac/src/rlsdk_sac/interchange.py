@@ -1,4 +1,4 @@
-"""Weights of stable-baselines3's SAC."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The actor, and the critics stacked, from weights [out, in].
+    """Translate the actor and the critics, from weights [out, in]. The weights of all critics are stacked.
 
     Raises:
-        ValueError: an encoder that this does not know, or critics of TQC. LookupError: weights of another algorithm.
+        ValueError: the encoder is not supported, or the critics are those of TQC.
+        LookupError: the weights are those of another algorithm.
     """
     found = soft_actor_critic(weights)
     if len(layers_of(weights, "critic.qf0.")[-1]) != 1:

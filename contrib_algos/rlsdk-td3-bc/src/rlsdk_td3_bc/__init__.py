@@ -1,4 +1,4 @@
-"""TD3+BC for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
+"""TD3+BC for rlsdk. The class is imported on first use, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

@@ -9,7 +9,7 @@ from rlsdk.records import Transitions
 from rlsdk.updates import DeterministicActorCritic
 
 SMALLEST = 1e-8
-"""Of the mean of |Q|, by which is divided."""
+"""The smallest divisor in lambda: mean |Q| counts as at least this value."""
 
 
 class CloningActorCritic(DeterministicActorCritic):
@@ -21,7 +21,7 @@ class CloningActorCritic(DeterministicActorCritic):
     alpha: float = 0.0
 
     def actor_loss(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
-        """(the loss 0-d, its gradient with respect to the actor's unit actions [N, A]), for N transitions."""
+        """Return (the loss 0-d, its gradient with respect to the actor's unit actions `action` [N, A]) for N transitions."""
         with torch.no_grad():
             features = self.critics.encoder(batch.observation.features)
         value, grad = self.critics.first_action_gradient(features, action, self._weighted)
@@ -29,6 +29,6 @@ class CloningActorCritic(DeterministicActorCritic):
         return error.square().mean() - value, error * (2.0 / error.numel()) - grad
 
     def _weighted(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """(lambda mean Q 0-d, its gradient) for values [.., N, 1]; lambda counts as a constant."""
+        """Return (lambda mean Q, 0-d; its gradient) for values [.., N, 1]. Lambda counts as a constant."""
         weight = self.alpha / values.abs().mean().clamp(min=SMALLEST)
         return weight * values.mean(), (weight / values.numel()).expand_as(values)

@@ -1,4 +1,4 @@
-"""Puts TD3+BC together; the only place that chooses its parts."""
+"""Assembles the parts of TD3+BC. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk_td3_bc.config import TD3BCConfig
 
 
 def build(context: BuildContext, config: TD3BCConfig) -> Parts:
-    """The parts of one TD3+BC agent.
+    """Build the parts of one TD3+BC agent.
 
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.

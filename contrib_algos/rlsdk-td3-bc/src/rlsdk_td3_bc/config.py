@@ -1,4 +1,4 @@
-"""Every hyper-parameter of TD3+BC, once. Constructor, help, CLI, settings files and docs derive from this class."""
+"""The hyper-parameters of TD3+BC. Constructor, help, CLI, settings files and docs are derived from this class."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ PAPER = "arXiv:2106.06860"
 TD3 = "arXiv:1802.09477"
 HIDDEN = {"pi": (256, 256), "qf": (256, 256)}
 STATES_ONLY = Normalization(norm_reward=False, clip_obs=1e6, epsilon=1e-6, where_possible=True)
-"""Mean 0 and deviation 1 over the data set; a deviation counts as at least 1e-3 (section 5)."""
+"""Observations are normalised to mean 0 and deviation 1 over the data set. A deviation counts as at least 1e-3 (section 5)."""
 
 
 @attrs.frozen(
     kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [256, 256] for pi and qf"))
 )
 class TD3BCNetworkConfig(DeterministicActorCriticNetworks):
-    """`policy_kwargs` of TD3+BC."""
+    """The settings of networks, `policy_kwargs`, of TD3+BC."""
 
 
 def as_networks(value: Mapping[str, object] | DeterministicActorCriticNetworks | None) -> TD3BCNetworkConfig:
-    """Network settings from a table, with two hidden layers of 256 where it names none."""
+    """Make network settings from a table. Without `net_arch`, actor and critics have two hidden layers of 256."""
     table = attrs.asdict(value, recurse=False) if isinstance(value, DeterministicActorCriticNetworks) else value or {}
     networks = structure(table, TD3BCNetworkConfig)
     return networks if networks.net_arch is not None else attrs.evolve(networks, net_arch=HIDDEN)
@@ -80,5 +80,5 @@ class TD3BCConfig(AgentConfig):
 
     @property
     def action_noise(self) -> None:
-        """Nothing is collected."""
+        """None: no environment steps are collected, so no exploration noise is needed."""
         return None

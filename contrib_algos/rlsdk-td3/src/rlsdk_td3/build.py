@@ -1,4 +1,4 @@
-"""Puts TD3 together; the only place that chooses its parts."""
+"""Assembles the parts of TD3. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk_td3.config import TD3Config
 
 
 def build(context: BuildContext, config: TD3Config) -> Parts:
-    """The parts of one TD3 agent.
+    """Build the parts of one TD3 agent.
 
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.

@@ -1,4 +1,4 @@
-"""Weights of stable-baselines3's TD3."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """Actor, critics and their targets, from weights [out, in].
+    """Translate actor, critics and their target networks, from weights [out, in].
 
     Raises:
-        ValueError: an encoder that this does not know.
+        ValueError: the encoder is not supported.
     """
     return deterministic_actor_critic(weights)

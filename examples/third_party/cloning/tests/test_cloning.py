@@ -1,4 +1,4 @@
-"""It learns what was recorded, without an environment, and continues to the bit where it was stopped."""
+"""Cloning learns recorded actions without an environment, and resumed training gives exactly the same results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEN, CHOICE, VECTOR = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2, start=3),
 
 
 def recorded(path: Path, action_space: spaces.Space, episodes: int = 6) -> Path:
-    """An expert whose action follows from the first of two numbers."""
+    """Write episodes of an expert whose action depends on the first of two numbers, and return their path."""
     dice, made = torch.Generator().manual_seed(0), []
     for seed in range(episodes):
         seen = torch.rand(41, 2, generator=dice) * 2 - 1

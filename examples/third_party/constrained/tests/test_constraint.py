@@ -1,4 +1,4 @@
-"""The constraint is met, the multiplier is resumed, and a missing cost is named."""
+"""Tests of exact resumption, of environments in other processes, and of the error for a missing cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model learns the environment; memory, model and statistics are resumed exactly."""
+"""Tests of the model, of the memory, and of exact resumption."""
 
 from __future__ import annotations
 

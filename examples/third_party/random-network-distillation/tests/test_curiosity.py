@@ -1,4 +1,4 @@
-"""Curiosity crosses the corridor; what it needs is resumed exactly."""
+"""Tests of the novelty, of intrinsic returns, and of exact resumption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every promise of the interfaces, checked."""
+"""Checks every clause of the contract kit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V-trace against the sum of equation 1, term by term; a stopped training continues exactly."""
+"""Compares V-trace targets with the sum of equation 1, term by term, and tests exact resumption."""
 
 from __future__ import annotations
 

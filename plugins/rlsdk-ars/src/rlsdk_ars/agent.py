@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `ARS`, which users construct."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ARS(Agent[ARSConfig]):
-    """Augmented random search (arXiv:1803.07055): random directions in parameter space, the best of them followed."""
+    """Augmented random search (arXiv:1803.07055): a step along the best of random directions in parameter space."""
 
     @configured_by(ARSConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -29,17 +29,17 @@ class ARS(Agent[ARSConfig]):
     def evaluate_candidates(
         self, candidate_weights: Tensor, callback: object = None, async_eval: AsyncEval | None = None
     ) -> Tensor:
-        """Mean returns float32 [P] of policies with the weights [P, D], over `n_eval_episodes` each.
+        """Play candidates and return their mean returns, float32 [P], over `n_eval_episodes` episodes each.
 
-        The agent's own weights, statistics and counts stay as they are.
+        The agent's weights, statistics and counts do not change.
 
         Args:
-            candidate_weights: flat parameters, as `torch.nn.utils.parameters_to_vector` gives them.
-            callback: accepted for compatibility; `learn` calls callbacks.
-            async_eval: accepted for compatibility; candidates are played side by side.
+            candidate_weights: parameters [P, D] of P policies, each flat as from `torch.nn.utils.parameters_to_vector`.
+            callback: accepted for compatibility and ignored; only `learn` calls callbacks.
+            async_eval: accepted for compatibility and ignored; candidates are always played in parallel.
 
         Raises:
-            UsageError: the agent has no environment. SettingsError: the weights have another shape.
+            UsageError: the agent has no environment. SettingsError: `candidate_weights` has another shape.
         """
         expected = len(parameters_to_vector(self.policy.parameters()))
         if candidate_weights.dim() != 2 or candidate_weights.shape[1] != expected:

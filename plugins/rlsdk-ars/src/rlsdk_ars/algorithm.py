@@ -1,4 +1,4 @@
-"""ARS: propose parameters around the current ones, and follow the best directions."""
+"""The update of ARS: propose parameters around the current ones, then step along the best directions."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class RandomSearch:
         return self.memory.values
 
     def _refit(self) -> None:
-        """Search the parameters that the policy has now; some were replaced.
+        """Search among the parameters that the policy has now, after some of them were replaced.
 
         Raises:
-            UsageError: hooks, or other layers than candidates have.
+            UsageError: the policy has hooks, or other layers than its candidates.
         """
         if self.structure.hooked:
             raise UsageError("ARS plays candidates in numpy, where no hooks run: remove them before learn")
@@ -53,7 +53,8 @@ class RandomSearch:
 
     @torch.no_grad()
     def propose(self, *, progress: float) -> Tensor:
-        """2 n_delta candidates [P, D]: parameters + std * delta, then parameters - std * delta; frozen parameters stay."""
+        """Return P = 2 n_delta candidates [P, D]: parameters + std * delta, then parameters - std * delta. Deltas of frozen
+        parameters are 0."""
         if self.structure.changed() or self.structure.hooked:
             self._refit()
         self.memory.zero_grad()
@@ -66,7 +67,7 @@ class RandomSearch:
 
     @torch.no_grad()
     def update(self, batch: Scored, *, progress: float) -> Metrics:
-        """Learn from the scores of the last proposal."""
+        """Step along the best directions of the last proposal, given the scores of its candidates."""
         plus, minus = batch.score.chunk(2)
         rate = self.config.learning_rate(1.0 - progress)
         direction, deviation = search_step(self.deltas, plus, minus, self.config.top)
@@ -80,14 +81,14 @@ class RandomSearch:
         }
 
     def state_dict(self) -> State:
-        """The directions of the last proposal; the parameters are the policy's."""
+        """The directions of the last proposal. The parameters are stored with the policy."""
         return {"search": {"deltas": self.deltas.clone()}}
 
     def load_state_dict(self, state: State, /) -> None:
-        """Another number of directions belongs to another `n_delta`; the next proposal replaces them.
+        """Load the directions of the last proposal. They may be more or fewer than `n_delta`: the next proposal replaces them.
 
         Raises:
-            ValueError: directions of another policy.
+            ValueError: the directions have another number of parameters than the policy.
         """
         deltas = state["search"]["deltas"]
         if deltas.shape[1:] != self.deltas.shape[1:]:

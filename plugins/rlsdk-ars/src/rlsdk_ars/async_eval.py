@@ -1,4 +1,4 @@
-"""The documented class for playing candidates in other processes, which needs no class here."""
+"""`AsyncEval`, the documented class for playing candidates in other processes. rlsdk accepts it and ignores it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Self
 
 
 class AsyncEval:
-    """Accepted by `learn(async_eval=...)`, without effect: candidates are played side by side, in other processes where the
-    environment is made by `make_vec_env(..., vectorization="async")`."""
+    """An argument of `learn(async_eval=...)` without effect: candidates are always played in parallel. They are played in other
+    processes if the environment is made by `make_vec_env(..., vectorization="async")`."""
 
     def __init__(
         self,
@@ -17,11 +17,11 @@ class AsyncEval:
         start_method: str | None = None,
         n_eval_episodes: int = 1,
     ) -> None:
-        """Nothing is started; the arguments are those documented."""
+        """Accept the documented arguments. No process is started."""
         self.n_envs = len(envs_fn)
 
     def close(self) -> None:
-        """Does nothing, as nothing was started."""
+        """Do nothing, because no process was started."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Puts ARS together; the only place that chooses its parts."""
+"""Assembles the parts of ARS. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ACTIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
 
 
 def build(context: BuildContext, config: ARSConfig) -> Parts:
-    """The parts of one ARS agent.
+    """Build the parts of one ARS agent.
 
     Raises:
-        UnsupportedSpaceError: the actions are Dict or Tuple. SettingsError: an activation numpy has not.
+        UnsupportedSpaceError: the actions are Dict or Tuple. SettingsError: `activation_fn` has no numpy version.
     """
     require_spaces(context, "ARS", actions=ACTIONS)
     networks, linear = config.policy_kwargs, config.policy == "LinearPolicy"

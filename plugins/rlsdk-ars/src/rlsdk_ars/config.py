@@ -1,4 +1,4 @@
-"""Every hyper-parameter of ARS, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of ARS. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAPER = "arXiv:1803.07055"
 
 @attrs.frozen(kw_only=True)
 class ARSPolicyConfig(NetworkConfig):
-    """`policy_kwargs` of ARS."""
+    """The settings of networks, `policy_kwargs`, of ARS."""
 
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
         default=None,
@@ -80,7 +80,7 @@ class ARSConfig(AgentConfig):
 
     @property
     def top(self) -> int:
-        """Directions that are followed."""
+        """The number of best directions that a step uses."""
         return self.n_delta if self.n_top is None else self.n_top
 
     def __attrs_post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Weights of sb3-contrib's ARS."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The policy: linear where its only layer has no bias, from weights [out, in, ..] and biases [out].
+    """Translate the policy from weights [out, in, ..] and biases [out]. It is LinearPolicy if the first layer has no bias.
 
     Raises:
         ValueError: observations go through a features extractor.

@@ -8,7 +8,9 @@ EPSILON = 1e-6
 
 
 def search_step(deltas: Tensor, plus: Tensor, minus: Tensor, top: int) -> tuple[Tensor, Tensor]:
-    """(direction [D], deviation of the scores used): sum_k (r_k+ - r_k-) delta_k / (b sigma_R) over the b best directions.
+    """Return (the direction [D], the standard deviation sigma_R of the scores used).
+
+    The direction is sum_k (r_k+ - r_k-) delta_k / (b sigma_R) over the b best of K random directions.
 
     Args:
         deltas: random directions, float [K, D].

@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `MaskablePPO`, which users construct."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlsdk.networks import ActorCritic
 
 BY_POSITION = 4
-"""Arguments of `learn` that may be given by position after `total_timesteps`: up to `reset_num_timesteps`."""
+"""How many arguments of `learn` after `total_timesteps` may be positional: those up to `reset_num_timesteps`."""
 
 
 class MaskablePPO(Agent[MaskablePPOConfig]):
@@ -24,10 +24,10 @@ class MaskablePPO(Agent[MaskablePPOConfig]):
         super().__init__(*args, **kwargs)
 
     def learn(self, total_timesteps: float, *args: Any, use_masking: bool = True, **kwargs: Any) -> Self:
-        """As `Agent.learn`; with `use_masking=False` this training ignores masks, as if every action were allowed.
+        """Train as `Agent.learn` does. With `use_masking=False` this training ignores masks, as if every action were allowed.
 
         Raises:
-            SettingsError: an argument after `reset_num_timesteps` by position: their order differs between versions.
+            SettingsError: an argument after `reset_num_timesteps` is positional. Their order differs between versions.
         """
         if len(args) > BY_POSITION:
             raise SettingsError(

@@ -1,4 +1,4 @@
-"""Puts MaskablePPO together; the only place that chooses its parts."""
+"""Assembles the parts of MaskablePPO. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 
 
 def build(context: BuildContext, config: MaskablePPOConfig) -> Parts:
-    """The parts of one MaskablePPO agent.
+    """Build the parts of one MaskablePPO agent.
 
     Raises:
-        UnsupportedSpaceError: the action space has nothing to mask, or the policy does not fit the observations.
+        UnsupportedSpaceError: the action space cannot be masked, such as a Box, or the policy does not fit the observations.
     """
     require_spaces(context, "MaskablePPO", actions=ACTIONS)
     network = build_actor_critic(context, config)

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of MaskablePPO, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of MaskablePPO. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlsdk.settings.clipped_policy import ClippedPolicyConfig
 
 @attrs.frozen
 class MaskablePPOConfig(ClippedPolicyConfig):
-    """The constructor parameters of MaskablePPO, in order: those of PPO and one more."""
+    """The constructor parameters of MaskablePPO, in order: those of PPO without gSDE, and `use_masking`."""
 
     use_masking: bool = attrs.field(
         default=True, kw_only=True, metadata=described("respect masks; false = plain PPO, environments need no masks")

@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `QRDQN`, which users construct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class QRDQN(Agent[QRDQNConfig]):
-    """Quantile-regression DQN (arXiv:1710.10044): Q-learning with a distribution of returns, by quantiles."""
+    """Quantile-regression DQN (arXiv:1710.10044): Q-learning that predicts quantiles of the return's distribution."""
 
     quantile_net: DiscreteValuePolicy = part("policy", "The network that predicts quantiles of returns.")
     quantile_net_target: DiscreteValuePolicy = part("algorithm.target.network", "The target network.")
@@ -25,7 +25,7 @@ class QRDQN(Agent[QRDQNConfig]):
 
     @property
     def exploration_rate(self) -> float:
-        """Probability of a random action; `learn` sets it by its schedule after each round."""
+        """The probability of a random action. `learn` sets it after each round, from the exploration schedule."""
         return float(self.quantile_net.epsilon)
 
     @exploration_rate.setter

@@ -20,14 +20,14 @@ from rlsdk_qrdqn.config import QRDQNConfig
 
 
 def quantile_regression(policy: DiscreteValuePolicy, config: QRDQNConfig, num_envs: int) -> QLearning[QRDQNConfig]:
-    """The update of QR-DQN for a policy that predicts [N, A, K] quantiles."""
+    """Build the update of QR-DQN for a policy that predicts K quantiles for each of A actions, [N, A, K]."""
     loss = partial(quantile_huber, sum_over_quantiles=True)
     return QLearning(policy, config, loss, num_envs=num_envs, arguments=optimizer_arguments)
 
 
 def optimizer_arguments(config: QRDQNConfig) -> dict[str, object]:
-    """`optimizer_kwargs`; without a class Adam's epsilon is the paper's, which goes with its batches of 32, unless it is
-    given."""
+    """Return the arguments of the optimiser: `optimizer_kwargs`. Without `optimizer_class`, Adam's `eps` is 0.01 / batch_size
+    unless it is given. The paper uses this value with a batch size of 32."""
     networks = config.policy_kwargs
     own = {"eps": 0.01 / config.batch_size} if networks.optimizer_class is None else {}
     return {**own, **(networks.optimizer_kwargs or {})}

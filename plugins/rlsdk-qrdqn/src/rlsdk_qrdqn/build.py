@@ -1,4 +1,4 @@
-"""Puts QRDQN together; the only place that chooses its parts."""
+"""Assembles the parts of QRDQN. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk_qrdqn.config import QRDQNConfig
 
 
 def build(context: BuildContext, config: QRDQNConfig) -> Parts:
-    """The parts of one QRDQN agent.
+    """Build the parts of one QRDQN agent.
 
     Raises:
         UnsupportedSpaceError: the actions are neither Discrete nor MultiDiscrete, or the policy does not fit the observations.

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of QRDQN, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of QRDQN. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAPER = "arXiv:1710.10044"
 
 @attrs.frozen(kw_only=True)
 class QRDQNPolicyConfig(DiscreteValueConfig):
-    """`policy_kwargs` of QRDQN."""
+    """The settings of networks, `policy_kwargs`, of QRDQN."""
 
     n_quantiles: int = attrs.field(
         default=200, validator=in_range(1), metadata=described("quantiles per action", source=PAPER, tune=(10, 200))

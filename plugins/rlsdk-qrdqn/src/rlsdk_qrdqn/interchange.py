@@ -1,4 +1,4 @@
-"""Weights of sb3-contrib's QRDQN."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rlsdk.spaces import Discrete, Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The online and the target network. Rows of the last layer are [quantiles, actions] there and [actions, quantiles] here.
+    """Translate the online and the target network. sb3-contrib orders the rows of the last layer as [quantiles, actions], rlsdk
+    as [actions, quantiles].
 
     Raises:
-        ValueError: the outputs are not multiple of the actions.
+        ValueError: the actions are not Discrete, or the number of outputs is not a multiple of their number.
     """
     count = actions.n if isinstance(actions, Discrete) else 0
     prefix = "quantile_net.quantile_net."
@@ -29,7 +30,7 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
 
 
 def _network(weights: Mapping[str, Tensor], net: str, last: int, count: int) -> dict[str, Tensor]:
-    """The weights [out, in] of one network, with the rows of the last layer in our order."""
+    """The weights [out, in] of one network. The rows of the last layer are reordered to [actions, quantiles]."""
     found = network_of(weights, net, [(f"quantile_net.{i}.", f"body.{i}.") for i in range(0, last, 2)])
     for part in ("weight", "bias"):
         value = weights[f"{net}quantile_net.{last}.{part}"]

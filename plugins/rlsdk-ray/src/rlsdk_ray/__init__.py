@@ -1,4 +1,4 @@
-"""Ray as an executor. Ray is imported when the executor is made, so that listing plugins costs nothing."""
+"""An executor that runs work on Ray. Ray is imported when the executor is made, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Workers that keep state: actors of Ray."""
+"""Stateful workers, each of which is an actor of Ray."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rlsdk_ray.sending import not_fetched, sending
 from rlsdk_ray.shared_parts import with_shared_parts
 
 LOOK, FETCH, ENDING = 1.0, 120.0, 3.0
-"""Seconds between two looks at the answers, for an answer that is there to come, and for a worker to close what it made."""
+"""Seconds between two checks for answers, to fetch a finished answer, and to wait until a worker closed its function."""
 DEAD = (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.OutOfMemoryError, exceptions.GetTimeoutError)
 
 
 class RayWorkers:
-    """An actor for each worker, spread over the nodes. They end with the program, also where that is killed."""
+    """Workers that are actors of Ray, spread over the nodes. They end with the program, even if it is killed."""
 
     def __init__(self, makers: Sequence[Callable[[], Callable[[Any], object]]], resources: Resources) -> None:
         self._kind = ray.remote(Holder).options(
@@ -35,7 +35,7 @@ class RayWorkers:
 
     @property
     def pids(self) -> list[int | None]:
-        """The ids of the processes on their nodes."""
+        """The process id of each worker on its node."""
         return [ray.get(actor.pid.remote(), timeout=FETCH) for actor in self._actors]
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
@@ -56,7 +56,7 @@ class RayWorkers:
         self._actors[index] = self._started(index)
 
     def close(self) -> None:
-        """The workers close what they made, within seconds, and end."""
+        """Let every worker close its function, for a few seconds at most, and end all workers."""
         with contextlib.suppress(exceptions.RayError):
             ray.wait([a.end.remote() for a in self._actors], num_returns=max(1, len(self._actors)), timeout=ENDING)
         for actor in self._actors:
@@ -68,7 +68,7 @@ class RayWorkers:
 
 
 def _answer(index: int, reference: Reference) -> object:
-    """What the worker answered, or that it died."""
+    """The answer of a worker, or `WorkerDied`."""
     try:
         return ray.get(reference, timeout=FETCH)
     except DEAD as error:

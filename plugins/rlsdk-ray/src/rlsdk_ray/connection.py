@@ -1,4 +1,4 @@
-"""The connection of this process to Ray: one that is there, an address, or a Ray of its own on this machine."""
+"""The connection of this process to Ray: an existing one, one to an address, or to a Ray started on this machine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rlsdk_ray.guard import watch
 
 ADDRESS = "RAY_ADDRESS"
 SECONDS = 5.0
-"""Until an address that does not answer is given up."""
+"""Seconds to wait for an answer from an address."""
 
 
 TIMED_OUT = "timed out during startup"
-"""In Ray's message where its processes were not ready within 30 seconds."""
+"""Part of Ray's error message if its processes were not ready within 30 seconds."""
 
 
 class _Session:
@@ -28,17 +28,17 @@ class _Session:
     def __init__(self) -> None:
         self.ours, self.users, self.lock = False, 0, threading.RLock()
         self.guard: Callable[[], None] | None = None
-        """Ends the process that watches over a Ray of this program."""
+        """Ends the process that `rlsdk_ray.guard.watch` started, for a Ray that this program started."""
 
 
 _session = _Session()
 
 
 def enter(address: str | None = None) -> None:
-    """Connect this process to Ray, unless it is connected; each call is followed by one of `leave`.
+    """Connect this process to Ray, unless it is connected. Each call must be followed by a call of `leave`.
 
     Args:
-        address: `host:port` or `auto`; None: that of RAY_ADDRESS, else a Ray of this process on this machine.
+        address: `host:port` or `auto`; None: the address in RAY_ADDRESS, else start a Ray on this machine.
 
     Raises:
         SettingsError: there is no Ray at the address, or none can be started.
@@ -53,7 +53,7 @@ def enter(address: str | None = None) -> None:
 
 
 def leave() -> None:
-    """The opposite of `enter`: the last one ends what `enter` began, and nothing else."""
+    """Undo one call of `enter`. The last call disconnects from Ray, if `enter` connected this process."""
     with _session.lock:
         _session.users -= 1
         if _session.ours and _session.users <= 0:
@@ -64,7 +64,7 @@ def leave() -> None:
 
 
 def total() -> dict[str, float]:
-    """The resources of all nodes together, name -> amount."""
+    """The resources of all nodes together, as name -> amount."""
     found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     return found
 
@@ -75,7 +75,7 @@ def nodes() -> list[dict[str, Any]]:
 
 
 def capacity() -> int:
-    """CPUs of the Ray that `enter` would use.
+    """The number of CPUs of the Ray that `enter` would use.
 
     Raises:
         SettingsError: there is no Ray at the address.
@@ -86,7 +86,7 @@ def capacity() -> int:
     try:
         return max(1, int(total().get("CPU", 1)))
     finally:
-        with _session.lock:  # stays connected: the executor that is made next uses it
+        with _session.lock:  # the connection stays open for the executor that is made next
             _session.users -= 1
 
 
@@ -96,7 +96,7 @@ def _connect(address: str | None) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault(
             "RAY_worker_niceness", "0"
-        )  # Ray's own is 15: other programs would leave the work little time
+        )  # Ray's default is 15: next to other programs the work would be slow
         _start(quiet)
         _session.guard = watch()
         return
@@ -109,10 +109,10 @@ def _connect(address: str | None) -> None:
 
 
 def _start(quiet: dict[str, Any]) -> None:
-    """Start a Ray on this machine. Ray gives its processes 30 seconds, which is too short on a busy machine: it tries again.
+    """Start a Ray on this machine. If Ray's processes are not ready within its 30 seconds, as on a busy machine, try once more.
 
     Raises:
-        SettingsError: none can be started.
+        SettingsError: Ray cannot be started.
     """
     for last in (False, True):
         try:
@@ -125,9 +125,9 @@ def _start(quiet: dict[str, Any]) -> None:
 
 
 def require_answer(address: str) -> None:
-    """Raises SettingsError where no Ray answers at an address, within seconds."""
+    """Raise SettingsError if no Ray answers at `address` within seconds."""
     if address == "auto":
-        return  # Ray looks on this machine, which takes no time
+        return  # Ray searches this machine, which is fast
     if address.startswith("ray://"):
         raise SettingsError(
             f"{address} is an address of Ray's client, which cannot be used here; start the program on a node of the"
@@ -151,12 +151,13 @@ def require_answer(address: str) -> None:
 
 _SOURCE = "the address in RAY_ADDRESS or in the argument `address`"
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a connection of gRPC, which the head of Ray speaks, begins: RFC 9113, section 3.4; the settings are empty."""
+"""The first bytes of a gRPC (HTTP/2) connection, with empty settings: RFC 9113, section 3.4. The head of Ray uses gRPC."""
 _FRAME, _SETTINGS = 9, 4
 
 
 def _is_grpc(connection: socket.socket) -> bool:
-    """Whether the other side answers as gRPC does. `ray.init` would try others for minutes, and then end this process."""
+    """Whether the other side answers as gRPC does. With another service `ray.init` retries for minutes and then ends this
+    process."""
     connection.sendall(_PREFACE)
     connection.settimeout(SECONDS)
     answer = connection.recv(_FRAME)

@@ -1,4 +1,4 @@
-"""The executor: independent pieces of work as tasks of Ray."""
+"""The executor that runs independent pieces of work as tasks of Ray."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ LOST = (
     exceptions.OutOfMemoryError,
     exceptions.GetTimeoutError,
 )
-"""What Ray raises where a process or a node died with an item or its result."""
+"""The errors that Ray raises if a process or a node died with an item or its result."""
 ATTEMPTS = 3
 LOOK = 1.0
-"""Seconds between two looks at whether the executor was closed."""
+"""Seconds between two checks whether the executor was closed."""
 FETCH = 120.0
-"""Seconds for a result that is there to come."""
+"""Seconds to fetch a finished result."""
 
 
 class RayExecutor:
-    """Does pieces of work on a Ray: the one that this process is connected to, the one at an address, or one of its own.
+    """Runs pieces of work on Ray: one that this process is connected to, one at an address, or one that it starts.
 
     Args:
-        workers: pieces that run at a time at most.
-        address: `host:port` of the head of a Ray, or `auto` for that of this machine; None: what RAY_ADDRESS holds, else
-            this process starts a Ray on this machine.
-        resources: what one piece takes, `Resources()` by default: one CPU.
+        workers: the largest number of pieces that run at the same time.
+        address: `host:port` of the head of a Ray, or `auto` for the one on this machine; None: the address in RAY_ADDRESS,
+            else this process starts a Ray on this machine.
+        resources: what Ray reserves for one piece; the default `Resources()` is one CPU.
 
     Raises:
-        SettingsError: nothing answers at the address, or no piece fits into the cluster. PluginError: a node has other
-            versions of rlsdk or its plugins.
+        SettingsError: `workers` is below 1, no Ray answers at the address, or no piece fits into the cluster.
+        PluginError: a node has other versions of rlsdk or its plugins.
     """
 
     def __init__(self, workers: int, *, address: str | None = None, resources: Resources | None = None) -> None:
@@ -58,7 +58,7 @@ class RayExecutor:
             raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
         self.workers, self.resources = workers, resources or Resources()
         self.repeated = 0
-        """Items that were done again because a process or a node died."""
+        """How many items were repeated because a process or a node died."""
         self._closed = threading.Event()
         self._checked = set[str]()
         self._threads: ThreadPoolExecutor | None = None
@@ -94,7 +94,7 @@ class RayExecutor:
         """See `rlsdk.interfaces.HasStatefulWorkers`; each worker is an actor of Ray.
 
         Raises:
-            SettingsError: the cluster has no room for so many.
+            SettingsError: the cluster has too few resources for that number of workers.
         """
         self._require_open()
         room = self.resources.fit(total(), len(makers))
@@ -107,7 +107,7 @@ class RayExecutor:
         return RayWorkers(makers, self.resources)
 
     def close(self) -> None:
-        """Cancel what runs, and end the Ray that was started for this executor; one that was there continues."""
+        """Cancel running work and disconnect. A Ray that was started for this executor ends; an existing one continues."""
         if not self._closed.is_set():
             self._closed.set()
             if self._threads is not None:
@@ -120,7 +120,8 @@ class RayExecutor:
         return self._closed.is_set()
 
     def in_flight(self) -> int:
-        """Items that are with Ray at a time: one more for each running one, where Ray itself limits how many run."""
+        """How many items are submitted to Ray at the same time: twice the number that can run where Ray limits it, else
+        `workers`."""
         room = max(1, self.resources.fit(total(), self.workers + 1))
         return 2 * room if room <= self.workers else self.workers
 
@@ -137,7 +138,7 @@ class RayExecutor:
             )
 
     def _require_same_versions(self) -> None:
-        """Raises PluginError where a node that was not asked before has other versions than this process."""
+        """Raise PluginError if a node that was not checked before has other versions than this process."""
         new = [node for node in nodes() if node["NodeID"] not in self._checked]
         if not new:
             return
@@ -147,12 +148,12 @@ class RayExecutor:
             try:
                 result_of(ray.get(reference, timeout=FETCH))
             except exceptions.RayError:
-                continue  # it went away, or is slow; the pieces check too
+                continue  # the node ended or is slow; each piece checks the versions too
             self._checked.add(node["NodeID"])
 
 
 class _Job:
-    """One `map`: what waits, what is with Ray, and the answers."""
+    """One call of `map`: the items that wait, the items submitted to Ray, and the results."""
 
     def __init__(self, executor: RayExecutor, work: object, items: Sequence[object]) -> None:
         self.executor, self.count = executor, len(items)
@@ -168,7 +169,7 @@ class _Job:
             self.items = with_shared_parts(items)
 
     def results(self) -> list[Any]:
-        """The results, in the order of the items; the first exception is raised."""
+        """Return the results in the order of the items, or raise the first exception."""
         answers: dict[int, object] = {}
         while self.waiting or self.running:
             if self.executor.closed:
@@ -200,12 +201,12 @@ class _Job:
         self.waiting.append(index)
 
     def cancel(self) -> None:
-        """What is with Ray is not begun any more; what runs gets a KeyboardInterrupt."""
+        """Cancel the submitted items. Those that run receive a KeyboardInterrupt."""
         for reference in self.running:
             ray.cancel(reference)
 
     def stop(self) -> None:
-        """As `cancel`, and wait until it has ended: runs save. A second Ctrl-C ends the processes."""
+        """Cancel, and wait until all items have ended, so that runs can save. A second Ctrl-C kills the processes."""
         try:
             self.cancel()
             while self.running:

@@ -1,7 +1,7 @@
-"""Ends what a Ray of this program leaves behind where the program is killed.
+"""Kills processes of a Ray that this program started, if they are left over when the program is killed.
 
-Ray's daemons and workers end with the program. Two agents that they start do not, so a small process waits for the end and
-then kills them. It runs this file as a script, without rlsdk, Ray or site packages.
+Ray's daemons and workers end with the program. Two agent processes that they start do not. So a small process waits until
+the program ends, and then kills them. It runs this file as a script, without rlsdk, Ray or site packages.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ import time
 from collections.abc import Callable
 
 SECONDS = 3.0
-"""For processes to end by themselves."""
+"""Seconds in which processes may end by themselves."""
 
 
 def watch() -> Callable[[], None] | None:
-    """Called after Ray was started: a process watches over all children of this one and their children. Linux only.
+    """Start a process that kills all descendants of this process if they outlive it. Call it after Ray was started.
 
-    Returns what ends that process, once Ray was shut down.
+    Returns a function that ends the new process, to be called after Ray was shut down; None on other systems than Linux.
     """
     if not hasattr(os, "pidfd_open") or not os.path.isdir("/proc/self"):
         return None
     numbers = [str(number) for number in descendants(os.getpid())]
     guard = subprocess.Popen(  # noqa: S603  # this file
         [sys.executable, "-I", "-S", __file__, *numbers],
-        stdin=subprocess.PIPE,  # closed when this process ends, however it does
+        stdin=subprocess.PIPE,  # closed when this process ends for any reason
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -40,7 +40,7 @@ def watch() -> Callable[[], None] | None:
 
 
 def descendants(root: int) -> list[int]:
-    """The processes that a process started, and those that they started."""
+    """The ids of the children of the process `root`, of their children, and so on."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -56,7 +56,7 @@ def descendants(root: int) -> list[int]:
 
 
 def main(numbers: list[int]) -> None:
-    """Wait until the standard input closes, then kill those processes."""
+    """Wait until the standard input closes, then kill the processes with the ids `numbers` that still run."""
     handles = list[int]()
     for number in numbers:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the entry point names. Ray is imported when an executor is made."""
+"""The hooks that the entry point of this package names. Ray is imported when an executor is made."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class RayFactory:
     """Makes the executor `ray`."""
 
     def __call__(self, workers: int) -> RayExecutor:
-        """An executor that gives away at most `workers` pieces at a time."""
+        """Make an executor that runs at most `workers` pieces at the same time."""
         _require_ray()
         from rlsdk_ray.executor import RayExecutor
 
         return RayExecutor(workers)
 
     def capacity(self) -> int:
-        """The CPUs of the cluster, or of this machine."""
+        """The number of CPUs of the cluster, or of this machine if no cluster is configured."""
         _require_ray()
         from rlsdk_ray.connection import capacity
 
@@ -33,12 +33,12 @@ class RayFactory:
 
 @hookimpl
 def executors() -> dict[str, Callable[[int], RayExecutor]]:
-    """Name -> what makes an executor for a number of workers."""
+    """Name of an executor -> function that makes it for a number of workers."""
     return {"ray": RayFactory()}
 
 
 def _require_ray() -> None:
-    """Raises SettingsError: Ray cannot be imported."""
+    """Raise SettingsError if Ray cannot be imported."""
     try:
         import_module("ray")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What the processes of all nodes have to have in common: the versions of rlsdk and its plugins, and the folder."""
+"""What the processes on all nodes must have in common: versions of rlsdk and its plugins, and the current folder."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CORE = "rlsdk"
 
 @attrs.frozen
 class Surroundings:
-    """Where the work comes from."""
+    """The versions and the current folder of the process that submits work."""
 
     versions: tuple[tuple[str, str], ...]
-    """(package, version) of rlsdk and its plugins."""
+    """Pairs (package, version) for rlsdk and its plugins."""
     folder: str
 
     @staticmethod
     def here() -> Surroundings:
-        """Those of this process."""
+        """The surroundings of this process."""
         return Surroundings(_versions(), os.getcwd())
 
     def enter(self) -> None:
-        """Called where the work is done: go to the same folder, so that relative paths mean the same, if it is there.
+        """Change to the same folder, if this node has it, so that relative paths have the same meaning. Called where work runs.
 
         Raises:
             PluginError: this node has other versions.

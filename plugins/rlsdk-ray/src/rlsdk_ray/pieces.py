@@ -1,4 +1,4 @@
-"""What runs in the processes of Ray."""
+"""The functions and the actor class that run in the processes of Ray."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from rlsdk.executors import attempt
 from rlsdk_ray.nodes import Surroundings
 
 Reference: TypeAlias = "ray.ObjectRef[Any]"
-"""Of an object in the store of Ray, which has no types."""
+"""A reference to an object in the object store of Ray. Its type is not known."""
 _latest: tuple[str, object] = ("", None)
-"""In a process of Ray: (the reference of the latest work, the work)."""
+"""The latest work in a process of Ray: (its reference as hexadecimal text, the work itself)."""
 
 
 @ray.remote(max_retries=0)
 def piece(surroundings: Surroundings, work: list[Reference], item: object) -> object:
-    """The answer of `attempt`: what the work returned, or what it raised. In a list, a reference is not fetched early."""
+    """Run `work` on `item`. Returns what `attempt` does: the result, or the exception as a value.
+
+    `work` is a list with one reference, because Ray would fetch a reference that is not in a list before the call.
+    """
     return attempt(partial(_done, surroundings, work[0]), item)
 
 
@@ -34,22 +37,22 @@ def _done(surroundings: Surroundings, work: Reference, item: object) -> object:
 
 @ray.remote(max_retries=0, num_cpus=0)
 def check(surroundings: Surroundings) -> object:
-    """Whether this node can do work: None, or what is wrong."""
+    """Check whether this node can do work. Returns None, or the error as `attempt` returns it."""
     return attempt(Surroundings.enter, surroundings)
 
 
 def _unpacked(reference: Reference) -> Any:
-    global _latest  # noqa: PLW0603  # a process does many items of the same work, which is unpickled once
+    global _latest  # noqa: PLW0603  # a process runs many items of the same work, which is unpickled once
     if _latest[0] != reference.hex():
         _latest = reference.hex(), unpickled("the work", lambda: ray.get(reference))
     return _latest[1]
 
 
 def unpickled(what: str, fetch: Callable[[], Any]) -> Any:
-    """What `fetch` returns.
+    """Call `fetch` and return its result.
 
     Raises:
-        WorkError: this node cannot unpickle it, as where a module is missing.
+        WorkError: this node cannot unpickle the result, for example because a module is missing.
     """
     try:
         return fetch()
@@ -59,14 +62,14 @@ def unpickled(what: str, fetch: Callable[[], Any]) -> Any:
 
 
 class Holder:
-    """A function with state in a separate process: the class of an actor."""
+    """The class of an actor: it holds a function with state in a separate process."""
 
     def __init__(self, surroundings: Surroundings, make: list[Reference]) -> None:
         self._surroundings, self._make = surroundings, make[0]
         self._function: Callable[[Any], object] | None = None
 
     def answer(self, request: object) -> object:
-        """The answer of `attempt`."""
+        """Call the function with `request`. Returns what `attempt` does: the result, or the exception as a value."""
         return attempt(self._answered, request)
 
     def _answered(self, request: object) -> object:
@@ -80,7 +83,7 @@ class Holder:
         return os.getpid()
 
     def end(self) -> None:
-        """Call `close` of the function, where it has one."""
+        """Call `close` of the function, if it has this method."""
         close = getattr(self._function, "close", None)
         if close is not None:
             with contextlib.suppress(Exception):
@@ -88,7 +91,7 @@ class Holder:
 
 
 def cause_of(error: BaseException) -> str:
-    """One line of an error of Ray, which may have many."""
+    """The type and the first line of an error of Ray, whose message may have many lines."""
     inner = getattr(error, "cause", None) or error
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
     return f"{type(inner).__name__}: {lines[0] if lines else ''}"

@@ -1,4 +1,4 @@
-"""What a piece of work, or a collector, takes of a cluster."""
+"""The resources of a cluster that a piece of work or a collector takes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def _not_negative(instance: Resources, attribute: attrs.Attribute[float], value:
 
 @attrs.frozen(kw_only=True)
 class Resources:
-    """What Ray reserves for one piece of work, or for one collector.
+    """The resources that Ray reserves for one piece of work, or for one collector.
 
     Args:
-        num_cpus: CPUs, also parts of one; 0 for work that only waits.
-        num_gpus: GPUs, also parts of one.
-        custom: further resources of the cluster by name.
+        num_cpus: number of CPUs, which may be a fraction; 0 for work that only waits.
+        num_gpus: number of GPUs, which may be a fraction.
+        custom: further resources of the cluster, as name -> amount.
 
     Raises:
         SettingsError: a number is negative.
@@ -33,14 +33,14 @@ class Resources:
     custom: Mapping[str, float] = attrs.field(factory=dict)
 
     def options(self) -> dict[str, Any]:
-        """As options of a task or an actor."""
+        """Return the resources as options of a task or an actor of Ray."""
         return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "resources": dict(self.custom)}
 
     def wanted(self) -> dict[str, float]:
-        """Name of a resource, as Ray calls it -> amount."""
+        """Ray's name of each resource -> the amount of one piece, without amounts of 0."""
         every = {"CPU": self.num_cpus, "GPU": self.num_gpus, **self.custom}
         return {name: amount for name, amount in every.items() if amount}
 
     def fit(self, there: Mapping[str, float], most: int) -> int:
-        """How many such pieces fit into a cluster that has these resources, `most` at most."""
+        """The number of such pieces that fit into a cluster with the resources `there`, but not more than `most`."""
         return min([most, *(int(there.get(name, 0.0) / amount + 1e-9) for name, amount in self.wanted().items())])

@@ -1,4 +1,4 @@
-"""Errors of Ray while something is sent or fetched, as ours."""
+"""Translates errors that Ray raises while it sends or fetches objects into errors of rlsdk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rlsdk_ray.pieces import cause_of
 
 @contextmanager
 def sending(what: str) -> Iterator[None]:
-    """Inside, something is given to Ray.
+    """A context manager that translates errors while `what` is given to Ray.
 
     Raises:
-        ResourceError: the object store and the disk behind it are full. WorkError: it cannot be pickled.
+        ResourceError: the object store and the disk behind it are full. WorkError: `what` cannot be pickled.
     """
     try:
         yield
@@ -32,7 +32,7 @@ def sending(what: str) -> Iterator[None]:
 
 
 def full(what: str, error: Exception) -> ResourceError:
-    """The error where the object store has no room."""
+    """The error for `what` that does not fit into the object store."""
     return ResourceError(
         f"{what} does not fit into the object store of Ray, {smallest_store() / 1e6:.0f} MB, nor on the disk behind it"
         f" ({type(error).__name__}); start Ray with a larger --object-store-memory, or make smaller items"
@@ -40,7 +40,7 @@ def full(what: str, error: Exception) -> ResourceError:
 
 
 def not_fetched(index: int, error: exceptions.RayError) -> RlsdkError:
-    """The error for an item or a result that did not come through."""
+    """The error for an item that could not be sent, or whose result could not be fetched."""
     inner = getattr(error, "cause", None) or error
     if isinstance(inner, exceptions.ObjectStoreFullError | exceptions.OutOfDiskError):
         return full(f"item {index} or its result", inner)
@@ -51,6 +51,6 @@ def not_fetched(index: int, error: exceptions.RayError) -> RlsdkError:
 
 
 def smallest_store() -> float:
-    """Bytes of the smallest object store of the cluster."""
+    """The size in bytes of the smallest object store of the cluster; infinite if no node names a size."""
     sizes = [node["Resources"].get("object_store_memory", 0.0) for node in nodes()]
     return min((size for size in sizes if size), default=float("inf"))

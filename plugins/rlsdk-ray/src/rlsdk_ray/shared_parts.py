@@ -1,4 +1,4 @@
-"""Large arrays that several items have in common are put into Ray's object store once, and travel by reference."""
+"""Puts large arrays that several items share into Ray's object store once, and sends references to them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import ray
 from numpy.typing import NDArray
 
 LARGE = 100_000
-"""Bytes from which an array goes by reference: Ray sends smaller values in the message."""
+"""The size in bytes from which an array is sent by reference. Ray sends smaller values in the message."""
 
 
 class SharedPart:
-    """An array in the object store. Where it is unpickled the array itself appears, as a read-only view."""
+    """An array in the object store. Unpickling it gives the array itself, as a read-only view."""
 
     def __init__(self, reference: ray.ObjectRef[NDArray[np.generic]]) -> None:
         self.reference = reference
@@ -27,7 +27,7 @@ class SharedPart:
 
 
 def with_shared_parts(items: Sequence[object]) -> list[object]:
-    """The items ready to be sent: large arrays in fields of attrs records, which several records have, are references.
+    """Return the items with shared arrays replaced by references: large arrays that several attrs records have in their fields.
 
     An item may be a list of records.
     """
@@ -47,7 +47,7 @@ def with_shared_parts(items: Sequence[object]) -> list[object]:
 
 
 def warn_of_size(item: object, store: float) -> None:
-    """Warn where the arrays of an item are larger than the object store of a machine, of `store` bytes."""
+    """Warn if the arrays of an item are larger than an object store of `store` bytes."""
     size = sum(array.nbytes for array in _arrays(item)) if not isinstance(item, np.ndarray) else item.nbytes
     if size > store:
         warnings.warn(

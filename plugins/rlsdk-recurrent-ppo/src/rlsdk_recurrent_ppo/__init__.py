@@ -1,4 +1,4 @@
-"""PPO with recurrent policies for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
+"""PPO with recurrent policies for rlsdk. The class is imported on first use, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Puts RecurrentPPO together; the only place that chooses its parts."""
+"""Assembles the parts of RecurrentPPO. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
 
 
 def build(context: BuildContext, config: RecurrentPPOConfig) -> Parts:
-    """The parts of one RecurrentPPO agent; the policy's name selects the memory.
+    """Build the parts of one RecurrentPPO agent. The name of the policy selects LSTM or GRU.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.

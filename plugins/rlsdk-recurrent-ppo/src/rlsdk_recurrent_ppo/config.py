@@ -1,4 +1,4 @@
-"""Every hyper-parameter of RecurrentPPO, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of RecurrentPPO. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RecurrentPPOConfig(ClippedPolicySdeConfig):
     )
 
     def __attrs_post_init__(self) -> None:
-        """A sequence is never longer than these."""
+        """Refuse a `burn_in` that would cover whole sequences. No sequence is longer than the three settings below."""
         lengths = {"n_steps": self.n_steps, "batch_size": self.batch_size, "sequence_length": self.sequence_length}
         for name, length in lengths.items():
             if length is not None and self.burn_in >= length:

@@ -1,4 +1,4 @@
-"""Weights of sb3-contrib's RecurrentPPO."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The policy, its value function and their LSTMs (one each, a shared one, or the actor's only), from weights [out, in]."""
+    """Translate the policy, its value function and their LSTMs, from weights [out, in].
+
+    Actor and critic have an LSTM each, share one, or only the actor has one.
+    """
     found = actor_critic(weights, "Lstm")
     own = any(name.startswith("lstm_critic.") for name in weights)
     memory = {

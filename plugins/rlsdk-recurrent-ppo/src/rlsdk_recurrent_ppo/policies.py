@@ -1,4 +1,4 @@
-"""The documented policy classes, as names for the parameter `policy`; `rlsdk.toml` lists them."""
+"""The documented policy classes, which the parameter `policy` accepts. `rlsdk.toml` lists them."""
 
 from rlsdk.registry import policy_names
 

@@ -1,4 +1,4 @@
-"""Truncated quantile critics for rlsdk. The class is imported on first use, so that listing plugins costs nothing."""
+"""Truncated quantile critics for rlsdk. The class is imported on first use, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `TQC`, which users construct."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TQC(Agent[TQCConfig]):
-    """Truncated quantile critics (arXiv:2005.04269): soft actor-critic with quantile critics, the top quantiles dropped."""
+    """Truncated quantile critics (arXiv:2005.04269): soft actor-critic with quantile critics, without their top quantiles."""
 
     actor: SquashedActor = part("policy", "The policy's network.")
     critic: ContinuousCritics | OwnCritics = part(

@@ -12,24 +12,24 @@ from rlsdk_tqc.loss import truncated_target
 
 
 class TruncatedQuantiles:
-    """The critics' part of TQC; the rest of algorithm 1 is that of SAC, `rlsdk.updates.SoftActorCritic`.
+    """The target and the loss of TQC's critics. `rlsdk.updates.SoftActorCritic` does the rest of algorithm 1, as for SAC.
 
-    C critics predict K quantiles each of the return's distribution Z(s, a).
+    Each of C critics predicts K quantiles of the return's distribution Z(s, a).
     """
 
     def __init__(self, config: TQCConfig) -> None:
         self.keep = config.kept_quantiles
 
     def target(self, next_values: Tensor, next_log_prob: Tensor, alpha: Tensor, batch: Transitions) -> Tensor:
-        """Y(s, a) [N, keep], equations 10 to 12; see `truncated_target`."""
+        """The target atoms Y(s, a) [N, keep] of equations 10 to 12; see `truncated_target`."""
         return truncated_target(next_values, next_log_prob, batch.reward, batch.discount, alpha, keep=self.keep)
 
     def loss(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(J_Z, 0-d, equations 13 and 14; its gradient), for quantiles [C, N, K] and the target [N, keep]."""
+        """Return (the loss J_Z of equations 13 and 14, 0-d; its gradient) for quantiles [C, N, K] and the target [N, keep]."""
         return quantile_huber(values, target, sum_over_quantiles=False, weight=weight)
 
     actor_value = staticmethod(mean_value)
-    """The mean of all C * K quantiles, equation 15: without truncation."""
+    """Returns (the mean of all C * K quantiles, 0-d, equation 15; its gradient). The actor's loss truncates nothing."""
 
     def reconfigure(self, config: TQCConfig) -> None:
         self.keep = config.kept_quantiles

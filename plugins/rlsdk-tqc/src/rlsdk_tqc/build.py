@@ -1,4 +1,4 @@
-"""Puts TQC together; the only place that chooses its parts."""
+"""Assembles the parts of TQC. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlsdk_tqc.config import TQCConfig
 
 
 def build(context: BuildContext, config: TQCConfig) -> Parts:
-    """The parts of one TQC agent.
+    """Build the parts of one TQC agent.
 
     Raises:
         UnsupportedSpaceError: the action space is not a bounded Box, or the policy does not fit the observations.
-        SettingsError: `action_bounds` leave the action space.
+        SettingsError: `action_bounds` exceed the action space.
     """
     require_spaces(context, "TQC", actions=("Box",))
     context = within_action_bounds(context, config.action_bounds)

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of TQC, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of TQC. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAPER = "arXiv:2005.04269, table 3"
 
 @attrs.frozen(kw_only=True)
 class TQCPolicyConfig(SoftActorCriticNetworks):
-    """`policy_kwargs` of TQC."""
+    """The settings of networks, `policy_kwargs`, of TQC."""
 
     n_quantiles: int = attrs.field(
         default=25, validator=in_range(1), metadata=described("quantiles each critic predicts", source=PAPER)
@@ -45,7 +45,7 @@ class TQCConfig(SoftActorCriticConfig):
         validator=in_range(0),
         metadata=described("largest quantiles dropped from the target, per critic", source=PAPER, tune=(0, 5)),
     )
-    # declared again, to follow `top_quantiles_to_drop_per_net`
+    # declared again, so that they come after `top_quantiles_to_drop_per_net` in the constructor
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
     use_sde_at_warmup: bool = attrs.field(default=False, metadata=glossary.USE_SDE_AT_WARMUP)
@@ -63,6 +63,6 @@ class TQCConfig(SoftActorCriticConfig):
 
     @property
     def kept_quantiles(self) -> int:
-        """Atoms of all critics that the target is made of."""
+        """How many atoms of all critics together stay in the target."""
         networks = self.policy_kwargs
         return networks.n_critics * (networks.n_quantiles - self.top_quantiles_to_drop_per_net)

@@ -1,4 +1,4 @@
-"""Weights of sb3-contrib's TQC."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The actor, and the critics stacked: weights [out, in] of each critic become [critics, in, out].
+    """Translate the actor and the critics. The weights [out, in] of all critics are stacked to [critics, in, out].
 
     Raises:
-        ValueError: an encoder this does not know. LookupError: weights of another algorithm.
+        ValueError: the encoder is not supported. LookupError: the weights are those of another algorithm.
     """
     found, outputs = soft_actor_critic(weights), len(layers_of(weights, "critic.qf0.")[-1])
     return attrs.evolve(found, networks={**found.networks, "n_quantiles": outputs})

@@ -10,8 +10,8 @@ def truncated_target(
 ) -> Tensor:
     """Target atoms y [N, keep] (equations 10 to 12): y_i = r + discount * (z_(i) - alpha * log pi(a'|s')), i = 1 ... keep,
 
-    where z_(1) <= z_(2) <= ... are the atoms of all critics pooled and sorted. Only the set of the `keep` smallest matters;
-    their order carries no meaning, so they are selected, not sorted.
+    where z_(1) <= z_(2) <= ... are the atoms of all critics pooled and sorted. The order of the `keep` smallest
+    atoms does not matter, so they are selected without sorting.
 
     Args:
         next_quantiles: atoms of the target critics at (s', a'), float [C, N, K].
@@ -19,7 +19,7 @@ def truncated_target(
         reward: float [N].
         discount: gamma, or 0 where the episode terminated (not where it was cut off by a time limit), float [N].
         alpha: weight of the entropy, 0-d.
-        keep: atoms that stay, C * (K - dropped per critic).
+        keep: how many atoms stay, C * (K - dropped per critic).
     """
     members, rows, quantiles = next_quantiles.shape
     pooled = next_quantiles.movedim(0, 1).reshape(rows, members * quantiles)

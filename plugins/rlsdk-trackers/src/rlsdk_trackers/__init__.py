@@ -1,4 +1,4 @@
-"""Trackers of experiments as metric sinks. Classes are imported on first use, so that listing plugins costs nothing; the
+"""Metric sinks that write to experiment trackers. Classes are imported on first use, so that listing plugins is fast; the
 library of a tracker is imported when its sink is made."""
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What the entry point names. A sink's module is imported when the sink is made."""
+"""The hooks that the entry point of this package names. A sink's module is imported when the sink is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def metric_sinks() -> dict[str, Callable[[Path], Tracker]]:
-    """Name -> what makes a sink for a run directory."""
+    """Name of a sink -> function that makes it for a run directory."""
     return {"mlflow": _mlflow, "trackio": _trackio, "wandb": _wandb}
 
 

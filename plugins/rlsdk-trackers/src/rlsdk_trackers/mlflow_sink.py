@@ -1,4 +1,4 @@
-"""MLflow (extra `mlflow`)."""
+"""The metric sink for MLflow (extra `mlflow`)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of
 
 T = TypeVar("T")
 FOREIGN = re.compile(r"[^\w\-. :/]", re.ASCII)
-"""Characters that names may not have."""
+"""Matches a character that MLflow refuses in names."""
 MOST_PARAMETERS = 100
-"""Of one request."""
+"""The largest number of parameters in one request."""
 MOST_TEXT = 6000
 TRIES = 5
 
 
 class MLflowSink(Tracker):
-    """Writes to a run of MLflow: of the server that MLFLOW_TRACKING_URI names, else of a database in the current folder."""
+    """Writes to a run of MLflow, on the server that MLFLOW_TRACKING_URI names, else in a database in the current folder."""
 
     title = "MLflow"
     name = "mlflow"
@@ -30,11 +30,11 @@ class MLflowSink(Tracker):
     _client: Any = None
 
     def default_project(self) -> str:
-        """MLFLOW_EXPERIMENT_NAME, or the default."""
+        """The name in MLFLOW_EXPERIMENT_NAME, else "rlsdk"."""
         return os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
 
     def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
-        """Begin a run by its own client; the program's active run is left alone."""
+        """Begin or continue a run with a separate client. The active run of the program does not change."""
         self._client = _repeated(self.library.MlflowClient)
         if known:
             self._client.update_run(run.id, status="RUNNING")
@@ -46,17 +46,17 @@ class MLflowSink(Tracker):
         self.show_settings(details)
 
     def _experiment(self, name: str) -> str:
-        """The id of an experiment, made if need be."""
+        """Return the id of an experiment, which is created if it does not exist."""
         known = self._client.get_experiment_by_name(name)
         return str(self._client.create_experiment(name) if known is None else known.experiment_id)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers under the steps of the environment."""
+        """Write numbers under the environment step `step`."""
         now, metric = int(time.time() * 1000), self.library.entities.Metric
         self._client.log_batch(self._id, metrics=[metric(_named(n), float(v), now, step) for n, v in values.items()])
 
     def show_settings(self, values: dict[str, Scalar]) -> None:
-        """As parameters, which never change: a value that is another one after a resumption becomes a tag."""
+        """Store settings as parameters. They never change in MLflow: a value that differs in a resumed run becomes a tag."""
         known = self._client.get_run(self._id).data.params
         texts = {_named(name): str(value)[:MOST_TEXT] for name, value in values.items()}
         new = [self.library.entities.Param(name, text) for name, text in texts.items() if name not in known]
@@ -67,16 +67,16 @@ class MLflowSink(Tracker):
                 self._client.set_tag(self._id, f"resumed.{name}", text)
 
     def show_text(self, step: int, name: str, text: str) -> bool:
-        """As an artefact."""
+        """Store a text as an artefact."""
         self._client.log_text(self._id, text, f"{_place(name, step)}.txt")
         return True
 
     def show_picture(self, step: int, name: str, path: Path) -> bool:
-        """As an artefact."""
+        """Store a picture as an artefact."""
         return self._store_as(path, _place(name, step))
 
     def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
-        """As an artefact."""
+        """Store a video as an artefact."""
         return self._store_as(path, _place(name, step))
 
     def _store_as(self, path: Path, place: str) -> bool:
@@ -85,11 +85,11 @@ class MLflowSink(Tracker):
         return True
 
     def show_histogram(self, step: int, name: str, values: object) -> bool:
-        """MLflow draws none."""
+        """Return False: MLflow draws no histograms."""
         return False
 
     def store(self, paths: list[Path]) -> None:
-        """As artefacts."""
+        """Store files as artefacts."""
         for path in paths:
             self._client.log_artifact(self._id, str(path), "agent")
 
@@ -107,7 +107,7 @@ def _place(name: str, step: int) -> str:
 
 
 def _repeated(work: Callable[[], T]) -> T:
-    """The result of `work`, tried again where runs that start together make the same database."""
+    """Call `work` and return its result. Retry with a local database: several runs may create it at the same time."""
     for tried in range(TRIES - 1):
         try:
             return work()

@@ -1,4 +1,4 @@
-"""Pictures and videos as files, which every tracker takes (extra `video` of rlsdk)."""
+"""Writes pictures and videos to files, which every tracker accepts (extra `video` of rlsdk)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pixels = NDArray[np.uint8]
 
 
 def write_image(image: Image, folder: Path) -> Path:
-    """A PNG file in `folder`.
+    """Write an image to a PNG file in `folder`, and return its path.
 
     Raises:
         SettingsError: the array does not hold a picture, or Pillow is missing.
@@ -36,7 +36,7 @@ def write_image(image: Image, folder: Path) -> Path:
 
 
 def write_figure(figure: Figure, folder: Path) -> Path:
-    """A PNG file in `folder`; the figure is closed unless it shall stay open."""
+    """Write a figure to a PNG file in `folder`, and return its path. The figure is cleared if `figure.close` is true."""
     path, drawn = folder / "figure.png", figure.figure
     getattr(drawn, "savefig")(path)  # noqa: B009  # a matplotlib figure, which has no type here
     if figure.close and hasattr(drawn, "clear"):
@@ -45,7 +45,7 @@ def write_figure(figure: Figure, folder: Path) -> Path:
 
 
 def write_video(video: Video, folder: Path) -> Path:
-    """An MP4 file in `folder`, of the frames of every video one after the other.
+    """Write videos to one MP4 file in `folder`, one after the other, and return its path.
 
     Raises:
         SettingsError: the array does not hold a video, or imageio is missing.
@@ -64,13 +64,13 @@ def write_video(video: Video, folder: Path) -> Path:
 
 
 def array_of(values: object) -> NDArray[Any]:
-    """An array of an array or tensor."""
+    """Convert an array or a tensor to a numpy array."""
     numpy = getattr(values, "numpy", None)
     return np.asarray(values) if numpy is None else np.asarray(numpy(force=True))
 
 
 def _bytes_of(values: NDArray[Any]) -> Pixels:
-    """Colours from 0 to 255 of bytes, or of numbers from 0 to 1."""
+    """Convert colours to uint8 from 0 to 255. Values that are not uint8 already are read as numbers from 0 to 1."""
     if values.dtype == np.uint8:
         return values
     return np.asarray(np.clip(values.astype(np.float64), 0.0, 1.0) * 255.0, np.uint8)

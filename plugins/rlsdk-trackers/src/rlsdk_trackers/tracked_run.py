@@ -1,4 +1,4 @@
-"""Which run of a tracker belongs to a folder: a small file in the folder, from which a resumed run continues."""
+"""A small file in a run directory that names the tracker's run. A resumed training continues that run."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ MOST_BYTES = 10_000
 
 @attrs.define
 class TrackedRun:
-    """One run of a tracker."""
+    """One run of a tracker, as the file describes it."""
 
     path: Path
-    """Of the file."""
+    """The path of the file."""
     id: str
-    """In the tracker."""
+    """The tracker's id of the run."""
     name: str
-    """Shown in the tracker."""
+    """The name that the tracker shows."""
     project: str
     last_step: int = -1
-    """The newest step that was written, -1 before the first."""
+    """The latest environment step that was written; -1 before the first."""
 
     @staticmethod
     def new(path: Path, name: str, project: str) -> TrackedRun:
-        """A run that the tracker does not know yet."""
+        """Make a new run, which the tracker does not have yet."""
         return TrackedRun(path=path, id=secrets.token_hex(8), name=name, project=project)
 
     @staticmethod
     def read(path: Path) -> TrackedRun | None:
-        """The run that was stored; None without a file.
+        """Read the run from the file at `path`. Returns None if there is no file.
 
         Raises:
             SettingsError: the file is damaged.
@@ -60,7 +60,7 @@ class TrackedRun:
         return TrackedRun(path=path, **found)
 
     def store(self) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file. It is replaced in one step, so it is never incomplete."""
         table = {"id": self.id, "name": self.name, "project": self.project, "last_step": self.last_step}
         temporary = self.path.with_suffix(".json.part")
         temporary.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the sinks of all trackers have in common."""
+"""`Tracker`, the base class of the sinks of all trackers."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ VIDEOS = (".mp4", ".gif")
 
 
 def group_of(details: Mapping[str, Scalar]) -> str | None:
-    """Runs of one algorithm on one environment are shown together."""
+    """The group of a run, "ALGORITHM on ENVIRONMENT": trackers show runs of one group together. None without both names."""
     parts = [str(details[name]) for name in ("algorithm", "env") if name in details]
     return " on ".join(parts) or None
 
 
 def is_video(path: Path) -> bool:
-    """By the suffix."""
+    """Whether a file is a video, according to its suffix."""
     return path.suffix in VIDEOS
 
 
 class Tracker(ABC):
-    """A metric sink that writes to one run of a tracker, and continues that run where a training is resumed.
+    """A metric sink that writes to one run of a tracker. A resumed training continues the same run.
 
-    The run begins with the first thing that is written. Which run it is stands in a file of `folder`, such as wandb.json.
+    The run begins with the first value that is written. A file in `folder`, such as wandb.json, names the run.
     """
 
     title: ClassVar[str]
-    """Name of the tracker."""
+    """The name of the tracker in messages."""
     name: ClassVar[str]
-    """Of the sink; also of the module of the library, and of the extra that installs it."""
+    """The name of the sink, of the tracker's library, and of the extra that installs it."""
     hint: ClassVar[str]
-    """What to do where a run cannot begin."""
+    """What users can do if a run cannot begin, for the error message."""
 
     def __init__(
         self, folder: str | Path, *, project: str | None = None, run_name: str | None = None, resume: bool = False
     ) -> None:
-        """Makes a sink; no run begins yet.
+        """Make a sink. No run begins yet.
 
         Args:
-            folder: of the run; made if need be.
-            project: runs of a project are shown together (default: that of the tracker's environment variable, or "rlsdk").
-            run_name: shown in the tracker (default: the last two parts of the folder's path).
-            resume: continue the run of the folder, where there is one; `rlsdk run --resume` does.
+            folder: the run directory, which is created if it does not exist.
+            project: the project of the run (default: the project in the tracker's environment variable, or "rlsdk").
+            run_name: the name that the tracker shows (default: the last two parts of the folder's path).
+            resume: continue the run that the folder names, if there is one, as `rlsdk run --resume` does.
 
         Raises:
             SettingsError: the library is not installed.
@@ -64,7 +64,7 @@ class Tracker(ABC):
         self.run: TrackedRun | None = None
         self._closed = False
         self._seen = -1
-        """Steps up to this one were written before the training was resumed."""
+        """The latest step that was written before the training was resumed. Values up to this step are not written again."""
 
     def _imported(self) -> Any:
         try:
@@ -75,13 +75,13 @@ class Tracker(ABC):
                 f"the sink {self.name!r} needs {self.title}{lacking}: pip install 'rlsdk-trackers[{self.name}]'"
             ) from None
 
-    # --- what the SDK calls -------------------------------------------------------------------------------------------
+    # --- what rlsdk calls ---------------------------------------------------------------------------------------------
 
     def begin_run(self, details: Mapping[str, Scalar], *, resumed: bool) -> None:
-        """Begin a run, or continue the one of the folder.
+        """Begin a run, or continue the run that the folder names if `resumed` is true.
 
         Raises:
-            SettingsError: the tracker refuses, or the file of the run is damaged.
+            SettingsError: the tracker cannot begin a run, or the file that names the run is damaged.
         """
         if self.run is not None:
             self.close()
@@ -106,7 +106,7 @@ class Tracker(ABC):
         self.show_settings(dict(values))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers, unless the run had them before it was resumed."""
+        """Write numbers, unless they were written before the training was resumed."""
         run = self._begun()
         if step <= self._seen:
             return
@@ -116,7 +116,7 @@ class Tracker(ABC):
             run.store()
 
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
-        """Show texts, pictures, figures, videos and histograms; returns the names of those shown."""
+        """Show texts, pictures, figures, videos and histograms. Returns the names of the values that the tracker shows."""
         self._begun()
         if step <= self._seen:
             return list(values)
@@ -138,7 +138,7 @@ class Tracker(ABC):
         return hasattr(value, "shape") and self.show_histogram(step, name, value)
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
-        """Draw a histogram of every tensor; False: the tracker has none."""
+        """Draw a histogram of every tensor. Returns False if the tracker draws no histograms."""
         self._begun()
         drawn = [self.show_histogram(step, f"parameters/{name}", tensor) for name, tensor in tensors.items()]
         return all(drawn)
@@ -149,13 +149,13 @@ class Tracker(ABC):
         self.store(list(paths))
 
     def close(self) -> None:
-        """End the run, as failed where an error is on its way."""
+        """End the run. Its status is "failed" if an exception is being handled."""
         if self.run is not None:
             self.run, self._closed = None, True
             self.finish(failed=sys.exception() is not None)
 
     def _begun(self) -> TrackedRun:
-        """The run. It begins now if it has not begun; after `close` the same run continues."""
+        """Return the run, which begins now if it has not begun. After `close` the same run continues."""
         if self.run is None:
             closed = self._closed
             self.begin_run({}, resumed=self.resume or closed)
@@ -164,19 +164,19 @@ class Tracker(ABC):
         assert self.run is not None
         return self.run
 
-    # --- what a tracker does ------------------------------------------------------------------------------------------
+    # --- for each tracker ---------------------------------------------------------------------------------------------
 
     def default_project(self) -> str:
-        """The project where none is given."""
+        """The name of the project if none is given."""
         return PROJECT
 
     @abstractmethod
     def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
-        """Begin `run`, or continue it if it is known; may change its id."""
+        """Begin `run`, or continue it if `known` is true. May set `run.id` to an id that the tracker chose."""
 
     @abstractmethod
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers."""
+        """Write numbers under the environment step `step`."""
 
     @abstractmethod
     def show_settings(self, values: dict[str, Scalar]) -> None:
@@ -184,24 +184,24 @@ class Tracker(ABC):
 
     @abstractmethod
     def show_text(self, step: int, name: str, text: str) -> bool:
-        """Show a text; whether the tracker can."""
+        """Show a text. Returns whether the tracker can."""
 
     @abstractmethod
     def show_picture(self, step: int, name: str, path: Path) -> bool:
-        """Show a PNG file."""
+        """Show a PNG file. Returns whether the tracker can."""
 
     @abstractmethod
     def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
-        """Show an MP4 file."""
+        """Show an MP4 file. Returns whether the tracker can."""
 
     @abstractmethod
     def show_histogram(self, step: int, name: str, values: object) -> bool:
-        """Draw the values of an array; whether the tracker can."""
+        """Draw a histogram of the values of an array. Returns whether the tracker can."""
 
     @abstractmethod
     def store(self, paths: list[Path]) -> None:
-        """Store files."""
+        """Store files in the tracker."""
 
     @abstractmethod
     def finish(self, *, failed: bool) -> None:
-        """End the run."""
+        """End the run, with the status "failed" if `failed` is true."""

@@ -1,4 +1,4 @@
-"""trackio (extra `trackio`)."""
+"""The metric sink for trackio (extra `trackio`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of, is_video
 
 
 class TrackioSink(Tracker):
-    """Writes to a run of trackio in TRACKIO_DIR, or in the service of TRACKIO_SPACE_ID or TRACKIO_SERVER_URL."""
+    """Writes to a run of trackio, in the folder TRACKIO_DIR or at the service of TRACKIO_SPACE_ID or TRACKIO_SERVER_URL."""
 
     title = "trackio"
     name = "trackio"
@@ -21,11 +21,11 @@ class TrackioSink(Tracker):
     _service: Any = None
 
     def default_project(self) -> str:
-        """TRACKIO_PROJECT, or the default."""
+        """The name in TRACKIO_PROJECT, else "rlsdk"."""
         return os.environ.get("TRACKIO_PROJECT") or PROJECT
 
     def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
-        """Begin a run; its name has a part of its own, as trackio finds runs by their names."""
+        """Begin or continue a run. Its name includes a part of its id, because trackio identifies runs by their names."""
         self._service = self.library.init(
             project=run.project,
             name=f"{run.name}-{run.id[:6]}",
@@ -36,35 +36,35 @@ class TrackioSink(Tracker):
         )
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers under the steps of the environment."""
+        """Write numbers under the environment step `step`."""
         self._service.log(dict(values), step=step)
 
     def show_settings(self, values: dict[str, Scalar]) -> None:
-        """In the configuration, which trackio sends with the first numbers."""
+        """Put settings into the configuration of the run, which trackio sends with the first numbers."""
         self._service.config.update(values)
 
     def show_text(self, step: int, name: str, text: str) -> bool:
-        """As Markdown."""
+        """Show a text as Markdown."""
         self._service.log({name: self.library.Markdown(text)}, step=step)
         return True
 
     def show_picture(self, step: int, name: str, path: Path) -> bool:
-        """As an image."""
+        """Show a picture as an image."""
         self._service.log({name: self.library.Image(str(path))}, step=step)
         return True
 
     def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
-        """As a video."""
+        """Show a video."""
         self._service.log({name: self.library.Video(str(path))}, step=step)
         return True
 
     def show_histogram(self, step: int, name: str, values: object) -> bool:
-        """As a histogram."""
+        """Draw a histogram."""
         self._service.log({name: self.library.Histogram(array_of(values))}, step=step)
         return True
 
     def store(self, paths: list[Path]) -> None:
-        """Agents and settings as one artefact, videos as videos."""
+        """Store agents and settings as one artefact, and show videos."""
         artifact = self.library.Artifact(name=f"agent-{self._service.id}", type="agent")
         for path in paths:
             if is_video(path):
@@ -74,7 +74,7 @@ class TrackioSink(Tracker):
         self._service.log_artifact(artifact)
 
     def finish(self, *, failed: bool) -> None:
-        """Send what waits."""
+        """Send the data that is not sent yet, and end the run."""
         service, self._service = self._service, None
         service.finish()
         current = self.library.context_vars.current_run

@@ -1,4 +1,4 @@
-"""Weights & Biases (extra `wandb`)."""
+"""The metric sink for Weights & Biases (extra `wandb`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of, is_video
 
 
 class WandbSink(Tracker):
-    """Writes to a run of Weights & Biases. Its environment variables are followed, such as WANDB_MODE, WANDB_PROJECT and
+    """Writes to a run of Weights & Biases. Environment variables of wandb are respected, such as WANDB_MODE, WANDB_PROJECT and
     WANDB_ENTITY."""
 
     title = "Weights & Biases"
@@ -22,11 +22,11 @@ class WandbSink(Tracker):
     _service: Any = None
 
     def default_project(self) -> str:
-        """WANDB_PROJECT, or the default."""
+        """The name in WANDB_PROJECT, else "rlsdk"."""
         return os.environ.get("WANDB_PROJECT") or PROJECT
 
     def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
-        """Begin a run that leaves alone what else the program logs."""
+        """Begin or continue a run that is separate from other runs of the program."""
         self._service = self.library.init(
             project=run.project,
             id=run.id,
@@ -40,37 +40,37 @@ class WandbSink(Tracker):
         )
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers under the steps of the environment."""
+        """Write numbers under the environment step `step`."""
         self._service.log(dict(values), step=step)
 
     def show_settings(self, values: dict[str, Scalar]) -> None:
-        """In the configuration of the run."""
+        """Put settings into the configuration of the run."""
         self._service.config.update(values, allow_val_change=True)
 
     def show_text(self, step: int, name: str, text: str) -> bool:
-        """As HTML that shows the text as it is."""
+        """Show a text as preformatted HTML."""
         from html import escape
 
         self._service.log({name: self.library.Html(f"<pre>{escape(text)}</pre>")}, step=step)
         return True
 
     def show_picture(self, step: int, name: str, path: Path) -> bool:
-        """As an image."""
+        """Show a picture as an image."""
         self._service.log({name: self.library.Image(str(path))}, step=step)
         return True
 
     def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
-        """As a video."""
+        """Show a video."""
         self._service.log({name: self.library.Video(str(path), format=path.suffix[1:])}, step=step)
         return True
 
     def show_histogram(self, step: int, name: str, values: object) -> bool:
-        """As a histogram."""
+        """Draw a histogram."""
         self._service.log({name: self.library.Histogram(array_of(values))}, step=step)
         return True
 
     def store(self, paths: list[Path]) -> None:
-        """Agents and settings as one artefact, videos as videos."""
+        """Store agents and settings as one artefact, and show videos."""
         artifact = self.library.Artifact(f"agent-{self._service.id}", type="agent")
         for path in paths:
             if is_video(path):
@@ -80,6 +80,6 @@ class WandbSink(Tracker):
         self._service.log_artifact(artifact)
 
     def finish(self, *, failed: bool) -> None:
-        """Send what waits."""
+        """Send the data that is not sent yet, and end the run."""
         service, self._service = self._service, None
         service.finish(exit_code=1 if failed else 0)

@@ -1,4 +1,4 @@
-"""The user-facing class."""
+"""The class `TRPO`, which users construct."""
 
 from __future__ import annotations
 
@@ -22,5 +22,8 @@ class TRPO(Agent[TRPOConfig]):
     def hessian_vector_product(
         self, params: Sequence[nn.Parameter], grad_kl: Tensor, vector: Tensor, retain_graph: bool = True
     ) -> Tensor:
-        """(H + cg_damping) v [D], where `grad_kl` is the flat gradient [D] of a KL divergence, made with its graph."""
+        """Return (H + cg_damping) v [D], with v = `vector` and H the Hessian of a KL divergence with respect to `params`.
+
+        `grad_kl` is the flat gradient [D] of the divergence, computed with `create_graph=True`.
+        """
         return hessian_vector_product(params, grad_kl, vector, self.config.cg_damping, retain_graph=retain_graph)

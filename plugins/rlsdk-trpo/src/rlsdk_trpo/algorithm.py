@@ -31,13 +31,13 @@ class TrustRegionPolicy:
     def __init__(
         self, network: ActorCritic, config: TRPOConfig, generator: Generator, *, kl_parts: int = 1, num_envs: int = 1
     ) -> None:
-        """`kl_parts`: KL divergences are divided by it before they are compared with `target_kl`."""
+        """`kl_parts`: the divisor of KL divergences before they are compared with `target_kl`."""
         self.network, self.config, self.kl_parts, self.generator = network, config, kl_parts, generator
         self.structure = Structure(network)
         self.structure.changed()
         self.actor = FlatParameters(network.actor_parameters)
         self.critic = self._critic_parameters()
-        """Parameters that only the value function depends on."""
+        """The parameters that the policy does not depend on."""
         kwargs = config.policy_kwargs
         self.optimizer = FlatOptimizer(
             self.critic,
@@ -51,7 +51,7 @@ class TrustRegionPolicy:
         self.updates = 0
 
     def _policy_rows(self, config: TRPOConfig) -> int:
-        """Rows of one policy step."""
+        """The number of rows of one policy step."""
         return max(1, config.n_steps * self.num_envs // config.sub_sampling_factor)
 
     def reconfigure(self, config: TRPOConfig) -> None:
@@ -77,7 +77,7 @@ class TrustRegionPolicy:
     @auxiliary_losses_refused("TRPO")
     @fixed_layers()
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
-        """Learn from a rollout. Without a successful step the policy stays, and the log has `is_line_search_success` 0."""
+        """Learn from a rollout. If the line search fails, the policy does not change and `is_line_search_success` is 0."""
         config = self.config
         if self.structure.changed():
             self._refit()
@@ -94,7 +94,7 @@ class TrustRegionPolicy:
         return {**metrics, **context, **({} if std is None else {"train/std": std})}
 
     def _policy_batch(self, rows: PolicyBatch) -> PolicyBatch:
-        """The rows of the policy step: all valid ones, or one in `sub_sampling_factor` of them."""
+        """The rows of the policy step: all valid rows, or a share of 1 / `sub_sampling_factor` of them."""
         count = max(1, len(rows) // self.config.sub_sampling_factor)
         if self.network.recurrent:
             return next(in_order(rows, count, self.generator)) if count < len(rows) else rows
@@ -102,14 +102,14 @@ class TrustRegionPolicy:
         return rows if everything else next(shuffled(rows, count, self.generator))
 
     def _policy_step(self, rows: PolicyBatch, bound: float) -> dict[str, Tensor]:
-        """Take the longest natural gradient step on N rows whose KL divergence stays below `bound`. Metrics are 0-d."""
+        """Take the longest natural gradient step on N rows whose KL divergence is below `bound`. Returns metrics, 0-d."""
         config = self.config
         advantage = normalized(rows.advantage, rows.weight) if config.normalize_advantage else rows.advantage
         if rows.weight is not None:
             advantage = advantage * rows.weight * (len(rows) / rows.weight.sum())
         before, vjp = self.kernel.evaluate(rows)
         with torch.no_grad():
-            # a copy: parts of a distribution may be views of parameters, which the line search moves
+            # a copy: a distribution may contain views of parameters, which the line search changes
             old = deepcopy(self.kernel.policy(rows)[0])
 
         def evaluate() -> tuple[Tensor, Tensor]:
@@ -130,13 +130,13 @@ class TrustRegionPolicy:
         curvature = direction.dot(product(direction))
         step = direction * longest_step(bound, curvature)
         if not bool(step.isfinite().all()) or not bool((curvature > 0.0).all()):
-            step = torch.zeros_like(step)  # no gradient, or no curvature: the policy stays
+            step = torch.zeros_like(step)  # no gradient, or no curvature: the policy does not change
         return self._line_search(evaluate, surrogate(before.log_prob, rows.log_prob, advantage), step, bound)
 
     @torch.no_grad()
     def _line_search(self, evaluate: Objective, before: Tensor, step: Tensor, bound: float) -> dict[str, Tensor]:
-        """Shorten `step` [D] until the objective rises and the KL divergence stays below `bound`; else the policy stays.
-        Metrics are 0-d."""
+        """Shorten `step` [D] until the objective rises and the KL divergence is below `bound`. If no length succeeds, the
+        policy does not change. Returns metrics, 0-d."""
         config, start, share = self.config, self.actor.values.clone(), 1.0
         objective, kl, success = before, torch.zeros_like(before), False
         for _ in range(config.line_search_max_iter if bool(step.any()) else 0):
@@ -156,7 +156,7 @@ class TrustRegionPolicy:
         }
 
     def _fit_values(self, rows: PolicyBatch, rate: float) -> Tensor:
-        """Regress the value function on the returns [N]; the policy's parameters stay. Returns the mean loss, 0-d."""
+        """Regress the value function on the returns [N]. The policy's parameters do not change. Returns the mean loss, 0-d."""
         split = in_order if self.network.recurrent else shuffled
         rows, total, count = rows.of_values(), rows.value.new_zeros(()), 0
         for _ in range(self.config.n_critic_updates):
@@ -173,7 +173,7 @@ class TrustRegionPolicy:
         return 0.5 * total / max(1, count)
 
     def state_dict(self) -> State:
-        """The optimiser of the value function and the count; the weights are the policy's."""
+        """The state of the value function's optimiser and the number of updates. The weights are stored with the policy."""
         return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}
 
     def load_state_dict(self, state: State, /) -> None:
@@ -184,5 +184,8 @@ class TrustRegionPolicy:
 def hessian_vector_product(
     parameters: Sequence[nn.Parameter], grad: Tensor, vector: Tensor, damping: float, *, retain_graph: bool = True
 ) -> Tensor:
-    """(H + damping) v [D] for the function whose flat gradient with graph is `grad` [D]."""
+    """Return (H + damping) v [D], with v = `vector` and H the Hessian of a function with respect to `parameters`.
+
+    `grad` is the function's flat gradient [D], computed with `create_graph=True`.
+    """
     return flat_grad(grad.dot(vector), parameters, retain_graph=retain_graph) + damping * vector

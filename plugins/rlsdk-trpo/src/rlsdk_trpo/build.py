@@ -1,4 +1,4 @@
-"""Assembles the parts of TRPO."""
+"""Assembles the parts of TRPO. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk_trpo.config import TRPOConfig
 
 
 def build(context: BuildContext, config: TRPOConfig) -> Parts:
-    """The parts of one TRPO agent.
+    """Build the parts of one TRPO agent.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations. SettingsError: gSDE without a Box action.
@@ -27,5 +27,5 @@ def build(context: BuildContext, config: TRPOConfig) -> Parts:
 
 
 def _dimensions(space: Space) -> int:
-    """Dimensions of a Box or MultiBinary action; other actions count as one."""
+    """The number of dimensions of a Box or MultiBinary action; 1 for other actions."""
     return prod(shape_of(space)) if isinstance(space, Box | MultiBinary) else 1

@@ -1,4 +1,4 @@
-"""Every hyper-parameter of TRPO, once. Constructor, help, CLI, settings files and docs derive from these classes."""
+"""The hyper-parameters of TRPO. Constructor, help, CLI, settings files and docs are derived from these classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of sb3-contrib's TRPO."""
+"""Translates the weights of 's  into those of rlsdk."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from rlsdk.spaces import Space
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
-    """The policy and its value function, from weights [out, in, ..] and biases [out]."""
+    """Translate the policy and its value function, from weights [out, in, ..] and biases [out]."""
     return actor_critic(weights)

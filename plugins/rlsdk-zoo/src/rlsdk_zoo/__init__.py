@@ -1,3 +1,4 @@
-"""Small trained agents: `rlsdk.zoo.load("tqc/Pendulum-v1")`. The agents are files in `agents/`; `rlsdk_zoo.make` makes them."""
+"""Small trained agents: `rlsdk.zoo.load("tqc/Pendulum-v1")`. `rlsdk_zoo.make` trains them and writes files to
+`agents/`."""
 
 __version__ = "0.1.0"

@@ -1,8 +1,8 @@
 """`python -m rlsdk_zoo.make [NAME ...]`: train agents with their presets, evaluate them, write files and records.
 
-`NAME` is ALGORITHM/ENVIRONMENT; without one, every agent of `recipes.toml` is made. Runs stay in the folder `--runs`: a
-finished run is not repeated, an interrupted one is continued. `--out` is where agents are written; by default, this package.
-Algorithms that learn from recorded episodes get those of another agent of this package; `recipes.toml` names it.
+`NAME` is ALGORITHM/ENVIRONMENT. Without a name, every agent of `recipes.toml` is made. Runs are stored in the folder `--runs`:
+a finished run is not repeated, an interrupted one is continued. Agents are written to the folder `--out`, by default in this
+package. Algorithms that learn from recorded episodes use episodes of another agent of this package, which `recipes.toml` names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ ZOO = "rlsdk-zoo"
 
 @attrs.frozen
 class Demonstrations:
-    """Episodes to learn from: which agent of this package plays them, how many, and whether it samples its actions."""
+    """Episodes to learn from: the agent of this package that plays them, their number, and whether its actions are
+    deterministic."""
 
     agent: str
     episodes: int
@@ -44,7 +45,7 @@ class Demonstrations:
 
     @property
     def commands(self) -> list[list[str]]:
-        """Options of `rlsdk` that record them, to the data set `demo` in the current folder."""
+        """The arguments of `rlsdk` that record the episodes to the data set `demo` in the current folder."""
         record = ["record-episodes", "expert.rlsdk", "--episodes", str(self.episodes), "--out", "demo"]
         get = ["zoo", "get", f"{ZOO}:{self.agent}", "--out", "expert.rlsdk"]
         return [get, [*record, *(["--deterministic"] if self.deterministic else [])]]
@@ -52,7 +53,7 @@ class Demonstrations:
 
 @attrs.frozen
 class Recipe:
-    """An agent to make: the preset of `algorithm` for `environment`, a seed, and what is recorded first."""
+    """How to make an agent: the preset of `algorithm` for `environment`, a seed, and episodes that are recorded first."""
 
     algorithm: str
     environment: str
@@ -62,28 +63,28 @@ class Recipe:
 
     @property
     def command(self) -> list[str]:
-        """Options of `rlsdk` that train the agent."""
+        """The arguments of `rlsdk` that train the agent."""
         dataset = ["--dataset", "demo"] if self.demonstrations else []
         place = ["--env", self.environment, "--seed", str(self.seed), "--eval-every", "0"]
         return ["run", self.algorithm, *dataset, *place]
 
     @property
     def line(self) -> str:
-        """All commands, for a shell."""
+        """All commands that make the agent, as one line for a shell."""
         before = self.demonstrations.commands if self.demonstrations else []
         return " && ".join(" ".join(["rlsdk", *options]) for options in (*before, self.command))
 
     @property
     def folder(self) -> str:
-        """The name of its run."""
+        """The name of the run directory."""
         return f"{self.algorithm}-{self.environment.replace('/', '-')}"
 
 
 def recipe(name: str, seed: int) -> Recipe:
-    """The recipe of one agent.
+    """Return the recipe of the agent `name`, ALGORITHM/ENVIRONMENT, with a seed.
 
     Raises:
-        SettingsError: there is no such preset. PluginError: there is no such algorithm.
+        SettingsError: the algorithm has no preset for the environment. PluginError: the algorithm is not installed.
     """
     algorithm, _, environment = name.partition("/")
     known = preset(algorithm, environment)
@@ -95,7 +96,7 @@ def recipe(name: str, seed: int) -> Recipe:
 
 
 def seeds() -> dict[str, int]:
-    """Name -> seed of every agent of this package."""
+    """The seeds of all agents of this package, as name -> seed."""
     table: dict[str, int] = _recipes()["seeds"]
     return table
 
@@ -105,10 +106,10 @@ def _recipes() -> dict[str, Any]:
 
 
 def make(one: Recipe, runs: Path, out: Path, episodes: int = EPISODES) -> ZooAgent:
-    """Train, evaluate and write one agent, as a file and a record.
+    """Train and evaluate one agent, and write its file and its record.
 
     Raises:
-        SettingsError: the folder of its run holds something else. RlsdkError: training failed.
+        SettingsError: the run directory has a run with other settings. RlsdkError: training failed.
     """
     run = _trained(one, runs)
     agent = rlsdk.load(run / "final.rlsdk")
@@ -123,7 +124,7 @@ def make(one: Recipe, runs: Path, out: Path, episodes: int = EPISODES) -> ZooAge
 
 
 def _trained(one: Recipe, runs: Path) -> Path:
-    """The folder of a finished run: of an earlier call, or made now."""
+    """Train the agent, unless an earlier call did. Returns the run directory of the finished run."""
     folder = runs / one.folder
     record = folder / "run.json"
     status = json.loads(record.read_text()).get("status") if record.is_file() else None
@@ -144,12 +145,12 @@ def _trained(one: Recipe, runs: Path) -> Path:
 
 def _run(one: Recipe, options: list[str], place: Path) -> None:
     line = [sys.executable, "-m", "rlsdk", *options]
-    if code := subprocess.run(line, check=False, cwd=place).returncode:  # noqa: S603  # our own command
+    if code := subprocess.run(line, check=False, cwd=place).returncode:  # noqa: S603  # the command is built above
         raise RlsdkError(f"training {one.algorithm} on {one.environment} ended with code {code}; see above")
 
 
 def _evaluated(one: Recipe, file: Path, episodes: int) -> ZooResult:
-    """What the agent in the written file reaches."""
+    """Evaluate the agent in the written file."""
     env = make_vec_env(one.environment)
     try:
         played = run_episodes(rlsdk.load(file), env, episodes, seed=EVALUATION_SEED).statistics()
@@ -183,7 +184,7 @@ def _described(one: Recipe, run: dict[str, Any], file: Path, result: ZooResult) 
 
 
 def _toml(agent: ZooAgent) -> str:
-    """The record as TOML."""
+    """Return the record of an agent as TOML."""
     values = attrs.asdict(agent, filter=lambda field, _: field.name not in ("zoo", "path"))
     tables = {name: values.pop(name) for name in ("result", "versions")}
     lines = [f"# python -m rlsdk_zoo.make {agent.name}", *_lines(values)]
@@ -193,12 +194,12 @@ def _toml(agent: ZooAgent) -> str:
 
 
 def _lines(table: dict[str, object]) -> list[str]:
-    """Texts and numbers are written alike in JSON and TOML."""
+    """The lines `name = value` of a TOML table. Texts and numbers have the same syntax in JSON and TOML."""
     return [f"{name} = {json.dumps(value)}" for name, value in table.items()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the agents that the command line names."""
+    """Make the agents that the command line names. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m rlsdk_zoo.make", description=(__doc__ or "").partition(":")[2])
     parser.add_argument("names", nargs="*", metavar="NAME", help="ALGORITHM/ENVIRONMENT (default: all of recipes.toml)")
     parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="folder of the runs (default: runs/zoo)")

@@ -1,4 +1,4 @@
-"""The tables of this package's README: `python -m rlsdk_zoo.page README.md` writes them again."""
+"""The tables of this package's README. `python -m rlsdk_zoo.page README.md` updates them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk_zoo.make import RECIPES, ZOO, seeds
 
 
 def page(text: str) -> str:
-    """The README with the tables of the agents that are here, and of the presets that have none."""
+    """Return the README with new tables of this package's agents, and of presets without an agent."""
     for name, table in (("agents", agent_table()), ("missing", missing_list())):
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
         text = pattern.sub(lambda found, table=table: f"{found[1]}\n{table}\n{found[2]}", text)  # type: ignore[misc]
@@ -26,7 +26,7 @@ def own_agents() -> list[ZooAgent]:
 
 
 def agent_table() -> str:
-    """A row for each agent."""
+    """A Markdown table with a row for each agent."""
     rows = ["| agent | mean return [95 %] | steps | training | file |", "|---|---|---|---|---|"]
     for agent in own_agents():
         minutes = f"{agent.seconds / 60:.1f} min"
@@ -35,7 +35,7 @@ def agent_table() -> str:
 
 
 def missing_list() -> str:
-    """A table for each reason why presets have no agent."""
+    """A Markdown table for each reason why presets have no agent."""
     by_reason: dict[str, dict[str, list[str]]] = {}
     for name, reason in missing().items():
         algorithm, _, environment = name.partition("/")
@@ -48,13 +48,13 @@ def missing_list() -> str:
 
 
 def missing() -> dict[str, str]:
-    """Name -> why the preset has no agent."""
+    """The presets without an agent, as name -> reason."""
     table: dict[str, list[str]] = tomllib.loads(RECIPES.read_text(encoding="utf-8"))["missing"]
     return {name: reason for reason, names in table.items() for name in names}
 
 
 def unaccounted() -> list[str]:
-    """Presets that have neither a recipe nor a reason, of installed algorithms of which this package has an agent."""
+    """Presets that have neither a recipe nor a reason. Only installed algorithms with an agent in this package count."""
     ours = {name.partition("/")[0] for name in seeds()}
     usable = {plugin.id for plugin in algorithms() if not plugin.problem}
     presets = {f"{algorithm}/{env}" for algorithm in ours & usable for env in preset_names(algorithm)}

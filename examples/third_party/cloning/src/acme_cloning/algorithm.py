@@ -1,4 +1,4 @@
-"""The update, and the function that puts the parts together."""
+"""The update, and `build`, which assembles the parts of an agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
 
 
 class Cloning:
-    """Maximum likelihood of the recorded actions (Pomerleau 1989)."""
+    """Maximises the likelihood of the recorded actions (Pomerleau 1989)."""
 
     def __init__(self, policy: CloningPolicy, config: CloningConfig, memory: RecordedTransitions | None) -> None:
         self.policy, self.config, self.memory = policy, config, memory
@@ -32,7 +32,7 @@ class Cloning:
         return {"train/loss": loss.detach(), **self._held_out(len(batch.reward))}
 
     def _held_out(self, size: int) -> Metrics:
-        """The loss of up to `size` transitions of episodes that are not learnt from."""
+        """The loss of up to `size` transitions of held-out episodes; empty if there are none."""
         episodes = None if self.memory is None else self.memory.held_out
         if episodes is None:
             return {}
@@ -48,7 +48,7 @@ class Cloning:
 
 
 def build(context: BuildContext, config: CloningConfig) -> Parts:
-    """The only place that chooses the parts."""
+    """Build the parts of an agent."""
     require_spaces(context, "Behaviour cloning", actions=("Discrete", "Box"), observations=OBSERVATIONS)
     assert isinstance(context.action_space, Discrete | Box)
     policy = CloningPolicy(context.observation_space, context.action_space, config.hidden).to(context.device)

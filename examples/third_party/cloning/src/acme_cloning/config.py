@@ -1,4 +1,4 @@
-"""Every hyper-parameter once: the constructor, `rlsdk info`, `--set` and settings files read them here."""
+"""The hyper-parameters. The constructor, `rlsdk info`, `--set` and settings files read them from here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the entry point names. It imports no torch: `rlsdk list` and `rlsdk info` stay instant."""
+"""The hook that the entry point names. It imports no torch, so that `rlsdk list` and `rlsdk info` are fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy for choices and for vectors: what it gives is a distribution over actions."""
+"""A policy for Discrete and Box actions, which gives a distribution over actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk.spaces import Box, Discrete, Space
 
 
 class CloningPolicy(nn.Module):
-    """Observations -> two hidden layers -> logits of a Discrete space, or the means of a Box."""
+    """A network with two hidden layers, from observations to the logits of Discrete actions or the means of Box actions."""
 
     def __init__(self, observations: Space, actions: Discrete | Box, hidden: int) -> None:
         super().__init__()
@@ -23,14 +23,14 @@ class CloningPolicy(nn.Module):
         self.log_std = nn.Parameter(torch.zeros(size)) if isinstance(actions, Box) else None
 
     def distribution(self, observation: Observation) -> Categorical | Gaussian:
-        """Over choices from 0, or over flat vectors [N, A]; masks are respected where the environment has them."""
+        """The distribution over Discrete actions, numbered from 0, or over flat Box actions [N, A]. Masks are respected."""
         output = self.layers(self.encoder(observation.features))
         if self.log_std is not None:
             return Gaussian(output, self.log_std)
         return Categorical.of(output, observation.action_mask)
 
     def log_prob(self, observation: Observation, action: Tensor) -> Tensor:
-        """float32 [N] of recorded actions [N] or [N, *shape]."""
+        """The log-probabilities, float32 [N], of recorded actions [N] or [N, *shape]."""
         chosen = self.distribution(observation)
         if isinstance(self.actions, Discrete):
             return chosen.log_prob(action.long() - self.actions.start)

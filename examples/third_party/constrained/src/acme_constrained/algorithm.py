@@ -1,4 +1,4 @@
-"""The update, and the function that puts the parts together."""
+"""The update, and `build`, which assembles the parts of an agent."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ COST = "cost"
 
 
 class LagrangianPPO:
-    """PPO on `(reward - multiplier * cost) / (1 + multiplier)`. The multiplier follows how much the mean cost of episodes
-    exceeds the limit, and is never negative (Tessler et al. 2018, arXiv:1805.11074)."""
+    """PPO on `(reward - multiplier * cost) / (1 + multiplier)`.
+
+    The multiplier changes in proportion to the mean cost of episodes above the limit, and is never negative (Tessler et al.
+    2018, arXiv:1805.11074)."""
 
     def __init__(self, network: ActorCritic, config: LagrangianConfig, generator: Generator, num_envs: int) -> None:
         self.config = config
         self.ppo = ClippedPolicy(network, config, generator, num_envs=num_envs)
         self.multiplier = torch.tensor(config.initial_multiplier)
         self.running = torch.zeros(num_envs)
-        """The cost of the running episodes so far, float32 [B]."""
+        """The cost so far of the episode that runs in each environment, float32 [B]."""
 
     @property
     def updates(self) -> int:
-        """Epochs begun so far."""
+        """The number of epochs begun so far."""
         return self.ppo.updates
 
     def update(self, batch: Rollout[object, object], *, progress: float) -> Metrics:
@@ -62,12 +64,12 @@ class LagrangianPPO:
     def load_state_dict(self, state: State, /) -> None:
         self.ppo.load_state_dict(state["ppo"])
         self.multiplier = state["multiplier"].clone()
-        if state["running"].shape == self.running.shape:  # else there are other environments: they begin episodes
+        if state["running"].shape == self.running.shape:  # otherwise the environments are new, and begin episodes
             self.running = state["running"].clone()
 
 
 def build(context: BuildContext, config: LagrangianConfig) -> Parts:
-    """The only place that chooses the parts."""
+    """Build the parts of an agent."""
     require_spaces(context, "PPO-Lagrangian", actions=ACTIONS, observations=ACTIONS)
     network = build_actor_critic(context, config)
     update = LagrangianPPO(network, config, context.streams["update"], context.num_envs)

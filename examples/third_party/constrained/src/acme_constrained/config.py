@@ -1,4 +1,4 @@
-"""Every hyper-parameter once: those of PPO, and three of the constraint."""
+"""The hyper-parameters: three of the constraint, and those of PPO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runner with a speed limit: being fast is rewarded, and being too fast costs."""
+"""An environment with a speed limit: speed is rewarded, and speed above the limit has a cost."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class Sprint(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
 
 def make(name: str) -> Sprint:
-    """The only environment of the namespace: `safe/Sprint-v0`."""
+    """Make `safe/Sprint-v0`, the only environment of the namespace."""
     return Sprint()

@@ -1,4 +1,4 @@
-"""What the entry point names: hooks for what is not an algorithm. The algorithm is named in the manifest."""
+"""The hooks that the entry point names: environments of this package. The manifest names the algorithm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def environment_makers() -> dict[str, Callable[..., Sprint]]:
-    """Namespace -> what makes its environments."""
+    """Namespace -> function that makes its environments."""
     from acme_constrained.environments import make
 
     return {"safe": make}

@@ -1,4 +1,4 @@
-"""Every hyper-parameter once."""
+"""The hyper-parameters."""
 
 from __future__ import annotations
 

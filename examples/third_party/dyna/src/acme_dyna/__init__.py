@@ -1,1 +1,1 @@
-"""Dyna for rlsdk: a model of the environment, a memory and a training step of its own."""
+"""Dyna for rlsdk: an example with its own model of the environment, memory and update."""

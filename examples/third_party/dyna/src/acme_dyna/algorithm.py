@@ -1,4 +1,4 @@
-"""The update: Q-learning from real steps, the model from the same, then Q-learning from imagined ones."""
+"""The update: Q-learning from real steps, training of the model on them, then Q-learning from imagined steps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rlsdk.updates import FlatOptimizer, QLearning
 
 
 def squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(mean of (v - y)^2 / 2, its gradient with respect to v), of values and targets [choices, N, 1]."""
+    """Return (mean of (v - y)^2 / 2, its gradient with respect to v) for values v and targets y, [choices, N, 1]."""
     error = (values - target) * (1.0 if weight is None else weight.view(1, -1, 1))
     return (error * (values - target)).mean() / 2, error / values.numel()
 
 
 class Dyna:
-    """Sutton 1991, doi:10.1145/122344.122377: acting, learning a model and planning with it, all at once."""
+    """Dyna (Sutton 1991, doi:10.1145/122344.122377) learns from real steps, learns a model, and plans with it."""
 
     def __init__(
         self, learner: QLearning[DynaConfig], model: WorldModel, context: BuildContext, generator: Generator
@@ -35,15 +35,15 @@ class Dyna:
         self.optimizer = FlatOptimizer(model, "adam", learner.config.model_learning_rate)
 
     def reconfigure(self, config: DynaConfig) -> None:
-        """Use settings that were assigned to the agent from the next round on."""
+        """Use new settings from the next round on."""
         self.learner.reconfigure(config)
 
     def collected(self, env_steps: int, progress: float) -> None:
-        """Explore less, and move the target network."""
+        """Lower the exploration rate and update the target network, after each round."""
         self.learner.collected(env_steps, progress)
 
     def update(self, batch: Moves, *, progress: float) -> Metrics:
-        """Learn from N real steps."""
+        """Learn from N real steps, then from imagined steps."""
         moves = self._normalised(batch)
         metrics = dict(self.learner.update(self._transitions(moves), progress=progress))
         self.optimizer.zero_grad()
@@ -59,7 +59,7 @@ class Dyna:
         return {**metrics, "train/model_loss": loss.detach()}
 
     def _normalised(self, moves: Moves) -> Moves:
-        """The memory stores raw observations; networks see them as the setting `normalize` prescribes."""
+        """Normalise observations and rewards according to the setting `normalize`. The memory stores raw ones."""
         return replace(
             moves,
             observation=self.context.observation_normalizer(moves.observation),
@@ -86,7 +86,7 @@ class Dyna:
         )
 
     def state_dict(self) -> State:
-        """The learner's, the model and its optimiser."""
+        """The state of Q-learning, of the model and of its optimiser."""
         model, optimizer = self.model.state_dict(), self.optimizer.state_dict()
         return {"learner": self.learner.state_dict(), "model": model, "model_optimizer": optimizer}
 
@@ -97,7 +97,7 @@ class Dyna:
 
 
 def build(context: BuildContext, config: DynaConfig) -> Parts:
-    """The only place that chooses the parts."""
+    """Build the parts of an agent."""
     require_spaces(context, "Dyna", actions=("Discrete",), observations=("Box",))
     seen, actions = context.observation_space, context.action_space
     assert isinstance(seen, Box)

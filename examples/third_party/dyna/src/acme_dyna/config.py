@@ -1,4 +1,4 @@
-"""Every hyper-parameter once: those of Q-learning, and those of the model."""
+"""The hyper-parameters: those of Q-learning, and those of the model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DynaConfig(QLearningConfig):
     )
 
     def __attrs_post_init__(self) -> None:
-        """The memory is Dyna's own, of single steps."""
+        """Refuse settings of rlsdk's replay buffers: Dyna has its own memory, which stores single steps."""
         if self.n_steps != 1:
             raise ValueError(f"n_steps = {self.n_steps} has no effect: Dyna's memory holds single steps; leave it out")
         for name in ("replay_buffer_class", "replay_buffer_kwargs", "optimize_memory_usage"):

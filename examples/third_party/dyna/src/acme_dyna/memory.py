@@ -1,4 +1,4 @@
-"""A memory of its own: flat observations and what followed them."""
+"""The memory of Dyna: single steps with flat observations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.records import Rollout, successors
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """N steps; observations float [N, F] as the environment gave them."""
+    """N steps, with observations float [N, F] as from the environment."""
 
     observation: Tensor
     action: Tensor  # int64 [N]

@@ -11,7 +11,7 @@ Vector = NDArray[np.float32]
 
 
 class Thermostat(gymnasium.Env[Vector, Vector]):
-    """Keep a room at 20 degrees: the reward is minus the distance to it."""
+    """A room that is to stay at 20 degrees. The reward is minus the difference from 20 degrees."""
 
     observation_space = spaces.Box(-10.0, 50.0, (1,), np.float32)
     action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -36,7 +36,7 @@ class Thermostat(gymnasium.Env[Vector, Vector]):
 
 
 def make(name: str, outside: float = 5.0, length: int = 100) -> Thermostat:
-    """The environment called `name`, such as acme/Thermostat-v0."""
+    """Make the environment called `name`, such as acme/Thermostat-v0."""
     if name != "acme/Thermostat-v0":
         raise gymnasium.error.UnregisteredEnv(f"acme has no {name}; it has acme/Thermostat-v0")
     return Thermostat(outside, length)

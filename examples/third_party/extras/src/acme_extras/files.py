@@ -1,4 +1,4 @@
-"""Agent files that numpy reads."""
+"""A serializer that writes agent files which numpy can read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCUMENT = "document"
 
 
 class NumpyFiles:
-    """A `Serializer`: arrays by name, and a JSON document. Nothing in such a file can run."""
+    """A `Serializer` for .npz files with named arrays and a JSON document. Reading such a file executes no code."""
 
     def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, object]) -> None:
         arrays = {f"tensor {name}": tensor.numpy(force=True) for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""What the entry point names. The manifest has what is here, so that a look-up imports this plugin only when it is meant."""
+"""The hooks that the entry point names. The manifest lists them too, so that this module is imported only when it is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def serializers() -> dict[str, Callable[[], NumpyFiles]]:
-    """File suffix -> what makes its serializer."""
+    """File suffix -> function that makes its serializer."""
     from acme_extras.files import NumpyFiles
 
     return {".npz": NumpyFiles}
@@ -23,7 +23,7 @@ def serializers() -> dict[str, Callable[[], NumpyFiles]]:
 
 @hookimpl
 def metric_sinks() -> dict[str, Callable[..., BestValues]]:
-    """Name -> what makes a sink for a run directory."""
+    """Name of a sink -> function that makes it for a run directory."""
     from acme_extras.sink import BestValues
 
     return {"best": BestValues}
@@ -31,7 +31,7 @@ def metric_sinks() -> dict[str, Callable[..., BestValues]]:
 
 @hookimpl
 def environment_makers() -> dict[str, Callable[..., Thermostat]]:
-    """Namespace -> what makes its environments."""
+    """Namespace -> function that makes its environments."""
     from acme_extras.environments import make
 
     return {"acme": make}

@@ -1,4 +1,4 @@
-"""A metric sink: an object with `write` and `close`. One for a tracking service looks the same."""
+"""A metric sink: an object with `write` and `close`. A sink for a tracking service has the same methods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class BestValues:
-    """Writes the largest value of every metric to `best.json` of the run directory at the end."""
+    """Writes the largest value of every metric to `best.json` in the run directory when it is closed."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.best = folder / "best.json", dict[str, tuple[float, int]]()

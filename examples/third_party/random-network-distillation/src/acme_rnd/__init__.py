@@ -1,1 +1,1 @@
-"""Random network distillation for rlsdk: an intrinsic reward with a value of its own."""
+"""Random network distillation for rlsdk: an intrinsic reward with a separate value function."""

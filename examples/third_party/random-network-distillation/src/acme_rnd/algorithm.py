@@ -1,4 +1,4 @@
-"""The update: PPO on the sum of two advantages, and the distillation that makes seen observations dull."""
+"""The update: PPO on the sum of two advantages, and distillation, which lowers the novelty of seen observations."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Rows:
     """N steps of a rollout."""
 
     observation: Observation
-    following: Observation  # [N], what each step led to
+    following: Observation  # [N], the next observations
     action: Tensor  # int64 [N], from 0
     log_prob: Tensor  # float [N], when the action was taken
-    advantage: Tensor  # float [N], of both rewards
-    target: Tensor  # float [2, N], what the values should be
+    advantage: Tensor  # float [N], weighted sum for both rewards
+    target: Tensor  # float [2, N], the targets of the two values
     valid: Tensor  # bool [N]
 
 
@@ -40,7 +40,7 @@ class RandomNetworkDistillation:
         trained = [*policy.parameters(), *novelty.predictor.parameters()]
         self.optimizer = FlatOptimizer(trained, "adam", config.learning_rate)
         self.return_square = torch.ones((), device=generator.device)
-        """Running mean square of the intrinsic return; intrinsic rewards are divided by its root."""
+        """The running mean square of the intrinsic return. Intrinsic rewards are divided by its root."""
 
     def update(self, batch: Rollout[tuple[()], Tensor], *, progress: float) -> Metrics:
         """Learn from a rollout [T, B]."""
@@ -57,7 +57,7 @@ class RandomNetworkDistillation:
         return {**{f"train/{name}": loss for name, loss in losses.items()}, "train/intrinsic_reward": bonus.mean()}
 
     def _step(self, rows: Rows, index: Tensor) -> Tensor:
-        """One gradient step on the rows at `index` int64 [M]; the three losses, float [3]."""
+        """Take one gradient step on the rows at `index`, int64 [M]. Returns the three losses, float [3]."""
         config = self.config
         observation = map_tensors(lambda leaf: leaf[index], rows.observation)
         following = map_tensors(lambda leaf: leaf[index], rows.following)
@@ -74,7 +74,7 @@ class RandomNetworkDistillation:
 
     @torch.no_grad()
     def _rows(self, rollout: Rollout[tuple[()], Tensor]) -> tuple[Rows, Tensor]:
-        """The rows of a rollout, and their intrinsic rewards [T, B]."""
+        """Return the rows of a rollout, and their intrinsic rewards [T, B]."""
         steps, config = rollout.steps, self.config
         shape = steps.reward.shape
         flat = map_tensors(lambda leaf: leaf.flatten(0, 1), (steps.observation, successors(rollout)))
@@ -86,9 +86,9 @@ class RandomNetworkDistillation:
         alive = config.gamma * (~steps.terminated).float()
         trace = config.gamma * config.gae_lambda * (~(steps.terminated | steps.truncated)).float()
         own = gae(steps.reward, extrinsic, after, alive, trace)
-        # episodes do not end the intrinsic return: the next row follows, be it the first of the next episode
+        # an episode's end does not end the intrinsic return, which continues with the first row of the next episode
         last = self.policy.values(rollout.last_observation)[1]
-        # a reset is not a step: the row after it follows the step before
+        # an invalid row is a reset, not a step: it passes on the value of the row after it
         on = torch.where(steps.valid, config.intrinsic_gamma, 1.0)
         trace = torch.where(steps.valid, config.intrinsic_gamma * config.gae_lambda, 1.0)
         intrinsic = torch.where(steps.valid, intrinsic, torch.cat([intrinsic[1:], last.unsqueeze(0)]))
@@ -100,7 +100,7 @@ class RandomNetworkDistillation:
         return Rows(observation, following, *columns), bonus
 
     def return_scale(self, bonus: Tensor) -> Tensor:
-        """The root of the running mean square of discounted intrinsic returns, after those of `bonus` [T, B]."""
+        """Update the running mean square of discounted intrinsic returns with `bonus` [T, B], and return its root."""
         zeros, on = torch.zeros_like(bonus), torch.full_like(bonus, self.config.intrinsic_gamma)
         returns = gae(bonus, zeros, zeros, zeros, on)
         self.return_square += 0.1 * (returns.square().mean() - self.return_square)
@@ -120,7 +120,7 @@ class RandomNetworkDistillation:
 
 
 def build(context: BuildContext, config: RNDConfig) -> Parts:
-    """The only place that chooses the parts."""
+    """Build the parts of an agent."""
     observations = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
     require_spaces(context, "RND", actions=("Discrete",), observations=observations)
     assert isinstance(context.action_space, Discrete)

@@ -1,4 +1,4 @@
-"""A task with one distant reward: the environment that shows what an intrinsic reward is for."""
+"""An environment with one distant reward, which is hard to find without an intrinsic reward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ Where = NDArray[np.float32]
 
 
 class Corridor(gymnasium.Env[Where, np.int64]):
-    """Rooms in a row; action 1 goes right, 0 left. Only the last room rewards, 1 once; an episode lasts two lengths."""
+    """Rooms in a row. Action 1 moves right, 0 left. The last room gives reward 1 and ends the episode, which is truncated after
+    2 * `length` steps."""
 
     def __init__(self, length: int = 30) -> None:
         self.length = length
@@ -39,5 +40,5 @@ class Corridor(gymnasium.Env[Where, np.int64]):
 
 
 def make(name: str, **arguments: int) -> Corridor:
-    """The environment of an id such as `corridor/Corridor-v0`, 100 rooms long."""
+    """Make the environment of an id such as `corridor/Corridor-v0`, with 100 rooms."""
     return Corridor(**{"length": 100, **arguments})

@@ -1,4 +1,4 @@
-"""The policy with its two values, and the networks whose disagreement is the intrinsic reward."""
+"""The policy with two value outputs, and the networks whose prediction error is the intrinsic reward."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk.spaces import Discrete, Space
 
 
 class TwoValuePolicy(nn.Module):
-    """A softmax policy, the value of the environment's reward, and that of the intrinsic one."""
+    """A softmax policy, the value of the environment's reward, and the value of the intrinsic reward."""
 
     def __init__(self, observations: Space, actions: Discrete, hidden: int) -> None:
         super().__init__()
@@ -22,16 +22,16 @@ class TwoValuePolicy(nn.Module):
         self.critic = nn.Sequential(*mlp(size, (hidden, hidden), "tanh"), nn.Linear(hidden, 2))
 
     def distribution(self, observation: Observation) -> Categorical:
-        """Over actions from 0, of observations [N]; masks are respected where the environment has them."""
+        """The distribution over actions, numbered from 0, of observations [N]. Action masks are respected."""
         return Categorical.of(self.actor(self.encoder(observation.features)), observation.action_mask)
 
     def values(self, observation: Observation) -> Tensor:
-        """The extrinsic and the intrinsic value, float [2, N]."""
+        """The values of the environment's and of the intrinsic reward, float [2, N]."""
         values: Tensor = self.critic(self.encoder(observation.features))
         return values.T
 
     def state_values(self, observation: Observation) -> Tensor:
-        """The environment's part, under the name of `rlsdk.interfaces.EstimatesValues`, for the contract kit."""
+        """The value of the environment's reward, [N]; the contract kit calls it (`rlsdk.interfaces.EstimatesValues`)."""
         return self.values(observation)[0]
 
     def initial_carry(self, batch: int) -> tuple[()]:
@@ -48,7 +48,7 @@ class TwoValuePolicy(nn.Module):
 
 
 class Novelty(nn.Module):
-    """How badly a trained network predicts a random one. Source: Burda et al. 2018, arXiv:1810.12894, section 2.2."""
+    """The error of a trained network that predicts a random one. Source: Burda et al. 2018, arXiv:1810.12894, section 2.2."""
 
     mean: Tensor
     square: Tensor
@@ -66,7 +66,7 @@ class Novelty(nn.Module):
 
     @torch.no_grad()
     def observe(self, features: Features) -> None:
-        """Take observations [N, ..] into the running mean and mean square that inputs are scaled by."""
+        """Update the running mean and mean square of inputs with observations [N, ..]."""
         rows = self.encoder(features)
         share = len(rows) / (self.count + len(rows))
         self.mean += (rows.mean(0) - self.mean) * share
@@ -74,7 +74,7 @@ class Novelty(nn.Module):
         self.count += len(rows)
 
     def forward(self, features: Features) -> Tensor:
-        """Mean squared errors of the prediction, float [N]."""
+        """The mean squared error of the prediction for each observation, float [N]."""
         deviation = (self.square - self.mean.square()).clamp(min=1e-8).sqrt()
         rows = ((self.encoder(features) - self.mean) / deviation).clamp(-5.0, 5.0)
         errors: Tensor = (self.predictor(rows) - self.random(rows)).square().mean(-1)

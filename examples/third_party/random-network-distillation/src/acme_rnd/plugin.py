@@ -1,4 +1,4 @@
-"""What the entry point names: the environments this package makes. The manifest names the algorithm."""
+"""The hooks that the entry point names: environments of this package. The manifest names the algorithm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def environment_makers() -> dict[str, Callable[..., Corridor]]:
-    """Namespace -> what makes its environments."""
+    """Namespace -> function that makes its environments."""
     from acme_rnd.corridor import make
 
     return {"corridor": make}

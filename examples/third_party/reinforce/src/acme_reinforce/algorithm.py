@@ -1,4 +1,4 @@
-"""The update, and the function that puts the parts together."""
+"""The update, and `build`, which assembles the parts of an agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlsdk.updates import FlatOptimizer
 
 
 def returns_to_go(reward: Tensor, ended: Tensor, gamma: float) -> Tensor:
-    """What followed each step until its episode ended, float [T, B]; 0 in episodes that are still running."""
+    """The discounted return from each step to the end of its episode, float [T, B]; 0 in episodes that still run."""
     result, later, known = torch.zeros_like(reward), torch.zeros_like(reward[0]), torch.zeros_like(ended[0])
     for t in reversed(range(len(reward))):
         known = known | ended[t]
@@ -26,14 +26,14 @@ def returns_to_go(reward: Tensor, ended: Tensor, gamma: float) -> Tensor:
 
 
 class Reinforce:
-    """Williams 1992: the gradient of log pi(a|s) times the return that followed."""
+    """REINFORCE (Williams 1992): follows the gradient of log pi(a|s) times the return after the action."""
 
     def __init__(self, policy: SoftmaxPolicy, config: ReinforceConfig) -> None:
         self.policy, self.config = policy, config
         self.optimizer = FlatOptimizer(policy, "adam", config.learning_rate)
 
     def update(self, batch: Rollout[tuple[()], tuple[()]], *, progress: float) -> Metrics:
-        """Learn from a rollout [T, B]."""
+        """Take one gradient step on a rollout [T, B]."""
         steps = batch.steps
         ended = steps.terminated | steps.truncated
         gain = returns_to_go(steps.reward, ended, self.config.gamma).flatten()
@@ -57,7 +57,7 @@ class Reinforce:
 
 
 def build(context: BuildContext, config: ReinforceConfig) -> Parts:
-    """The only place that chooses the parts."""
+    """Build the parts of an agent."""
     observations = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
     require_spaces(context, "REINFORCE", actions=("Discrete",), observations=observations)
     assert isinstance(context.action_space, Discrete)

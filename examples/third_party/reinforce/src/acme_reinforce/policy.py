@@ -1,4 +1,4 @@
-"""A softmax policy: anything with `initial_carry`, `act`, `state_dict` and `load_state_dict` is a policy."""
+"""A softmax policy. A policy is any object with `initial_carry`, `act`, `state_dict` and `load_state_dict`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk.spaces import Discrete, Space
 
 
 class SoftmaxPolicy(nn.Module):
-    """Observations -> one hidden layer -> a probability for each action."""
+    """A network with one hidden layer, from observations to a probability for each action."""
 
     def __init__(self, observations: Space, actions: Discrete, hidden: int) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class SoftmaxPolicy(nn.Module):
         self.layers = nn.Sequential(*mlp(self.encoder.features_dim, (hidden,), "tanh"), nn.Linear(hidden, actions.n))
 
     def distribution(self, observation: Observation) -> Categorical:
-        """Over actions from 0; masks are respected where the environment has them."""
+        """The distribution over actions, numbered from 0. Action masks are respected if there are any."""
         return Categorical.of(self.layers(self.encoder(observation.features)), observation.action_mask)
 
     def initial_carry(self, batch: int) -> tuple[()]:

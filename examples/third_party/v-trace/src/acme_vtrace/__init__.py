@@ -1,1 +1,1 @@
-"""V-trace for rlsdk: a training loop of its own, with sequence replay."""
+"""V-trace for rlsdk: an example with its own training loop and sequence replay."""

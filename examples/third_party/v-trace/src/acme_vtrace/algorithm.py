@@ -1,4 +1,4 @@
-"""The update from sequences, and the plan: collect, learn from the last steps, then from replayed ones."""
+"""The update from sequences, and the training loop: collect, learn from new steps, then from replayed ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class VTrace:
         self.optimizer = FlatOptimizer(policy, "adam", config.learning_rate)
 
     def update(self, batch: Sequences[tuple[()]], *, progress: float) -> Metrics:
-        """One gradient step on sequences [T, N]."""
+        """Take one gradient step on sequences [T, N]."""
         config, policy, steps = self.config, self.policy, batch.steps
         shape = steps.reward.shape
         observation, following = map_tensors(
@@ -66,7 +66,7 @@ class VTrace:
 
 
 def as_sequences(rollout: Rollout[tuple[()], Extras], gamma: float) -> Sequences[tuple[()]]:
-    """A rollout [T, B] as the sequences that a memory would give of it."""
+    """Convert a rollout [T, B] to the sequences that the replay buffer would return for it."""
     steps = rollout.steps
     discount = gamma * (~steps.terminated).float()
     index = torch.arange(steps.reward.shape[1], device=discount.device)
@@ -75,7 +75,7 @@ def as_sequences(rollout: Rollout[tuple[()], Extras], gamma: float) -> Sequences
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRollouts:
-    """The training loop: `n_steps` of every environment, an update from them, `replay_ratio` updates from replay."""
+    """The training loop: collect `n_steps` of every environment, make an update from them, then `replay_ratio` from replay."""
 
     memory: SequenceReplay[tuple[()]]
     n_steps: int
@@ -87,7 +87,7 @@ class ReplayedRollouts:
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """Train until `training.end` environment steps; a rollout that a callback cut short is kept and not learnt from."""
+        """Train until `training.end` environment steps. A rollout that a callback cut short is stored but not learnt from."""
         collector, parts = training.collector, training.parts
         while cursor.env_steps < training.end:
             rollout = collector.collect(parts.behavior_policy, self.n_steps)
@@ -106,7 +106,7 @@ class ReplayedRollouts:
 
 
 def build(context: BuildContext, config: VTraceConfig) -> Parts:
-    """The only place that chooses the parts."""
+    """Build the parts of an agent."""
     observations = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
     require_spaces(context, "V-trace", actions=("Discrete",), observations=observations)
     assert isinstance(context.action_space, Discrete)

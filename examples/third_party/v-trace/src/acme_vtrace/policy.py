@@ -1,4 +1,4 @@
-"""An actor-critic that gives the log-probability of each action, which importance weights of replayed steps need."""
+"""An actor-critic that stores the log-probability of each action. Importance weights of replayed steps need it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class ActorCriticNetwork(nn.Module):
         self.critic = nn.Sequential(*mlp(size, (hidden, hidden), "tanh"), nn.Linear(hidden, 1))
 
     def distribution(self, observation: Observation) -> Categorical:
-        """Over actions from 0, of observations [N]; masks are respected where the environment has them."""
+        """The distribution over actions, numbered from 0, of observations [N]. Action masks are respected."""
         return Categorical.of(self.actor(self.encoder(observation.features)), observation.action_mask)
 
     def value(self, observation: Observation) -> Tensor:
-        """V of observations [N], float [N]."""
+        """The values V of observations [N], float [N]."""
         values: Tensor = self.critic(self.encoder(observation.features))
         return values.squeeze(-1)
 
     def state_values(self, observation: Observation) -> Tensor:
-        """`value` under the name of `rlsdk.interfaces.EstimatesValues`, for the contract kit."""
+        """The same as `value`; the contract kit calls it by this name (`rlsdk.interfaces.EstimatesValues`)."""
         return self.value(observation)
 
     def initial_carry(self, batch: int) -> tuple[()]:

@@ -12,7 +12,7 @@ from rlsdk.math import discounted_sums
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """What values and policy learn from."""
+    """The targets of the values, and the advantages for the policy."""
 
     value: Tensor  # v_s, float [T, N]
     advantage: Tensor  # rho_s (r_s + gamma v_{s+1} - V(x_s)), float [T, N]
@@ -22,21 +22,21 @@ class Targets:
 class Clips:
     """The bounds of the importance weights."""
 
-    rho: float  # of a temporal difference: decides which policy the values belong to
-    c: float  # of what follows a step: decides how fast they get there
+    rho: float  # bound of the weight of a temporal difference: decides which policy's values are learnt
+    c: float  # bound of the weights of later steps: decides how fast the values converge
 
 
 def v_trace(
     ratio: Tensor, reward: Tensor, discount: Tensor, values: tuple[Tensor, Tensor], goes_on: Tensor, clips: Clips
 ) -> Targets:
-    """Equation 1: v_s = V(x_s) + sum_t gamma^{t-s} (prod c_i) rho_t (r_t + gamma V(x_{t+1}) - V(x_t)).
+    """The targets of equation 1: v_s = V(x_s) + sum_t gamma^{t-s} (prod c_i) rho_t (r_t + gamma V(x_{t+1}) - V(x_t)).
 
     Args:
         ratio: pi(a|x) / mu(a|x), float [T, N].
         reward: float [T, N].
-        discount: gamma, and 0 where the episode terminated, float [T, N].
-        values: V of the observations acted on, and V of what each step led to, float [T, N].
-        goes_on: bool [T, N], whether the next row is the next step of the same episode; the last row's is not.
+        discount: gamma, or 0 where the episode terminated, float [T, N].
+        values: (V of the observations, V of the next observations), each float [T, N].
+        goes_on: bool [T, N], whether the next row is the next step of the same episode; False in the last row.
         clips: bounds of rho and c.
     """
     value, next_value = values
