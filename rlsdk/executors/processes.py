@@ -187,7 +187,7 @@ class _Submitted:
 def started(number: int) -> Worker:
     """Start a process that waits for work; `number` is its number in messages."""
     shown = warnings.formatwarning
-    ours = shown if shown.__module__.startswith("rlsdk.") else None  # a function of the user may not be importable there
+    ours = shown if shown.__module__.startswith("rlsdk.") else None  # a user's function may not be importable there
     return _PieceWorker(multiprocessing.get_context("spawn"), _serve, ours, f"worker {number}", daemon=False)
 
 
