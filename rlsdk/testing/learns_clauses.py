@@ -1,7 +1,7 @@
 """Clauses about learning: toy tasks with a few states and known solutions, which any correct algorithm learns within seconds.
 
 Each task is learnt twice, from the same weights, with opposite solutions. So a policy that learns nothing, or the opposite,
-always fails: if its first action is right in one of the two tasks, it is wrong in the other.
+always fails: if its initial action is right in one of the two tasks, it is wrong in the other.
 """
 
 from __future__ import annotations
