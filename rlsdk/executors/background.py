@@ -58,4 +58,4 @@ def _work_off(queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) 
             future.set_result(work())
         except BaseException as error:
             future.set_exception(error)
-        del item, work, future  # results may be large
+        del item, work, future  # frees the result, which may be large

@@ -111,7 +111,7 @@ class FuturesExecutor:
 def _suspect(broken: Counter[int], waiting: list[int], running: dict[Future[Any], tuple[int, Pool]]) -> bool:
     """Return whether the next or a running item was at the pool when a worker died.
 
-    Such an item runs alone. If a worker dies again, that item is known to be the cause.
+    Such an item runs alone. If a worker dies again, that item is the cause.
     """
     return bool(broken[waiting[-1]]) or any(broken[index] for index, _ in running.values())
 

@@ -196,7 +196,7 @@ def _serve(pipe: Connection, shown: Callable[..., str] | None) -> None:
     if shown is not None:
         warnings.formatwarning = shown
     if hasattr(os, "setsid"):
-        os.setsid()  # the terminal's Ctrl-C goes to the parent alone, which decides whether the work continues
+        os.setsid()  # only the parent gets the terminal's Ctrl-C; it decides whether the work continues
     forget_terminal_signals()
     end_with_parent()  # SIGTERM comes first, so that a running training can save
     while True:

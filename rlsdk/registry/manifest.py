@@ -46,7 +46,7 @@ class ManifestError(Exception):
 
 
 class NoManifestError(ManifestError):
-    """There is no package, or no manifest in it."""
+    """The package does not exist, or it contains no manifest."""
 
 
 @attrs.frozen(kw_only=True)

@@ -16,6 +16,6 @@ def packaged_tables(plugin: Plugin, folder: str) -> dict[str, Path]:
     try:
         place = package_folder(plugin.module) / folder
         found = {path.relative_to(place).with_suffix("").as_posix(): path for path in place.rglob("*.toml")}
-    except (ManifestError, OSError):  # registered from a script or a notebook
+    except (ManifestError, OSError):  # the plugin is registered from a script or a notebook
         return {}
     return {name: found[name] for name in sorted(found) if name.isprintable()}

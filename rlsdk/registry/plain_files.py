@@ -13,8 +13,8 @@ from rlsdk.errors import one_line
 LIMIT = 64 * 1024
 """The largest size of a file in bytes. The existing manifests and presets are below 2 kB."""
 MOST_DEPTH, MOST_DOTS = 16, 16
-"""The largest depth of nested brackets and the largest number of dots in a dotted key. tomllib recurses for each bracket, and
-its time grows with the cube of the number of parts of a key."""
+"""The largest depth of nested brackets and the largest number of dots in a dotted key. tomllib recurses for each bracket. Its
+time grows with the cube of the number of parts of a key."""
 _TEXTS = re.compile(
     r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)'
     r"|'''.*?(?:'{3,5}|\Z)"

@@ -157,7 +157,7 @@ def _same_keys(before: dict[str, ItemT], now: dict[str, ItemT]) -> dict[str, Ite
 def _cwd() -> str | None:
     try:
         return os.getcwd()
-    except OSError:  # it was removed
+    except OSError:  # the folder was removed
         return None
 
 

@@ -1,4 +1,4 @@
-"""Metrics as a table on standard output."""
+"""A sink that prints metrics as tables, on standard output or into a log file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics as a CSV file, one row per step."""
+"""A sink that writes metrics to a CSV file, one row per step."""
 
 from __future__ import annotations
 

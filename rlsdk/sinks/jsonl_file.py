@@ -1,4 +1,4 @@
-"""Metrics as JSON lines."""
+"""A sink that writes metrics to a file of JSON lines."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def state_restored(subject: Subject) -> None:
         other = value * 1.25 + 0.125
         try:
             algorithm.load_state_dict(unflatten({**state, name: other}))
-        except Exception:  # noqa: S112  # a state that cannot be; it may be refused with any error
+        except Exception:  # noqa: S112  # the changed state may be impossible, and refused with any error
             continue
         found = _flat(algorithm).get(name)
         require(equal_values(found, other), f"{name} is {found} after load_state_dict() of a state where it is {other}")

@@ -36,7 +36,7 @@ class Capabilities:
     observations: tuple[str, ...]
     """Kinds of observation spaces; `image` is a Box space of images."""
     masks: str
-    """ignored, optional or required"""
+    """How the algorithm uses action masks: ignored, optional or required."""
     recurrent: bool
     environments: bool
     """Whether one training can use several environments."""

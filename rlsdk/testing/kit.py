@@ -43,13 +43,13 @@ class CheckResult:
     id: str
     statement: str
     status: str
-    """passed, failed, not applicable, or not run"""
+    """One of: passed, failed, not applicable, not run."""
     detail: str = ""
     """Failed: the counter-example. Not applicable or not run: the reason. Passed: what could not be checked, mostly nothing."""
     remedy: str = ""
     """Failed: what the author of the plugin has to change."""
     seconds: float = 0.0
-    """How long the check took."""
+    """The duration of the check, in seconds."""
 
     def as_dict(self) -> dict[str, object]:
         """Return the fields as name -> value, for JSON."""

@@ -1,4 +1,4 @@
-"""Clauses about replay buffers that sample a record of the plugin, whose fields the kit does not know.
+"""Clauses about replay buffers that sample a record defined by the plugin, whose fields have no meaning for the kit.
 
 They change rollouts before these are stored, and check whether the samples, or what is learnt from them, change.
 """

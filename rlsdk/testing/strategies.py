@@ -44,7 +44,7 @@ def thoroughly(wanted: bool = True) -> Iterator[None]:
 
 @st.composite
 def box_spaces(draw: Any, *, bounded: bool = True, max_size: int = 4) -> Any:
-    """Generate float Box spaces of 1 to `max_size` entries with asymmetric bounds. Without `bounded`, `high` may be infinite."""
+    """Generate float Box spaces of 1 to `max_size` numbers with asymmetric bounds; `high` may be infinite unless `bounded`."""
     size = draw(st.integers(1, max_size))
     edge = st.floats(-1e3, 1e3, width=32)
     width = st.floats(0.0625, 1e3, width=32)

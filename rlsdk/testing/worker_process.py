@@ -44,7 +44,7 @@ class WorkerProcess:
     """A process that runs `child` of `rlsdk.testing.worker`.
 
     This class reads its memory in `/proc`. A limit of the address space (`RLIMIT_AS`) is not used: it would also count memory
-    that is reserved and never used, as by CUDA and threads, and would not count processes that the plugin starts. Without
+    that is reserved and never used, as by CUDA and threads. It would not count processes that the plugin starts. Without
     `/proc`, neither memory nor remaining processes are checked.
     """
 
