@@ -131,7 +131,7 @@ class _PieceWorker(Worker):
 
 
 class _Submitted:
-    """Runs submitted items. Each running item has one thread and one process, at most as many as the executor's workers."""
+    """Runs submitted items. Each running item has one thread and one process; at most `executor.count` items run."""
 
     def __init__(self, executor: Processes) -> None:
         self.executor = executor

@@ -33,7 +33,7 @@ POINTS = (0.01, 0.09, 0.22, 0.45, 0.7)
 """Shares of the training after which it is saved: before the first update, in the warm-up, and after some updates. In a
 training of 60 steps they are in the middle of episodes of 12 steps, and after odd and even numbers of updates."""
 ROOM, INTERVAL = 24, 10
-"""The rows of the buffer, and the steps or updates between updates of a target; these are no multiples of usual rounds."""
+"""The rows of the buffer, and the steps or updates between updates of a target. They are not multiples of usual rounds."""
 SAMPLED = 64
 OUT_OF_FILES = (
     "state_dict() of the algorithm, the memory or the plan must hold every count, schedule, generator and statistic that later"

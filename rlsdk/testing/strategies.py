@@ -106,7 +106,7 @@ def _other(value: Any) -> st.SearchStrategy[Any]:
 
 
 def tensors() -> st.SearchStrategy[torch.Tensor]:
-    """Return a strategy for tensors of up to three dimensions, of size 0 to 4 each, in the dtypes that agents contain."""
+    """Return a strategy for tensors of up to three dimensions, [0 .. 4] each, in the dtypes that agents contain."""
     shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
     dtypes = st.sampled_from([torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool])
     return st.builds(_filled, shapes, dtypes, st.integers(0, 2**16))
