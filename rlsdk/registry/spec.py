@@ -63,7 +63,7 @@ class AlgorithmSpec(Generic[ConfigT]):
     """The description of an algorithm, from which agents are built.
 
     `build(context, config)` chooses and creates the parts of an agent. `agent` returns the agent class that users import; if
-    it is None, agents are plain `rlsdk.Agent`s. `action_masks` states how the algorithm uses action masks: `ignored`,
+    it is None, agents are of the class `rlsdk.Agent`. `action_masks` states how the algorithm uses action masks: `ignored`,
     `optional` (used if the environment has them) or `required`. With `required` an environment without masks is refused,
     unless the settings have a field `use_masking` that is false.
     """
