@@ -1,5 +1,5 @@
-"""Executors run independent items of work: in this process, in processes of this machine, in a pool of futures, or in those
-of a plugin."""
+"""Executors run independent items of work: in this process, in processes on this machine, in a pool from
+`concurrent.futures`, or in an executor of a plugin."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
 
 EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
-"""The executors that need no plugin."""
+"""Name -> function of the number of workers that makes the executor, for the executors that need no plugin."""
 PACKAGES = {"ray": "rlsdk-ray"}
-"""Executors that are in packages of their own."""
+"""Name of an executor -> the separate package that contains it."""
 
 __all__ = [
     "EXECUTORS",
@@ -46,27 +46,35 @@ __all__ = [
 
 
 def names() -> tuple[str, ...]:
-    """Every executor there is; no plugin is imported."""
+    """Return the names of all executors that can be used here. No plugin is imported."""
     return (*EXECUTORS, *extensions("executors"))
 
 
 def is_place(name: str) -> bool:
-    """Whether the name is a place in a module, `package.module:function`."""
+    """Return whether `name` has the form `package.module:function`, the path of a function in a module."""
     module, colon, function = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *function.split(".")))
 
 
 def is_executor(name: str) -> bool:
-    """Whether there is an executor called `name`; `make_executor` raises if its plugin or its module is broken."""
+    """Return whether `name` names an executor, or has the form `package.module:function`.
+
+    Nothing is imported: `make_executor` raises if the plugin or the module is broken.
+    """
     return name in EXECUTORS or is_place(name) or is_offered("executors", name)
 
 
 def make_executor(name: str, workers: int) -> Executor:
-    """The executor called `name`, with `workers` workers: one of ours, a plugin's, or `package.module:function`, a function of
-    the number of workers that returns an executor or a `concurrent.futures.Executor`.
+    """Return the executor called `name`, with `workers` workers.
+
+    Args:
+        name: an executor of the SDK or of a plugin; or `package.module:function`, a function of the number of workers that
+            returns an executor or a `concurrent.futures.Executor`.
+        workers: how many items the executor runs at the same time.
 
     Raises:
-        SettingsError: no such executor, or workers < 1. PluginError: the plugin that offers it is broken.
+        SettingsError: there is no such executor, it cannot be made, or workers < 1.
+        PluginError: the plugin that offers the executor is broken.
     """
     if workers < 1:
         raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
@@ -83,11 +91,13 @@ def make_executor(name: str, workers: int) -> Executor:
 
 
 def capacity(name: str) -> int:
-    """How many items the executor called `name` can do at a time: the cores of this machine, or what its factory states by
-    an attribute `capacity`, a function without arguments.
+    """Return how many items the executor called `name` can run at the same time.
+
+    This is the result of the attribute `capacity` of its factory, a function without arguments. Without that attribute it is
+    the number of cores of this machine.
 
     Raises:
-        SettingsError: no such executor. PluginError: the plugin that offers it is broken.
+        SettingsError: there is no such executor. PluginError: the plugin that offers it is broken.
     """
     stated = getattr(_factory(name), "capacity", None)
     return int(stated()) if callable(stated) else os.cpu_count() or 1
@@ -108,7 +118,7 @@ def _factory(name: str) -> Callable[[int], Any]:
 
 
 def _function(place: str) -> Callable[[int], Any]:
-    """The function at `package.module:function`."""
+    """Import and return the function whose path `place` has the form `package.module:function`."""
     module, _, function = place.partition(":")
     try:
         found: Any = import_module(module)
@@ -119,13 +129,13 @@ def _function(place: str) -> Callable[[int], Any]:
     if not callable(found):
         raise SettingsError(f"executor {place!r} is not a function of the number of workers")
     if found is ProcessPoolExecutor:
-        # before Python 3.14 it forks on Linux: torch waits forever in a process forked after torch has used threads
+        # Before Python 3.14 this pool forks on Linux. In a process forked after torch has used threads, torch waits forever.
         found = partial(ProcessPoolExecutor, mp_context=multiprocessing.get_context("spawn"))
     return cast("Callable[[int], Any]", found)
 
 
 def _adapted(make: Callable[[int], Any], made: object, workers: int) -> Executor:
-    """What a factory returned as an executor with all methods."""
+    """Return an executor with all methods of `Executor`, made from `made`, the object that the factory `make` returned."""
     if not isinstance(made, Pool):
         return completed(made)
     executor = FuturesExecutor(partial(make, workers), workers)

@@ -1,4 +1,4 @@
-"""Work in the background: one piece after another, in a thread, while the caller continues."""
+"""`Background` runs functions in a thread, one after another, while the caller continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Background:
-    """A thread that begins with the first piece of work. It does not keep the process alive."""
+    """A thread that runs submitted functions in their order. It starts with the first one; Python can exit while it runs."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
@@ -22,7 +22,7 @@ class Background:
         self._unsettled = False
 
     def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
-        """`work()`, after all that was submitted before."""
+        """Run `work()` in the thread, after all earlier work, and return the future of its result."""
         future = Future[ResultT]()
         if self._thread is None:
             thread = threading.Thread(target=_work_off, args=(self._queue,), daemon=True)
@@ -33,15 +33,18 @@ class Background:
         return future
 
     def settle(self) -> None:
-        """Return once all that was submitted is done, at once in the thread itself; errors stay in their futures."""
+        """Wait until all submitted work is done. Errors stay in their futures.
+
+        A call from the background thread itself returns immediately.
+        """
         if self._unsettled and threading.current_thread() is not self._thread:
-            marker = Future[None]()  # Ctrl-C inside `submit` may have kept the last piece of work out of the queue
+            marker = Future[None]()  # Ctrl-C inside `submit` may have come before the last work was put into the queue
             self._queue.put((lambda: None, marker))
             wait([marker])
             self._unsettled = False
 
     def close(self) -> None:
-        """The thread ends after what was submitted."""
+        """Let the thread end after the work that was submitted so far. This call does not wait for it."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread = None
@@ -55,4 +58,4 @@ def _work_off(queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) 
             future.set_result(work())
         except BaseException as error:
             future.set_exception(error)
-        del item, work, future  # results may be large
+        del item, work, future  # frees the result, which may be large

@@ -1,4 +1,4 @@
-"""Executors of others that have `map` and `close` only."""
+"""`completed` adds the method `submit` to executors of third parties that have only `map` and `close`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ResultT = TypeVar("ResultT")
 
 
 def completed(made: object) -> Executor:
-    """`made`, with a `submit` where it has none: the work is then done before `submit` returns.
+    """Return `made` as an executor with `submit`. Where `made` has none, the added `submit` returns when the work is done.
 
     Raises:
-        SettingsError: it cannot map.
+        SettingsError: `made` has no method `map` or no method `close`.
     """
     missing = [name for name in ("map", "close") if not callable(getattr(made, name, None))]
     if missing:
@@ -31,7 +31,7 @@ def completed(made: object) -> Executor:
 
 
 class MappingExecutor:
-    """An executor made of one that only maps."""
+    """An executor with `submit`, made from an object `made` that has only `map` and `close`."""
 
     def __init__(self, made: Any) -> None:
         self.made = made
@@ -41,7 +41,7 @@ class MappingExecutor:
         return results
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        """The work is done before this returns."""
+        """Return a finished future of `work(item)`: the work is done before this method returns."""
         return done_now(lambda one: self.map(work, [one])[0], item)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Any `concurrent.futures.Executor` as an executor: of the standard library, loky, dask.distributed, mpi4py."""
+"""An executor that uses a `concurrent.futures.Executor`: of the standard library, loky, dask.distributed or mpi4py."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ATTEMPTS = 2
 
 
 class FuturesExecutor:
-    """An executor that gives its work to a pool of futures.
+    """An executor that sends its work to a pool, a `concurrent.futures.Executor`.
 
     Args:
-        pool: a `concurrent.futures.Executor`, which `close` leaves open; or a function that makes one, which `close` shuts
-            down and which is called again where the death of a worker broke the pool. Processes must not be forked: torch may
-            wait forever in them. Give `mp_context=multiprocessing.get_context("spawn")` to `ProcessPoolExecutor`.
-        workers: how many items are done at a time; as many again are waiting at the pool.
+        pool: a pool, or a function that makes one. `close` leaves a given pool open and shuts down one that the function
+            made. If the death of a worker breaks the pool, the function is called again. Processes must not be forked: torch
+            may wait forever in them. Give `mp_context=multiprocessing.get_context("spawn")` to `ProcessPoolExecutor`.
+        workers: how many items run at the same time. `map` sends up to twice this number to the pool, so that items wait.
     """
 
     def __init__(self, pool: Pool | Callable[[], Pool], workers: int) -> None:
@@ -35,10 +35,10 @@ class FuturesExecutor:
         self._given = set[Future[Any]]()
         self.workers = workers
         self.repeated = 0
-        """Items that were given away again because a worker died."""
+        """How many items were sent to the pool again because a worker died."""
 
     def adopt(self, pool: Pool) -> None:
-        """Begin with this pool, which the function made."""
+        """Use this pool, which the function has made already."""
         self._pool = pool
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
@@ -70,17 +70,17 @@ class FuturesExecutor:
         return self._submitting.submit(work, item)
 
     def close(self) -> None:
-        """Shut down the pool that the function made.
+        """Shut down the pool if the function made it, and cancel work that has not begun.
 
-        Where no piece runs, this waits for the pool's processes: a process that ends while it has a pool can hang, because
-        the pool's workers then never hear of it. Pieces that run are not waited for.
+        If no item runs, this waits until the processes of the pool have ended. Without this wait the Python process could
+        hang when it exits, because the workers would not be notified. Items that run are not waited for.
         """
         self._submitting.close()
         if self._pool is not None and self._make is not None:
             idle = all(future.done() for future in tuple(self._given))
             try:
                 self._pool.shutdown(wait=idle, cancel_futures=True)
-            except TypeError:  # loky's has no `cancel_futures`
+            except TypeError:  # `shutdown` of loky has no argument `cancel_futures`
                 self._pool.shutdown(wait=idle)
 
     def _opened(self) -> Pool:
@@ -91,14 +91,14 @@ class FuturesExecutor:
             return self._pool
 
     def _renew(self, pool: Pool) -> None:
-        """A pool in the place of one that is broken; the threads that use it do this once."""
+        """Drop the broken pool, so that the next item gets a new one. If several threads call this, it is done once."""
         with self._changing:
             if self._pool is pool:
                 self._pool = None
         pool.shutdown(wait=False)
 
     def _lost(self, index: int, broken: Counter[int], future: Future[Any]) -> None:
-        """An item was at the pool when a worker died; it is counted, and refused when there were too many."""
+        """Count that a worker died while item `index` was at the pool; raise WorkError if the item may not be repeated."""
         broken[index] += 1
         reason = future.exception()
         if self._make is None:
@@ -109,12 +109,15 @@ class FuturesExecutor:
 
 
 def _suspect(broken: Counter[int], waiting: list[int], running: dict[Future[Any], tuple[int, Pool]]) -> bool:
-    """Whether an item that may have ended a worker is next, or running: it runs alone, so that the second time it is known."""
+    """Return whether the next or a running item was at the pool when a worker died.
+
+    Such an item runs alone. If a worker dies again, that item is the cause.
+    """
     return bool(broken[waiting[-1]]) or any(broken[index] for index, _ in running.values())
 
 
 def _sent(pool: Pool, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[Any]:
-    """The future of one item; a pool that cannot take it answers with the reason."""
+    """Send one item to the pool and return its future. If the pool refuses the item, the future holds the exception."""
     try:
         return pool.submit(attempt, work, item)
     except Exception as error:
@@ -124,7 +127,7 @@ def _sent(pool: Pool, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[A
 
 
 def _fetched(future: Future[Any], index: int) -> Any:
-    """The answer; an exception of the pool itself, which mostly could not pickle something, becomes a `WorkError`."""
+    """Return the result of a finished future. An exception of the pool, mostly a pickling error, becomes a `WorkError`."""
     error = future.exception()
     if error is None:
         return future.result()

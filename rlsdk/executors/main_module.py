@@ -1,8 +1,8 @@
-"""Processes of a script that has no `if __name__ == "__main__":`.
+"""Starting processes from a script that has no line `if __name__ == "__main__":`.
 
-`multiprocessing` imports the main script in every process that it spawns, as objects that are sent may be of the script.
-A script without that line would train there again. It is not imported, and a process that needs an object of it ends with
-the exit code `NEEDS_MAIN`.
+`multiprocessing` imports the main script in every process that it spawns, because objects sent there may be defined in it.
+Importing a script without that line would start its training again. So the functions here prevent the import. A process that
+needs an object of such a script ends with the exit code `NEEDS_MAIN`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,28 @@ from typing import NoReturn
 import attrs
 
 MAIN, IN_CHILDREN = "__main__", "__mp_main__"
-"""Names of the main script's module, here and in processes that `multiprocessing` starts."""
+"""Names of the module of the main script: in this process, and in processes that `multiprocessing` starts."""
 NEEDS_MAIN = 117
-"""Exit code of a process that needs an object of such a script."""
+"""Exit code of a process that needs an object of a main script that is not imported."""
 _GUARD = re.compile(r"^if\b.*\b__name__\b", re.MULTILINE)
 _exchanging = threading.Lock()
 
 
 @attrs.frozen
 class Script:
-    """A main script that is not imported elsewhere. Unpickling it makes `__main__` missing in a started process."""
+    """A main script that other processes do not import.
+
+    Unpickling a `Script` in a started process replaces `__main__` there by a module without the script's objects.
+    """
 
     path: str
 
     @staticmethod
     def unguarded() -> Script | None:
-        """The main script of this process; None where others may import it, or where there is none, as in notebooks."""
+        """Return the main script of this process if it has no `if __name__ ...` line.
+
+        None if it has that line, if its file cannot be read, or if there is no script, as in notebooks.
+        """
         path: str | None = getattr(sys.modules[MAIN], "__file__", None)
         if path is None:
             return None
@@ -49,13 +55,13 @@ class Script:
         return _missing, (self.path,)
 
     def why(self) -> str:
-        """Why a process ended with `NEEDS_MAIN`, and how to mend it; continues "its process"."""
+        """Return why a process ended with `NEEDS_MAIN` and how to mend it, as text that continues "its process"."""
         guard = "put the code that trains under `if __name__ == '__main__':`"
         return f"needs a class or function of {self.path}, which it must not import, as that would train there too; {guard}"
 
 
 class _Hidden(ModuleType):
-    """The main module without the name and path by which `multiprocessing` has it imported."""
+    """The main module with no `__file__` and an empty `__spec__`: `multiprocessing` imports what these two name."""
 
     def __init__(self, main: ModuleType) -> None:
         super().__init__(MAIN)
@@ -68,7 +74,7 @@ class _Hidden(ModuleType):
 
 
 class _Missing(ModuleType):
-    """A main module of which nothing can be had."""
+    """A main module without objects: the first access to one ends the process with the exit code `NEEDS_MAIN`."""
 
     def __init__(self, path: str) -> None:
         super().__init__(MAIN)
@@ -82,7 +88,7 @@ class _Missing(ModuleType):
 
 @contextlib.contextmanager
 def hidden(script: Script | None) -> Iterator[None]:
-    """Processes started inside do not import this main script."""
+    """Return a context manager: processes that are started inside it do not import the main script `script`."""
     if script is None:
         yield
         return
@@ -96,7 +102,7 @@ def hidden(script: Script | None) -> Iterator[None]:
 
 
 def _missing(path: str) -> Script:
-    """In a process that was started, whose `__main__` has no file: it is missing from now on."""
+    """Unpickle a `Script`. In a started process, whose `__main__` has no file, replace `__main__` by `_Missing`."""
     if not hasattr(sys.modules[MAIN], "__file__"):
         sys.modules[MAIN] = sys.modules[IN_CHILDREN] = _Missing(path)
     return Script(path)

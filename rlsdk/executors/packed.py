@@ -1,4 +1,4 @@
-"""A nest of tensors as one array of bytes, on its way to another process."""
+"""Nested tensors packed into one array of bytes, to send them to another process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALIGNMENT = 64
 
 @attrs.frozen
 class Place:
-    """Where a tensor lies in the bytes."""
+    """The offset of a tensor in the array of bytes (`start`), with its shape and dtype."""
 
     start: int
     shape: tuple[int, ...]
@@ -26,16 +26,19 @@ class Place:
 
 @attrs.frozen(eq=False)
 class Packed:
-    """Records, mappings, tuples and lists of tensors and plain values; the tensors are in one array, which can go through
-    shared memory."""
+    """Nested dataclasses, mappings, tuples and lists of tensors and plain values, packed for sending.
+
+    All tensors are in one array, which can be sent through shared memory.
+    """
 
     nest: object
-    """The same nest with a `Place` for each tensor."""
+    """The nested value, with a `Place` instead of each tensor."""
     data: NDArray[np.uint8]
+    """uint8 [number of bytes]: the tensors one after another, each aligned to `ALIGNMENT` bytes."""
 
     @staticmethod
     def of(value: object) -> Packed:
-        """Copies the tensors."""
+        """Pack `value`; its tensors [..] are copied."""
         parts, places, end = list[Tensor](), list[int](), 0
 
         def place(leaf: Tensor) -> Place:
@@ -54,8 +57,8 @@ class Packed:
         return Packed(nest, data)
 
     def value(self) -> Any:
-        """The nest with tensors of its own."""
-        data = self.data  # copied: it may be in memory that is written again
+        """Return the nested value, with copies of the tensors."""
+        data = self.data  # the tensors below are copies: this array may be in shared memory that is overwritten later
 
         def tensor(place: Place) -> Tensor:
             size = place.dtype.itemsize
@@ -68,7 +71,7 @@ class Packed:
 
 
 def _mapped(node: Any, kind: type, function: Callable[[Any], object]) -> Any:
-    """The nest with `function(leaf)` for every leaf of this kind."""
+    """Return the nested value `node`, with `function(leaf)` in place of every leaf of the class `kind`."""
     if isinstance(node, kind):
         return function(node)
     if isinstance(node, Mapping):

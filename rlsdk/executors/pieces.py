@@ -1,4 +1,4 @@
-"""One piece of work in another process: what it returned, or what it raised."""
+"""Calling a function in another process: its result or its exception is sent back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ CREATED_ELSEWHERE = "--- in its process ---"
 
 
 def traced(error: ErrorT, trace: str) -> ErrorT:
-    """`error`, which Python prints with the traceback of the process that it comes from; its message stays one line."""
+    """Return `error` with a note that holds `trace`, the traceback from the process where it was raised.
+
+    Python prints the note. The message of the error is unchanged.
+    """
     if trace:
         error.add_note(f"{CREATED_ELSEWHERE}\n{trace}")
     return error
@@ -28,7 +31,7 @@ def traced(error: ErrorT, trace: str) -> ErrorT:
 
 @attrs.frozen
 class Raised:
-    """An exception as text and plain values, which every process can read: its own pickle might not be readable."""
+    """An exception as text and plain values. Every process can unpickle these; the exception itself perhaps not."""
 
     module: str
     name: str
@@ -39,13 +42,13 @@ class Raised:
 
     @staticmethod
     def of(error: Exception) -> Raised:
-        """What is needed to raise such an error elsewhere."""
+        """Return the class, arguments, message, traceback and notes of `error`, to raise it in another process."""
         kind, trace = type(error), "".join(traceback.format_exception(error)).rstrip()
         arguments, notes = _arguments(error), tuple(map(str, getattr(error, "__notes__", ())))
         return Raised(kind.__module__, kind.__qualname__, arguments, message_of(error), trace, notes)
 
     def error(self) -> Exception:
-        """The exception, of its own class where that can be imported and made here, else a `WorkError` that names it."""
+        """Return the exception. If its class cannot be imported or created here, return a `WorkError` that names it."""
         made = self._made()
         if made is None:
             made = WorkError(f"the work raised {self.name}: {self.message}")
@@ -60,12 +63,12 @@ class Raised:
                 kind = getattr(kind, part)
             made = kind(*self.arguments) if isinstance(kind, type) and issubclass(kind, Exception) else None
             return made if made is not None and str(made) == self.message else None
-        except Exception:  # another program's class: its module and its constructor may do anything
+        except Exception:  # a class of a third party: its module and its constructor may raise anything
             return None
 
 
 def _arguments(error: Exception) -> tuple[object, ...]:
-    """What the error's class is called with to make an equal one, where that is plain; else its message."""
+    """Return the arguments that create an equal error, if they are plain values; else only the message."""
     try:
         reduced: Any = error.__reduce__()
         kind, arguments = reduced[:2]
@@ -77,7 +80,7 @@ def _arguments(error: Exception) -> tuple[object, ...]:
 
 
 def attempt(work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT | Raised:
-    """`work(item)`, or what it raised."""
+    """Return `work(item)`, or a `Raised` if it raised an exception."""
     try:
         return work(item)
     except Exception as error:
@@ -85,14 +88,14 @@ def attempt(work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT | Raised:
 
 
 def result_of(answer: ResultT | Raised) -> ResultT:
-    """The answer, unless it is an exception: that is raised."""
+    """Return `answer`, the result of `attempt`; raise the exception if it is a `Raised`."""
     if isinstance(answer, Raised):
         raise answer.error()
     return answer
 
 
 def unsendable(what: str, error: BaseException) -> WorkError:
-    """The error for work that cannot be pickled."""
+    """Return the error to raise when `what` cannot be pickled; `error` is the exception from pickling."""
     return WorkError(
         f"{what} cannot be sent to another process: it {raised(error, 'pickling')}; give a function that a module holds,"
         " and items of plain values, arrays and records"
@@ -100,25 +103,28 @@ def unsendable(what: str, error: BaseException) -> WorkError:
 
 
 class Maps(Protocol):
-    """What `Submitting` needs."""
+    """An executor with a method `map`, which `Submitting` needs."""
 
     def map(self, work: Callable[[ItemT], ResultT], items: list[ItemT], /) -> list[ResultT]: ...
 
 
 class Submitting(Generic[ItemT]):
-    """Futures made of a `map` that may be called from several threads: a thread for each worker maps one item."""
+    """Adds `submit` to an executor whose `map` may be called from several threads.
+
+    There are as many threads as workers. Each thread calls `map` with one item.
+    """
 
     def __init__(self, executor: Maps, workers: int) -> None:
         self.executor, self.workers = executor, workers
         self._threads: ThreadPoolExecutor | None = None
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        """`work(item)` as a future."""
+        """Run `work(item)` in one of the threads, and return the future of its result."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="rlsdk-submitted")
         return self._threads.submit(lambda: self.executor.map(work, [item])[0])
 
     def close(self) -> None:
-        """What was not begun is not begun any more."""
+        """Cancel the work that has not begun; running work is not waited for."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Work done in processes of this machine that stay alive between items."""
+"""An executor that runs work in processes on this machine. The processes stay alive between items."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ ResultT = TypeVar("ResultT")
 
 
 class Processes:
-    """An executor with `workers` processes, started when there is work; `work` and its items must be picklable.
+    """An executor with `workers` processes, started when there is work. Functions and items must be picklable.
 
-    A process that dies is replaced and its item tried once more. On Ctrl-C the running items get SIGTERM
-    and waited for, the others are not begun; a second Ctrl-C ends the processes at once. They do not see the terminal's
-    own Ctrl-C, and end a few seconds after this process.
+    A process that dies is replaced, and its item is tried once more. On Ctrl-C the processes get SIGTERM, running items are
+    waited for and the others are not begun. A second Ctrl-C ends the processes immediately. The processes do not receive the
+    Ctrl-C of the terminal themselves. They end a few seconds after this process.
     """
 
     def __init__(self, workers: int) -> None:
         self.count = workers
         self.repeated = 0
-        """Items that were tried again because a process died."""
+        """How many items were tried again because a process died."""
         self._workers: list[Worker] = []
         self._shared = SharedArrays()
         self._submitted = _Submitted(self)
@@ -68,19 +68,19 @@ class Processes:
             raise
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        """`work(item)` in a process that `map` does not use."""
+        """Run `work(item)` in a process that `map` does not use, and return the future of its result."""
         return self._submitted.submit(work, item)
 
     def count_repeated(self) -> None:
-        """An item is tried once more."""
+        """Count an item that is tried once more because its process died."""
         self.repeated += 1
 
     def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulProcesses:
-        """See `rlsdk.interfaces.HasStatefulWorkers`; these processes take no part in `map`."""
+        """See `rlsdk.interfaces.HasStatefulWorkers`. `map` does not use these processes."""
         return StatefulProcesses(makers)
 
     def _stop(self) -> None:
-        """Stop every process, and wait until it has ended."""
+        """Send SIGTERM to every process, wait until it answers or dies, and end it."""
         try:
             for worker in self._workers:
                 worker.process.terminate()
@@ -110,7 +110,7 @@ def _accept(answer: Any) -> None:
 
 
 class _Unsendable(Exception):  # noqa: N818  # named after the event
-    """A request cannot be pickled; `cause` is why."""
+    """A request cannot be pickled; `cause` is the exception from pickling."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -118,10 +118,10 @@ class _Unsendable(Exception):  # noqa: N818  # named after the event
 
 
 class _PieceWorker(Worker):
-    """A process for pieces of work."""
+    """A process that calls functions with items."""
 
     def send(self, request: str, *arguments: object) -> None:
-        """As a worker's; raises `_Unsendable` for what cannot be pickled."""
+        """See `Worker.send`; raises `_Unsendable` if the arguments cannot be pickled."""
         try:
             super().send(request, *arguments)
         except OSError:
@@ -131,7 +131,7 @@ class _PieceWorker(Worker):
 
 
 class _Submitted:
-    """Futures: a thread and a process for each item that runs, at most one for each worker of the executor."""
+    """Runs submitted items. Each running item has one thread and one process; at most `executor.count` items run."""
 
     def __init__(self, executor: Processes) -> None:
         self.executor = executor
@@ -157,7 +157,7 @@ class _Submitted:
             self._idle.put(worker)
 
     def _answer(self, worker: Worker, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
-        """What the worker returned, or one in its place: an item that ends it is tried once more."""
+        """Return the result of the worker. If the item ends its process, it is tried once more in a new process."""
         for last in (False, True):
             try:
                 worker.send("call", work, item)
@@ -176,7 +176,7 @@ class _Submitted:
         raise AssertionError  # the loop returns or raises
 
     def close(self) -> None:
-        """End the processes; what runs is lost."""
+        """End the processes. The results of running items are lost."""
         self._closed = True
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -185,20 +185,20 @@ class _Submitted:
 
 
 def started(number: int) -> Worker:
-    """A process that waits for work."""
+    """Start a process that waits for work; `number` is its number in messages."""
     shown = warnings.formatwarning
-    ours = shown if shown.__module__.startswith("rlsdk.") else None  # one of the user's may not be importable there
+    ours = shown if shown.__module__.startswith("rlsdk.") else None  # a user's function may not be importable there
     return _PieceWorker(multiprocessing.get_context("spawn"), _serve, ours, f"worker {number}", daemon=False)
 
 
 def _serve(pipe: Connection, shown: Callable[..., str] | None) -> None:
-    """Answer ("call", (work, item)) until the pipe closes; `shown` is how a warning is printed."""
+    """Answer requests ("call", (work, item)) until the pipe closes; `shown` formats warnings, None is Python's format."""
     if shown is not None:
         warnings.formatwarning = shown
     if hasattr(os, "setsid"):
-        os.setsid()  # the terminal's Ctrl-C goes to the parent alone, which decides whether the work continues
+        os.setsid()  # only the parent gets the terminal's Ctrl-C; it decides whether the work continues
     forget_terminal_signals()
-    end_with_parent()  # a run in work saves first
+    end_with_parent()  # SIGTERM comes first, so that a running training can save
     while True:
         try:
             _name, (work, item) = pipe.recv()
@@ -211,7 +211,7 @@ def _serve(pipe: Connection, shown: Callable[..., str] | None) -> None:
 
 
 def _send(pipe: Connection, answer: Any) -> None:
-    """Send the answer; where that is impossible, the reason."""
+    """Send `answer`. If it cannot be pickled, send the error."""
     try:
         pipe.send(answer)
     except OSError:

@@ -1,4 +1,4 @@
-"""Work done in this process, one item after another."""
+"""An executor that runs work in this process, one item after another."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ResultT = TypeVar("ResultT")
 
 
 class SerialExecutor:
-    """The executor that gives nothing away."""
+    """The executor that runs every item in this process, one after another."""
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         return [work(item) for item in items]
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        """The work is done before this returns."""
+        """Return a finished future of `work(item)`: the work is done before this method returns."""
         return done_now(work, item)
 
     def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulHere:
@@ -27,11 +27,11 @@ class SerialExecutor:
         return StatefulHere(makers)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there are no processes to end."""
 
 
 def done_now(work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-    """A future that is done."""
+    """Call `work(item)` and return a finished future with its result or its exception."""
     future = Future[ResultT]()
     try:
         future.set_result(work(item))

@@ -17,28 +17,28 @@ from numpy.typing import NDArray
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 ALIGNMENT = 64
-SHARED = "/dev/shm"  # noqa: S108  # where Linux keeps it
+SHARED = "/dev/shm"  # noqa: S108  # the folder of shared memory on Linux
 LARGE = 4096
-"""Bytes from which an array goes through shared memory; smaller ones are as quick through the pipe."""
+"""Arrays of at least this many bytes are sent through shared memory; for smaller ones the pipe is as fast."""
 FIRST = 1 << 20
-"""Bytes of the first block. It exists before the processes do, so that they share the tracker which cleans up after a crash."""
+"""Bytes of the first block. It is created before the processes, so that they share the tracker that cleans up after a crash."""
 
 
 class Layout:
-    """Places arrays one after another in a block of memory; without a block it only counts."""
+    """Places arrays one after another in a block of memory; without a block it only counts the bytes (`used`)."""
 
     def __init__(self, block: memoryview | None = None) -> None:
         self.block, self.used = block, 0
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[ScalarT]) -> NDArray[ScalarT]:
-        """The next array."""
+        """Return the next array in the block, uninitialised; without a block an empty array."""
         start = self.used
         self.used += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
         return np.empty(0, dtype) if self.block is None else np.ndarray(shape, dtype, self.block, start)
 
 
 class SharedArray:
-    """An array in shared memory. Where it is unpickled the array itself appears, as a read-only view."""
+    """An array in shared memory. Unpickling it in another process returns the array itself, as a read-only view."""
 
     def __init__(self, block: str, start: int, array: NDArray[np.generic]) -> None:
         self.place = block, start, array.shape, array.dtype.str
@@ -48,9 +48,9 @@ class SharedArray:
 
 
 class SharedArrays:
-    """The memory of one pool of processes; what it holds is valid until `pack` is called again.
+    """The shared memory of one pool of processes. Its content is valid until `pack` is called again.
 
-    Where there is no shared memory, or too little (as in some containers), arrays go through the pipe.
+    If there is no shared memory or too little, as in some containers, arrays are sent through the pipe.
     """
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class SharedArrays:
                 self._free = weakref.finalize(self, _remove, self._memory, os.getpid())
 
     def pack(self, items: Sequence[object]) -> list[object]:
-        """The items ready to be sent: large arrays in fields of attrs records are in shared memory, once if items share them.
+        """Return the items with every large array in a field of an attrs record replaced by a `SharedArray`.
 
-        An item may be a list of records.
+        An array that several items share is copied to shared memory once. All items may also be lists of records.
         """
         groups = [item for item in items if isinstance(item, list)]
         if groups and len(groups) == len(items):
@@ -91,14 +91,17 @@ class SharedArrays:
         return [_with(item, change) if change else item for item, change in zip(items, changes, strict=True)]
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the shared memory."""
         if self._memory is not None:
             self._free()
             self._memory = None
 
 
 def _available() -> int:
-    """Bytes of shared memory that are free: a block may be larger than what there is, and writing to it ends the process."""
+    """Return the bytes of shared memory that are free.
+
+    The system also creates blocks that are larger than that, but writing to them ends the process.
+    """
     if not hasattr(os, "statvfs") or not os.path.isdir(SHARED):
         return sys.maxsize
     context = os.statvfs(SHARED)
@@ -106,7 +109,7 @@ def _available() -> int:
 
 
 def _large(item: object) -> dict[str, NDArray[np.generic]]:
-    """The fields of a record that are large arrays."""
+    """Return name -> array for the fields of an attrs record that are large arrays; empty for other objects."""
     kind = type(item)
     if not attrs.has(kind):
         return {}
@@ -119,19 +122,20 @@ def _large(item: object) -> dict[str, NDArray[np.generic]]:
 
 
 def _with(record: Any, changes: dict[str, SharedArray]) -> object:
-    """The attrs record with other values in some fields."""
+    """Return the attrs record with `changes` in the fields that it names."""
     return attrs.evolve(record, **changes)
 
 
 def _remove(memory: SharedMemory, owner: int) -> None:
-    if os.getpid() == owner:  # a forked process has a copy of this object, not the memory
+    if os.getpid() == owner:  # a forked process has a copy of this object but does not own the memory
         memory.close()
         with contextlib.suppress(FileNotFoundError):
             memory.unlink()
 
 
 _ATTACHED: dict[str, SharedMemory] = {}
-"""In a process that receives: the blocks it has seen. A pool has few, each at least twice the one before."""
+"""In a receiving process: name -> block for the blocks it has opened. A pool has few blocks, because each new one has at
+least twice the size of the one before."""
 
 
 def _opened(block: str, start: int, shape: tuple[int, ...], dtype: str) -> NDArray[np.generic]:

@@ -1,4 +1,4 @@
-"""Workers that keep state between requests: in this process, or one process each."""
+"""Workers that store state between requests: functions in this process, or one process for each worker."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rlsdk.executors.shared_memory import SharedArrays
 from rlsdk.executors.workers import Failure, Worker, WorkerDied, clean_up_undisturbed, end_with_parent, obey_parent_only
 
 Maker: TypeAlias = Callable[[], Callable[[Any], object]]
-"""Makes the function that answers a worker's requests."""
+"""A function that makes the function which answers the requests of a worker."""
 
 
 class StatefulHere:
-    """The workers are functions of this process, called one after another."""
+    """Stateful workers that are functions in this process, called one after another."""
 
     def __init__(self, makers: Sequence[Maker]) -> None:
         self._makers, self._functions = makers, [make() for make in makers]
@@ -32,29 +32,32 @@ class StatefulHere:
         self._functions[index] = self._makers[index]()
 
     def close(self) -> None:
-        """The functions are forgotten; those with a method `close` are closed."""
+        """Call the method `close` of the functions that have one, and drop all functions."""
         for function in self._functions:
             _close(function)
         self._functions = []
 
 
 class StatefulProcesses:
-    """A process for each worker. They do not see the terminal's Ctrl-C, and end a few seconds after this process."""
+    """Stateful workers, one process each.
+
+    The processes do not receive the Ctrl-C of the terminal. They end a few seconds after this process.
+    """
 
     def __init__(self, makers: Sequence[Maker]) -> None:
         context = multiprocessing.get_context("spawn")
-        self._shared = SharedArrays()  # first, so that the processes share what cleans up after a crash
+        self._shared = SharedArrays()  # first, so that the processes share the tracker that cleans up after a crash
         self._workers = [Worker(context, serve, make, f"worker {i}") for i, make in enumerate(makers)]
         self._owed: set[int] = set()
-        """Workers whose answer was not waited for, as after Ctrl-C."""
+        """The indices of workers whose last answer has not been received, for example after Ctrl-C."""
 
     @property
     def pids(self) -> list[int | None]:
-        """The processes' ids."""
+        """The process ids of the workers."""
         return [worker.process.pid for worker in self._workers]
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
-        self._answers(self._owed.copy())  # first: shared memory is written fresh
+        self._answers(self._owed.copy())  # receive old answers first: `pack` below overwrites the shared memory
         for index, request in zip(requests, self._shared.pack(list(requests.values())), strict=True):
             self._owed.add(index)
             self._workers[index].send("ask", request)
@@ -65,7 +68,7 @@ class StatefulProcesses:
         return answers
 
     def _answers(self, waiting: set[int]) -> dict[int, Any]:
-        """What these workers answer, as it comes."""
+        """Wait for the answers of these workers, and return index -> answer; a worker that died has a `WorkerDied`."""
         answers: dict[int, Any] = {}
         while waiting:
             ready = set(wait([s for i in waiting for s in (self._workers[i].pipe, self._workers[i].process.sentinel)]))
@@ -86,7 +89,7 @@ class StatefulProcesses:
         self._owed.discard(index)
 
     def close(self) -> None:
-        """The processes close what they made, within seconds."""
+        """Let each process close its function, and end it; a process that needs more than 2 seconds is killed."""
         for worker in self._workers:
             worker.send("end")
         for worker in self._workers:
@@ -97,7 +100,7 @@ class StatefulProcesses:
 
 
 def serve(pipe: Connection, make: Maker) -> None:
-    """Answer ("ask", (request,)) until another request comes, or the pipe closes."""
+    """Answer requests ("ask", (request,)) until a request of another name comes or the pipe closes."""
     function: Callable[[Any], object] | None = None
     if hasattr(os, "setsid"):
         os.setsid()

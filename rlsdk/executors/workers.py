@@ -1,6 +1,6 @@
-"""Processes that answer requests, and the distribution of work among them, of any kind.
+"""Processes that answer requests, and `spread`, which distributes requests among them.
 
-A process that dies or hangs is replaced and its work tried once more, or an error is raised. Nothing waits forever.
+If a process dies or hangs, it is replaced and its request is tried once more, or an error is raised.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ from rlsdk.executors.main_module import NEEDS_MAIN, Script, hidden
 from rlsdk.runtime.threads import limited_threads
 
 OVERSLEPT = 1.0
-"""Seconds."""
+"""Seconds after a deadline from which on this process counts as having been stopped, for example by Ctrl-Z."""
 GRACE = 5.0
-"""Seconds a process has to end by itself once its parent is gone."""
+"""Seconds that a process has to clean up after SIGTERM, before it is killed."""
 TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
-"""What a terminal sends to all its processes."""
+"""The signals that a terminal sends to all its processes."""
 Serve = Callable[[Connection, Any], None]
-"""What runs in a process: answers (name, arguments) from the pipe until it closes."""
+"""The function that runs in a process: it answers requests (name, arguments) from the pipe until the pipe closes."""
 
 
 class WorkerDied(Exception):  # noqa: N818  # named after the event
-    """A process ended, or did not answer in time; the message states which."""
+    """A process ended or did not answer in time; the message states which of the two."""
 
 
 @attrs.frozen
 class Failure:
-    """Sent instead of an answer: the error's kind (a class of rlsdk.errors), its message, and where it came from."""
+    """An exception in a process, which is sent instead of an answer.
+
+    `kind` is its class if that is an `RlsdkError`, else None; `message` is its text and `trace` its traceback.
+    """
 
     kind: type[RlsdkError] | None
     message: str
@@ -48,14 +51,14 @@ class Failure:
 
     @staticmethod
     def of(error: Exception) -> Failure:
-        """The text of an error."""
+        """Return the `Failure` that describes `error`."""
         kind = type(error) if isinstance(error, RlsdkError) else None
         message = str(error) if kind else raised(error)
         return Failure(kind, message, "".join(traceback.format_exception(error)).rstrip())
 
 
 class Worker:
-    """One process and its pipe. `argument` is what `serve` was started with, `label` how messages call it."""
+    """One process and its pipe. The process runs `serve(pipe, argument)`; `label` is its name in messages."""
 
     def __init__(self, context: Any, serve: Serve, argument: Any, label: str, *, daemon: bool = True) -> None:
         self.context, self.serve, self.argument, self.label, self.daemon = context, serve, argument, label, daemon
@@ -63,7 +66,7 @@ class Worker:
         self.start()
 
     def start(self) -> None:
-        """Start the process, or another one in its place."""
+        """Start the process, or a new one in place of one that was killed."""
         self.pipe: Connection
         self.pipe, theirs = self.context.Pipe()
         self._script = Script.unguarded()
@@ -74,15 +77,20 @@ class Worker:
         theirs.close()
 
     def send(self, request: str, *arguments: object) -> None:
-        """Send a request; a death is noticed when the answer is missing."""
+        """Send a request. If the process is dead, this raises nothing; `receive` raises `WorkerDied` then."""
         with contextlib.suppress(BrokenPipeError, ConnectionError):
             self.pipe.send((request, arguments))
 
     def receive(self, deadline: float, extension: float = 0.0) -> Any:
-        """The answer to the last request; `extension` are the seconds given where this process was stopped meanwhile.
+        """Wait for the answer to the last request and return it.
+
+        Args:
+            deadline: the value of `time.monotonic()` until which this waits.
+            extension: seconds of additional time if this process itself was stopped while it waited, as by Ctrl-Z.
 
         Raises:
-            WorkerDied: there will be none. UsageError: the process needs the main script, which it cannot import.
+            WorkerDied: the process died or did not answer in time.
+            UsageError: the process needs the main script, which it cannot import.
         """
         signals = [self.pipe, self.process.sentinel]
         while not wait(signals, _left(deadline)):
@@ -98,23 +106,24 @@ class Worker:
         raise WorkerDied(f"died (exit code {self.process.exitcode})")
 
     def kill(self) -> None:
-        """End the process at once."""
+        """End the process immediately."""
         self.process.kill()
         self.process.join(1.0)
         self.pipe.close()
 
 
 def _serve(script: Script | None, serve: Serve, pipe: Connection, argument: Any) -> None:
-    """Body of a process, which has one thread unless its work asks for more. `script` acts when it is unpickled.
+    """Run `serve` in a started process, with one thread unless the work changes that.
 
-    A second thread of numpy's OpenBLAS waits in a loop for 20 ms whenever it had something to do.
+    `script` is an argument because unpickling it replaces `__main__` (see `Script`). One thread is faster: a second thread of
+    numpy's OpenBLAS waits in a busy loop for 20 ms after each piece of work.
     """
     with limited_threads(1):
         serve(pipe, argument)
 
 
 class RepeatedFailure(Exception):  # noqa: N818  # named after the event
-    """The same item ended two processes."""
+    """The same item ended its process twice."""
 
 
 def spread(
@@ -125,14 +134,14 @@ def spread(
     accept: Callable[[object], None],
     replaced: Callable[[], None],
 ) -> list[Any]:
-    """One answer for each request (name, arguments...), each given to the next process that is free; in order.
+    """Send each request to the next process that is free, and return the answers in the order of the requests.
 
     Args:
         workers: the processes.
-        requests: what to send.
+        requests: the requests, each (name, arguments...).
         timeout: seconds after which a process that does not answer counts as hung.
-        accept: gets each answer as it comes; an exception of it ends everything.
-        replaced: called whenever a process had to be replaced; its request is tried once more.
+        accept: a function that gets each answer when it arrives. If it raises an exception, `spread` raises it.
+        replaced: called whenever a process was replaced, because it died or hung. Its request is tried once more.
 
     Raises:
         RepeatedFailure: a request ended its process for the second time.
@@ -165,7 +174,7 @@ def spread(
 
 
 def _ready(busy: dict[Worker, tuple[int, float]], timeout: float) -> list[Worker]:
-    """The busy processes that have answered, died, or run out of time."""
+    """Wait, and return the busy processes that have answered, died or passed their deadline."""
     signals = [signal for worker in busy for signal in (worker.pipe, worker.process.sentinel)]
     first = min(deadline for _, deadline in busy.values())
     ready, late = set(wait(signals, _left(first))), time.monotonic()
@@ -179,18 +188,21 @@ def _ready(busy: dict[Worker, tuple[int, float]], timeout: float) -> list[Worker
 
 
 def _overslept(deadline: float) -> bool:
-    """Whether this process comes to see to a deadline long after it: it was stopped itself (Ctrl-Z), and they with it."""
+    """Return whether the time is long after the deadline: then this process and its workers were stopped (Ctrl-Z)."""
     return time.monotonic() - deadline > OVERSLEPT
 
 
 def _left(deadline: float) -> float | None:
-    """Seconds until then; None for never."""
+    """Return the seconds until the deadline, at least 0; None if the deadline is infinite."""
     return None if deadline == math.inf else max(0.0, deadline - time.monotonic())
 
 
 @contextlib.contextmanager
 def _terminal_signals_held() -> Iterator[None]:
-    """A process started inside inherits that the terminal's signals wait, so none interrupts its imports."""
+    """Block the signals of the terminal for processes that are started inside, so that none interrupts their imports.
+
+    A started process inherits the blocked signals. They wait until `forget_terminal_signals`.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -202,7 +214,10 @@ def _terminal_signals_held() -> Iterator[None]:
 
 
 def forget_terminal_signals() -> None:
-    """Called in a child process once it is in a session of its own: those that waited are gone, later ones count."""
+    """Discard the terminal's signals that were blocked during the start, and unblock later ones.
+
+    A child process calls it after `os.setsid`.
+    """
     for number in TERMINAL:
         handler = signal.signal(number, signal.SIG_IGN)
         signal.signal(number, signal.SIG_DFL if handler is None else handler)
@@ -211,9 +226,9 @@ def forget_terminal_signals() -> None:
 
 
 def obey_parent_only() -> None:
-    """Called in a child process: the terminal's Ctrl-C and hang-up are for the parent, which ends this process by SIGTERM.
+    """Ignore the terminal's Ctrl-C and hang-up in this child process; the parent ends it by SIGTERM.
 
-    SIGTERM becomes KeyboardInterrupt, so that the child can clean up, for at most `GRACE` seconds.
+    SIGTERM raises KeyboardInterrupt, so that the child can clean up, for at most `GRACE` seconds.
     """
     for number in TERMINAL:
         signal.signal(number, signal.SIG_IGN)
@@ -222,7 +237,7 @@ def obey_parent_only() -> None:
 
 
 def clean_up_undisturbed() -> None:
-    """Called in such a child before it cleans up: SIGTERM does not interrupt that, it only limits how long it takes."""
+    """Let later SIGTERMs not interrupt the clean-up of this child process; they only limit it to `GRACE` seconds."""
     signal.signal(signal.SIGTERM, _limited)
 
 
@@ -237,9 +252,9 @@ def _interrupted(number: int, frame: object) -> None:
 
 
 def end_with_parent() -> None:
-    """Called in a child process: when its parent dies, it gets SIGTERM, and SIGKILL `GRACE` seconds later.
+    """Let this child process end when its parent dies: it gets SIGTERM then, and SIGKILL `GRACE` seconds later.
 
-    The pipe to the parent does not reveal that the parent died: processes forked later hold copies of its ends.
+    The pipe to the parent does not show that the parent died, because processes forked later hold copies of its ends.
     """
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
@@ -248,7 +263,7 @@ def end_with_parent() -> None:
 
 def _end_after(parent: object) -> None:
     _wait_for_end(parent)
-    time.sleep(0.2)  # one that waits at its pipe may see the end there
+    time.sleep(0.2)  # a process that waits for its pipe may see in this time that the pipe closed
     os.kill(os.getpid(), signal.SIGTERM)
     _kill_late()
 
@@ -259,13 +274,13 @@ def _kill_late() -> None:
 
 
 def _wait_for_end(parent: Any) -> None:
-    """Return once the process has ended, reaped or not."""
+    """Wait until the process has ended, even if its exit status was not collected (a zombie process)."""
     try:
         handle = os.pidfd_open(parent.pid)
     except ProcessLookupError:
         return
     except (AttributeError, OSError):  # not Linux, an old kernel, or a sandbox
-        born_of = os.getppid()  # the parent, or the fork server, which ends with it
+        born_of = os.getppid()  # the id of the parent, or of the fork server, which ends with the parent
         while not wait([parent.sentinel], 1.0) and os.getppid() == born_of:
             pass
         return

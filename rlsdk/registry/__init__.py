@@ -1,6 +1,7 @@
-"""Finding plugins without running them, and loading one at a time. Imports no torch.
+"""Finding plugins without running their code, and loading one plugin at a time. Importing this package imports no torch.
 
-Names are loaded on first use: listing algorithms needs neither settings nor hooks, which take a third of its time.
+The names of this package are imported when they are first used. Listing algorithms thus skips settings and hooks, whose
+import would take a third of its time.
 """
 
 from __future__ import annotations

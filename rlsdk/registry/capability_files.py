@@ -1,4 +1,7 @@
-"""The measured capabilities of a plugin: `capabilities.json` beside its manifest, from `rlsdk check ID --capabilities`."""
+"""The measured capabilities of a plugin, read from `capabilities.json` next to its manifest.
+
+`rlsdk check ID --capabilities` writes that file.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from rlsdk.registry.plain_files import read_text
 
 NAME = "capabilities.json"
 LIMIT = 100
-"""Tables and lists in it."""
+"""The file must have fewer tables and lists than this, so that parsing it cannot take long."""
 
 
 def capabilities(plugin: Plugin) -> dict[str, object] | None:
-    """The measured capabilities: switches, words and lists of words; None where none were measured, or the file is damaged."""
+    """Return the measured capabilities of a plugin: name -> bool, text or list of texts.
+
+    None if nothing was measured or the file is damaged.
+    """
     try:
         text = read_text(package_folder(plugin.module) / NAME) or ""
         found = json.loads(text) if text.count("{") + text.count("[") < LIMIT else None

@@ -1,6 +1,6 @@
-"""Child processes for code that may crash, hang or start processes of its own.
+"""Child processes for code that may crash, hang or start further processes.
 
-Each is the leader of a session of its own, so that it can be ended with everything that it started.
+Each child process leads a new session, so that it can be ended together with all processes that it started.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ import attrs
 from rlsdk.errors import one_line
 
 ASK_STACK = getattr(signal, "SIGUSR1", None)
-"""Signal on which a child may write its stack; None on Windows."""
+"""The signal that asks a child to write its stack; None on Windows."""
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from {module} import child; child()"
 
 
 def start(
     module: str, arguments: Sequence[str], *, stdin: int, stdout: int, stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """Run the function `child` of a module in a new interpreter with this one's `sys.path`; `arguments` are in `sys.argv[1:]`.
+    """Run the function `child` of `module` in a new Python process with the `sys.path` of this one.
 
-    Nothing of the caller's `__main__` is imported, so it works in scripts without a guard, in notebooks and with `python -c`.
+    `arguments` are its `sys.argv[1:]`. The caller's `__main__` is not imported. So this works in notebooks, with `python -c`
+    and in scripts without `if __name__ == "__main__":`.
     """
     command = [sys.executable, "-c", _START.format(module=module), json.dumps(list(map(str, sys.path))), *arguments]
     return subprocess.Popen(  # noqa: S603
@@ -38,7 +39,7 @@ def start(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End the child and what it started."""
+    """End the child process and all processes that it started."""
     for member in members(process.pid):
         end_member(member)
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -50,7 +51,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def how_it_ended(code: int) -> str:
-    """What an exit code means: "ended the process ..."."""
+    """Return the meaning of an exit code, as text that begins with "ended the process"."""
     if code >= 0:
         return f"ended the process with exit code {code}"
     name = signal.Signals(-code).name if -code in {int(kind) for kind in signal.Signals} else f"signal {-code}"
@@ -58,13 +59,16 @@ def how_it_ended(code: int) -> str:
 
 
 def last_line(errors: str) -> str:
-    """ ": " and the last line of what a child wrote; nothing where it wrote nothing."""
+    """Return ": " and the last line of `errors`, the error output of a child; an empty text if there is none."""
     lines = errors.strip().splitlines()
     return f": {one_line(lines[-1], 200)}" if lines else ""
 
 
 def end_with_parent(parent: int, leave: Callable[[int], object], seconds: float = float("inf")) -> None:
-    """Body of a thread of a child: end with a parent that was killed, and a second after the time limit at the latest."""
+    """Wait until the parent process has ended or the time limit of `seconds` was exceeded by one second, then call `leave(1)`.
+
+    A child process runs this in a thread, so that it ends when its parent is killed.
+    """
     limit = time.monotonic() + seconds
     while os.getppid() == parent and time.monotonic() < limit + 1.0:
         time.sleep(0.2)
@@ -73,23 +77,23 @@ def end_with_parent(parent: int, leave: Callable[[int], object], seconds: float 
 
 @attrs.frozen
 class Member:
-    """A process that runs."""
+    """A running process, with its id and those of its parent and session."""
 
     pid: int
     parent: int
     session: int
     command: str
-    """Its command line."""
+    """The command line of the process."""
 
 
 def end_member(member: Member) -> None:
-    """End one process."""
+    """End one process by SIGKILL."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(member.pid, signal.SIGKILL)
 
 
 def members(leader: int) -> tuple[Member, ...]:
-    """The processes of a child's session, and what their processes started; none where the system has no `/proc`."""
+    """Return the processes of the session that `leader` leads, and their descendants; none without `/proc`."""
     everything = [found for name in _numbers() if (found := _look(int(name))) is not None]
     chosen = {each.pid: each for each in everything if each.session == leader or each.pid == leader}
     while more := {each.pid: each for each in everything if each.parent in chosen and each.pid not in chosen}:
@@ -98,7 +102,7 @@ def members(leader: int) -> tuple[Member, ...]:
 
 
 def private_bytes(pid: int) -> int:
-    """Memory of a process that no file backs; 0 where it ended or the system has no `/proc`."""
+    """Return the bytes of memory of a process that no file backs; 0 if it has ended or the system has no `/proc`."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as stream:
             lines = [line.split() for line in stream if line.startswith(("RssAnon:", "RssShmem:"))]
@@ -115,7 +119,7 @@ def _numbers() -> list[str]:
 
 
 def _look(pid: int) -> Member | None:
-    """One entry of `/proc`; None for a process that ended, also where its exit code was not read yet."""
+    """Read the entry of process `pid` in `/proc`; None if the process has ended, even if it is still listed (zombie)."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
             state, parent, _, session = stream.read().rpartition(")")[2].split()[:4]

@@ -1,7 +1,7 @@
-"""Find plugins without running them.
+"""Find plugins without running their code.
 
-States: found -> valid (manifest and SDK range are good) -> loaded -> usable, or broken with a reason. A broken plugin is
-listed with its cause and takes nothing from the others; using it raises with that cause.
+The states of a plugin: found -> valid (its manifest is correct and this SDK is in its range) -> loaded -> usable; or broken. A
+broken plugin is listed with the reason and does not affect the others. Using it raises an error with that reason.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ HOOKS = {
     "serializers": "serializers",
     "executors": "executors",
 }
-"""Manifest field -> hook that gives what the field names."""
+"""Field of the manifest -> the hook that returns the objects whose names the field lists."""
 
 ALGORITHMS = "algorithms"
-"""Extra of rlsdk that installs the packages of this project's algorithms, which are called rlsdk-ID."""
+"""The extra of rlsdk that installs the algorithm packages of this project, which are called rlsdk-ID."""
 
 SWITCH = "RLSDK_PLUGINS"
-"""Environment variable: unset = all, `off` = none, `name,...` = only these ids."""
+"""Environment variable that limits the installed plugins: unset = all, `off` = none, `name,...` = only these ids."""
 
 
 @attrs.frozen(kw_only=True)
 class Plugin:
-    """One entry point, or one explicit registration, as far as it can be known without importing it."""
+    """A plugin from an entry point or an explicit registration: what can be read without importing its code."""
 
     id: str
     distribution: str
@@ -48,11 +48,11 @@ class Plugin:
     module: str
     manifest: Manifest | None = None
     problem: str | None = None
-    """Why it cannot be used; None when nothing is known to be wrong."""
+    """Why the plugin cannot be used; None if no problem is known."""
 
     @property
     def qualified_id(self) -> str:
-        """`distribution/id`: unique even where two distributions offer the same id."""
+        """The name `distribution/id`, which is unique even if two distributions offer the same id."""
         return f"{self.distribution}/{self.id}"
 
 
@@ -60,17 +60,20 @@ _registered: dict[str, tuple[Plugin, AlgorithmSpec]] = {}
 
 
 FORGET: list[Callable[[], None]] = []
-"""What else forgets at `plugins(rescan=True)`: answers of hooks."""
+"""Functions that `plugins(rescan=True)` calls to clear further caches, such as the results of hooks."""
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """The entry points of the installed distributions, read once."""
+    """Return the entry points of the installed distributions. They are read once and cached."""
     return scan()
 
 
 def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
-    """Every installed or registered plugin, broken ones too, sorted by id. Imports neither torch nor plugin code."""
+    """Return every installed or registered plugin, also broken ones, sorted by `distribution/id`.
+
+    Imports neither torch nor plugin code. With `rescan` the caches are cleared and everything is read again.
+    """
     if rescan:
         entries.cache_clear()
         look.cache_clear()
@@ -88,7 +91,7 @@ def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
 
 @cache
 def look(entry: Entry) -> Plugin:
-    """What an entry point names, as far as it can be known without importing it."""
+    """Return the plugin that an entry point names. Its code is not imported."""
     plugin = Plugin(id=entry.name, distribution=entry.distribution, version=entry.version, module=entry.module)
     if entry.problem is not None:
         return attrs.evolve(plugin, problem=entry.problem)
@@ -101,7 +104,10 @@ def look(entry: Entry) -> Plugin:
 
 @cache
 def plugin_in(package: str) -> Plugin | None:
-    """The plugin whose code is in a top-level package, installed or only on the path; None where that has no manifest."""
+    """Return the plugin whose code is in a top-level package; None if the package has no manifest.
+
+    The package is installed, or only importable from `sys.path`.
+    """
     for entry in entries():
         if entry.module.partition(".")[0] == package:
             return look(entry)
@@ -115,12 +121,15 @@ def plugin_in(package: str) -> Plugin | None:
 
 
 def unusable(plugin: Plugin) -> PluginError:
-    """The error of using a plugin that has a problem."""
+    """Return the error to raise when a plugin that has a problem is used."""
     return PluginError(f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
 
 
 def described(error: BaseException, plugin: Plugin | None) -> str:
-    """Class and message of what importing a plugin raised, on one line; with the fix where the SDK lacks a name."""
+    """Return class and message of an error that importing a plugin raised, on one line.
+
+    If the SDK does not have a name that the plugin imports, the text also names the fix.
+    """
     cause = one_line(f"{type(error).__name__}: {message_of(error)}", 500)
     if plugin is None or plugin.manifest is None or not is_missing_from_sdk(error):
         return cause
@@ -134,15 +143,20 @@ def _mismatch(plugin: Plugin, manifest: Manifest) -> str | None:
 
 
 def algorithms() -> tuple[Plugin, ...]:
-    """The plugins that bring an algorithm, and those whose manifest cannot be read. Imports neither torch nor plugin code."""
+    """Return the plugins that offer an algorithm, and those whose manifest cannot be read.
+
+    Imports neither torch nor plugin code.
+    """
     return tuple(p for p in plugins() if p.manifest is None or p.manifest.family is not None)
 
 
 def find(name: str) -> Plugin:
-    """The one algorithm called `name` (`id`, or `distribution/id`); of several, the one that is not broken.
+    """Return the algorithm plugin called `name`, an `id` or `distribution/id`.
+
+    If several plugins have the name, broken ones are ignored.
 
     Raises:
-        PluginError: no plugin has that name, or two distributions have it.
+        PluginError: no plugin has that name, two distributions have it, or several have it and all are broken.
     """
     everything = algorithms()
     matches = [p for p in everything if name in (p.id, p.qualified_id)]
@@ -159,9 +173,9 @@ def find(name: str) -> Plugin:
 
 
 def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
-    """How to get an algorithm that is not there.
+    """Return the end of an error message: how to install an algorithm that is not installed, or which id was perhaps meant.
 
-    Only packages of this project are named: anyone may publish a package under a name that somebody mistypes.
+    It suggests to install packages of this project only, because anyone can publish a package under a mistyped name.
     """
     switch = os.environ.get(SWITCH)
     hint = f" ({SWITCH}={switch!r} hides installed plugins)" if switch else ""
@@ -177,7 +191,7 @@ def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
 
 
 def _published() -> frozenset[str]:
-    """The ids of this project's algorithms, read from the metadata of rlsdk."""
+    """Return the ids of this project's algorithms, read from the metadata of the package rlsdk."""
     with contextlib.suppress(PackageNotFoundError):
         lines = requires("rlsdk") or []
         return frozenset(
@@ -189,17 +203,17 @@ def _published() -> frozenset[str]:
 
 
 def registered(plugin: Plugin) -> AlgorithmSpec | None:
-    """The spec of an algorithm that was registered in this process, None for an installed plugin."""
+    """Return the spec of an algorithm that was registered in this process; None for an installed plugin."""
     return _registered[plugin.qualified_id][1] if plugin.qualified_id in _registered else None
 
 
 def registrations() -> tuple[tuple[Plugin, AlgorithmSpec], ...]:
-    """Every algorithm that was registered in this process."""
+    """Return plugin and spec of every algorithm that was registered in this process."""
     return tuple(_registered.values())
 
 
 def check_spec(spec: object, plugin: Plugin) -> None:
-    """Raises PluginError unless `spec` is one and agrees with the manifest."""
+    """Raise PluginError unless `spec` is an `AlgorithmSpec` and agrees with the manifest of the plugin."""
     who = f"{plugin.qualified_id} {plugin.version} is broken"
     if not isinstance(spec, AlgorithmSpec):
         raise PluginError(f"{who}: its hook `algorithm` returned {shown(spec)}, not an AlgorithmSpec")
@@ -210,11 +224,11 @@ def check_spec(spec: object, plugin: Plugin) -> None:
 
 
 def register(spec: AlgorithmSpec, manifest: Manifest) -> Plugin:
-    """Make an algorithm that is not installed known to this process, e.g. from a notebook.
+    """Register an algorithm that is not installed, for example from a notebook. It can be used in this process only.
 
     Raises:
-        PluginError: the id is taken by another registration (`unregister` it first), the manifest breaks a rule or needs
-        another version of rlsdk, or spec and manifest differ.
+        PluginError: the id is registered already (`unregister` it first), the manifest breaks a rule or needs another version
+            of rlsdk, or spec and manifest differ.
     """
     module = getattr(spec.build, "__module__", None) or "__main__"
     plugin = Plugin(id=spec.id, distribution=REGISTERED, version="0", module=module, manifest=manifest)
@@ -232,7 +246,7 @@ def register(spec: AlgorithmSpec, manifest: Manifest) -> Plugin:
 
 
 def unregister(name: str) -> None:
-    """Forget an explicit registration.
+    """Remove the algorithm that was registered under the id `name`.
 
     Raises:
         PluginError: nothing is registered under that id.

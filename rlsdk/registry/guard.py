@@ -1,4 +1,4 @@
-"""Protects the process while a plugin is imported: output is captured, and the state that is not the plugin's is put back."""
+"""Protects the process while a plugin is imported: its output is captured, and global state that it changed is restored."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rlsdk.registry.library_state import LIBRARIES, of_library, watched
 from rlsdk.registry.process_state import Guarded, of_process
 
 Restore = Callable[[], str | None]
-"""Puts one state back; returns what had changed, None for nothing."""
+"""A function that restores one kind of state. It returns a description of the change, or None if nothing had changed."""
 
 
 class PluginSideEffect(UserWarning):
-    """A plugin did something at import that it must not do; the process was protected."""
+    """Warns that a plugin did something at import that it must not do, such as printing or changing global state."""
 
 
 class _Output(io.StringIO):
-    """What a plugin prints; it cannot be closed."""
+    """A stream that collects what a plugin prints. The plugin cannot close it."""
 
     def close(self) -> None: ...
 
@@ -34,7 +34,11 @@ class _Output(io.StringIO):
 
 @contextlib.contextmanager
 def protected(plugin: str) -> Iterator[list[str]]:
-    """Runs the body; yields the list of side effects, which is filled on exit, and noted on an exception."""
+    """Protect the process while the body of the `with` statement imports a plugin.
+
+    Yields a list. On exit it is filled with descriptions of the side effects, and the state is restored. An exception of the
+    body gets the side effects as a note.
+    """
     before, output, effects = list[Restore](), _Output(), list[str]()
     threads, torch_loaded = list[threading.Thread](), "torch" in sys.modules
     _remember(of_process(), before)
@@ -67,7 +71,7 @@ def protected(plugin: str) -> Iterator[list[str]]:
 
 
 def _remember(states: list[Guarded], before: list[Restore]) -> None:
-    """Read the states; what cannot be read here is not guarded."""
+    """Read the states and append their restore functions to `before`. A state that cannot be read is left out."""
     for state in states:
         with contextlib.suppress(Exception):
             before.append(state.remember())
@@ -79,7 +83,7 @@ def _put_back(before: list[Restore], effects: list[str]) -> None:
 
 @contextlib.contextmanager
 def _streams(effects: list[str]) -> Iterator[None]:
-    """Standard input, output and error are open afterwards, and lead where they led."""
+    """Restore standard input, output and error after the body, if it closed or redirected them; add this to `effects`."""
     streams = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
     saved = {number: copy for number in (0, 1, 2) if (copy := _copied(number)) is not None}
     try:
@@ -116,7 +120,7 @@ def _place(number: int) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _noting(started: list[threading.Thread]) -> Iterator[None]:
-    """Adds the threads that the body starts to `started`; those of the host's other threads are not in it."""
+    """Add the threads that the body starts to `started`. Threads that other threads of the program start are left out."""
     importing, start = threading.get_ident(), threading.Thread.start
 
     def noted(thread: threading.Thread) -> None:
@@ -133,11 +137,11 @@ def _noting(started: list[threading.Thread]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_exit() -> Iterator[None]:
-    """`os._exit` raises: a plugin must not end the process, least of all with the code of success."""
+    """Let `os._exit` raise SystemExit inside the body: a plugin must not end the process."""
     leave, host = os._exit, os.getpid()
 
     def refuse(status: int) -> NoReturn:
-        if os.getpid() != host:  # a child the plugin started
+        if os.getpid() != host:  # a child process that the plugin started may end
             leave(status)
         raise SystemExit(f"os._exit({shown(status, 20)})")
 

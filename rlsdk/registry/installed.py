@@ -1,6 +1,6 @@
-"""The entry points of installed distributions, read so that a damaged one is listed as broken and hides no other.
+"""The entry points of installed distributions. A damaged one is listed as broken, and the others are still found.
 
-`importlib.metadata.entry_points` parses every distribution at once: one that is not UTF-8, or has a line without `=`, ends it.
+`importlib.metadata.entry_points` raises an error for all distributions if one of them is not UTF-8 or has a line without `=`.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ _SECTION = re.compile(rb"^[ \t]*\[[ \t]*" + re.escape(GROUP).encode() + rb"[ \t]
 _PLACE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)(?:\s*:\s*([^\W\d]\w*(?:\.[^\W\d]\w*)*))?\s*(?:\[[^\]]*\])?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LIMIT = 1024 * 1024
-"""Bytes of a metadata file; descriptions may be long."""
+"""The largest size of a metadata file in bytes; it is large because descriptions of packages may be long."""
 
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """One line of a distribution's `entry_points.txt`."""
+    """One line of the file `entry_points.txt` of a distribution."""
 
     name: str
     distribution: str
     version: str
     module: str = ""
     attribute: str = ""
-    """What the module has, dotted; empty where the module itself is meant."""
+    """The dotted name of an object in the module; empty if the entry point is the module itself."""
     problem: str | None = None
     """Why the line cannot be used."""
 
 
 def scan() -> tuple[Entry, ...]:
-    """Every entry of the group, broken ones too, sorted by name; the first of several copies of a distribution counts."""
+    """Return every entry point of the group `rlsdk.plugins`, also broken ones, sorted by name.
+
+    If a distribution is installed several times, only the first copy is used.
+    """
     found, seen = list[Entry](), set[str]()
     for distribution in _distributions():
-        folder = getattr(distribution, "_path", None)  # no public name; without it the archive is read
+        folder = getattr(distribution, "_path", None)  # no public name; zip archives have no folder
         stem = folder.name if isinstance(folder, Path) else ""
         known = _normalized(stem.rpartition(".")[0].partition("-")[0])
         if known and known in seen:
@@ -52,7 +55,7 @@ def scan() -> tuple[Entry, ...]:
 
 
 def _distributions() -> Iterator[Distribution]:
-    """Those that can be listed: a folder on the path that cannot is passed over."""
+    """Yield the installed distributions; stop without an error if a folder on the path cannot be listed."""
     try:
         yield from distributions()
     except (OSError, ValueError):
@@ -93,7 +96,7 @@ def _entries(distribution: Distribution, folder: Path | None) -> Iterator[Entry]
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a distribution whose entry points cannot be read looks like a plugin: it brings a manifest."""
+    """Return whether a distribution whose entry points cannot be read is a plugin, that is, contains an rlsdk.toml."""
     try:
         return b"/rlsdk.toml" in (read_plain(folder / "RECORD", _LIMIT) or b"")
     except PlainFileError:
@@ -111,7 +114,7 @@ def _content(distribution: Distribution, folder: Path | None, name: str) -> byte
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of our section."""
+    """Yield the lines of the section `rlsdk.plugins`, without comments and empty lines."""
     inside = False
     for line in map(str.strip, text.split("\n")):
         if line.startswith("["):
@@ -135,7 +138,7 @@ def _parsed(line: str, distribution: str, number: str) -> Entry:
 
 
 def _identity(distribution: Distribution, folder: Path | None) -> tuple[str, str]:
-    """(name, version): of METADATA where it can be read and agrees with the folder's name, else of that."""
+    """Return (name, version) from METADATA if that can be read and agrees with the folder's name, else from that name."""
     stem = folder.name.rpartition(".")[0] if folder is not None else ""
     name, _, number = stem.partition("-")
     name = _normalized(name)

@@ -1,4 +1,7 @@
-"""The global state of numpy and torch: read when they are there, or as soon as a plugin has imported them."""
+"""The global state of numpy and torch, which is restored after a plugin's import.
+
+It is read before the import if the library is loaded, else immediately after the plugin has imported the library.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ LIBRARIES = ("numpy", "torch")
 
 
 def of_library(name: str) -> list[Guarded]:
-    """The state of one that is loaded."""
+    """Return the states of the library `name`, "numpy" or "torch", which must be loaded."""
     return _of_numpy(sys.modules[name]) if name == "numpy" else _of_torch(sys.modules[name])
 
 
@@ -48,7 +51,7 @@ def _of_torch(torch: ModuleType) -> list[Guarded]:
         torch.use_deterministic_algorithms(value[0], warn_only=value[1])
 
     def put_device(value: str) -> None:
-        # with "cpu" torch would keep a mode that every call passes through
+        # setting "cpu" would leave a torch function mode active, which every call of torch would go through
         torch.set_default_device(None if value == "cpu" else value)
 
     def flush_denormal() -> bool:
@@ -121,7 +124,7 @@ class _Watch(MetaPathFinder):
 
 @contextlib.contextmanager
 def watched(loaded: Callable[[str], None]) -> Iterator[None]:
-    """Inside, `loaded` is called with the name of each library as soon as it has been imported."""
+    """Inside the `with` statement, call `loaded` with the name of each library as soon as it has been imported."""
     watch = _Watch(loaded)
     sys.meta_path.insert(0, watch)
     try:

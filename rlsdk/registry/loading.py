@@ -1,4 +1,4 @@
-"""Import one plugin, alone and under guard, when something of it is used."""
+"""Import a plugin when it is first used. Only that plugin is imported, and the process is protected (see `guard`)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from rlsdk.registry.named import Named, spec_of
 from rlsdk.registry.spec import AlgorithmSpec
 
 ONE_AT_A_TIME = threading.RLock()
-"""Held while a plugin is imported: the guard puts back state of the whole process."""
+"""The lock that is held while a plugin is imported, because the guard restores state of the whole process."""
 
 
 def load(name: str) -> AlgorithmSpec:
-    """The spec of one algorithm. Only its plugin is imported; a failure names it and has the cause as `__cause__`.
+    """Return the spec of the algorithm called `name`. Only its plugin is imported.
 
     Raises:
-        PluginError: unknown, ambiguous, incompatible, no algorithm, or its code fails.
+        PluginError: the name is unknown or ambiguous, or the plugin is incompatible, offers no algorithm or its code fails. If
+            its code failed, `__cause__` is that exception.
     """
     plugin = find(name)
     spec = registered(plugin)
@@ -48,12 +49,12 @@ def load(name: str) -> AlgorithmSpec:
 
 
 def extension(kind: str, name: str) -> Callable[..., Any]:
-    """What the one plugin whose manifest lists `name` under `kind` gives for it.
+    """Return the function that a plugin gives for `name`, such as the function that makes the sink of that name.
 
-    `kind` is `sinks`, `environments`, `serializers` or `executors`.
+    The manifest of that plugin lists `name` under `kind`: `sinks`, `environments`, `serializers` or `executors`.
 
     Raises:
-        PluginError: no plugin offers it, several do, or the plugin is broken.
+        PluginError: no plugin or several plugins offer `name`, or the plugin is broken.
     """
     offers = [p for p in plugins() if p.manifest and name in getattr(p.manifest, kind)]
     usable = [p for p in offers if p.problem is None] or offers
@@ -71,7 +72,7 @@ def extension(kind: str, name: str) -> Callable[..., Any]:
 
 
 def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., object]]:
-    """Everything of `kind` that one plugin gives.
+    """Return name -> function for all extensions of `kind` that one plugin gives.
 
     Raises:
         PluginError: the plugin is broken.
@@ -86,19 +87,20 @@ def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., objec
 
 
 def extensions(kind: str) -> tuple[str, ...]:
-    """The names all manifests list under `kind`; no plugin is imported."""
+    """Return the names that the manifests of usable plugins list under `kind`, sorted. No plugin is imported."""
     return tuple(
         sorted({name for p in plugins() if p.manifest and not p.problem for name in getattr(p.manifest, kind)})
     )
 
 
 def is_offered(kind: str, name: str) -> bool:
-    """Whether a plugin lists `name` under `kind`, also one that cannot be used: then `extension` raises."""
+    """Return whether a plugin lists `name` under `kind`, also a plugin that cannot be used: `extension` raises for it."""
     return any(p.manifest and name in getattr(p.manifest, kind) for p in plugins())
 
 
 def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
-    """The plugin a spec came from: registered, or of the same package; None for a spec that no plugin gave."""
+    """Return the plugin that a spec belongs to: its registration, or the installed plugin with its id and package. None if
+    there is no such plugin."""
     for plugin, known in registrations():
         if known is spec:
             return plugin
@@ -108,17 +110,19 @@ def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
 
 
 def require_usable(spec: AlgorithmSpec) -> None:
-    """Raises PluginError where the plugin of a spec does not work with this version of rlsdk, or is broken."""
+    """Raise PluginError if the plugin of a spec is broken or does not work with this version of rlsdk."""
     for plugin in (plugin_of(spec), *(plugin_in(_package(each)) for each in (spec.config_type, spec.build))):
         if plugin is not None and plugin.problem is not None:
             raise unusable(plugin)
 
 
 def spec_of_class(kind: type) -> AlgorithmSpec | None:
-    """The spec in the manifest of the package that defines `kind`, where the manifest names that class as its `agent`.
+    """Return the spec from the manifest of the package that defines the class `kind`.
+
+    None if there is no manifest, or it does not name that class as its `agent`.
 
     Raises:
-        PluginError: there is a manifest, and it cannot be used.
+        PluginError: there is a manifest, but it cannot be used.
     """
     place = f"{kind.__module__}:{kind.__qualname__}"
     try:
@@ -131,10 +135,10 @@ def spec_of_class(kind: type) -> AlgorithmSpec | None:
 
 
 def agent_type(spec: AlgorithmSpec) -> type[object] | None:
-    """The plugin's own class, imported under guard; None for a spec that names none.
+    """Import and return the agent class of a plugin; None if its spec names none.
 
     Raises:
-        PluginError: its code fails, or gives something else.
+        PluginError: the plugin's code fails or returns something that is not an agent class.
     """
     if spec.agent is None:
         return None
@@ -145,7 +149,7 @@ def agent_type(spec: AlgorithmSpec) -> type[object] | None:
 
 @cache
 def _agent_type(identity: str, plugin: Plugin | None, agent: Callable[[], type[object]]) -> type[object]:
-    """The class that `agent` imports; imported once, as the guard would undo what other threads do meanwhile."""
+    """Return the class that `agent` imports. It is imported once: the guard would undo what other threads change meanwhile."""
     who = identity if plugin is None else _name(plugin)
     found = _guarded(who, plugin, agent)
     if not isinstance(found, type) or getattr(found, "spec", None) is None:
@@ -157,7 +161,7 @@ FORGET.append(_agent_type.cache_clear)
 
 
 def _package(value: object) -> str:
-    """The top-level package of a function or class."""
+    """Return the top-level package of a function or class."""
     module = value.module if isinstance(value, Named) else getattr(value, "__module__", "")
     return str(module).partition(".")[0]
 
@@ -171,7 +175,7 @@ def _call(plugin: Plugin, hook: str) -> object:
 
 @cache
 def _call_installed(plugin: Plugin, hook: str) -> object:
-    """The answer of one hook of one plugin."""
+    """Return the result of the hook `hook` of a plugin. It is cached."""
     manifest = plugin.manifest
     if hook == "algorithm" and manifest is not None and manifest.build:
         return _guarded(_name(plugin), plugin, lambda: spec_of(manifest))
@@ -199,17 +203,17 @@ def _imported(plugin: Plugin, hook: str) -> object:
 
 
 def _name(plugin: Plugin) -> str:
-    """Distribution, id and version."""
+    """Return distribution, id and version of a plugin, for messages."""
     return f"{plugin.qualified_id} {plugin.version}"
 
 
 def _guarded(who: str, plugin: Plugin | None, work: Callable[[], object]) -> object:
-    """What `work` of a plugin returns; its side effects are undone and warned of.
+    """Call `work`, a function of a plugin, and return its result. Side effects are undone, and a warning names each.
 
     Raises:
-        PluginError: it raised, or had side effects where warnings are errors.
+        PluginError: `work` raised an exception, or it had side effects and warnings are errors in this process.
     """
-    from rlsdk.registry.guard import PluginSideEffect, protected  # listing needs none of it
+    from rlsdk.registry.guard import PluginSideEffect, protected  # imported here: listing plugins does not need it
 
     try:
         with protected(who) as effects:

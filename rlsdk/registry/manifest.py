@@ -1,4 +1,4 @@
-"""The manifest of a plugin: `rlsdk.toml`, beside its code. Reading it runs none of that code."""
+"""The manifest of a plugin: the file `rlsdk.toml` next to its code. Reading it does not run that code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESERVED = {
     "executors": ("in-process", "processes", "auto", "sync", "async", "native"),
     "sinks": ("console", "csv", "jsonl", "tensorboard"),
 }
-"""Names of the SDK's own, which no plugin may take over."""
+"""Field of the manifest -> names that the SDK uses itself and that plugins may not use."""
 _NAMES = {
     "id": (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
     "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
@@ -42,68 +42,69 @@ MOST_TEXT, MOST_ITEMS = 1000, 100
 
 
 class ManifestError(Exception):
-    """Why a manifest cannot be used; `discovery` turns it into the plugin's `problem`."""
+    """A manifest cannot be used; the message is the reason. `discovery` stores it as `problem` of the plugin."""
 
 
 class NoManifestError(ManifestError):
-    """There is no package, or no manifest in it."""
+    """The package does not exist, or it contains no manifest."""
 
 
 @attrs.frozen(kw_only=True)
 class Manifest:
-    """The static description of one plugin: an algorithm, or extensions, or trained agents."""
+    """The content of the file rlsdk.toml of a plugin, which offers an algorithm, extensions or trained agents."""
 
     id: str
     title: str
     summary: str
     sdk: str
-    """Range of SDK versions, as in `>=0.1,<0.2`."""
+    """The range of SDK versions that the plugin works with, such as `>=0.1,<0.2`."""
     family: str | None = None
-    """A label for listing, such as on-policy, off-policy, population; None for a plugin that brings no algorithm."""
+    """A label for lists, such as on-policy, off-policy or population; None for a plugin that offers no algorithm."""
     actions: tuple[str, ...] = ()
     observations: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
-    """Capabilities: of `rlsdk.testing`'s list, which `rlsdk check` tries, or of your own, which begin with `x-`."""
+    """Capabilities: names from the list of `rlsdk.testing`, which `rlsdk check` tests, or other names that begin with `x-`."""
     info: tuple[str, ...] = ()
-    """Entries of environments' `info` that the algorithm needs, e.g. `cost`: numbers, given at every step."""
+    """Entries of the environment's `info` that the algorithm needs, such as `cost`: numbers that every step must return."""
     policy_classes: tuple[tuple[str, str], ...] = ()
-    """Class of sb3-contrib that users import -> the policy it is; in the file a table, `TQCPolicy = "MlpPolicy"`."""
+    """(name of a policy class in sb3-contrib, policy of this plugin); in the file a table, `TQCPolicy = "MlpPolicy"`."""
     action_masks: MaskUse = "ignored"
-    """See `AlgorithmSpec`; so for `live`, `build`, `agent`, `from_sb3` and `upgrade`."""
+    """See `AlgorithmSpec`, also for `live`, `build`, `agent`, `from_sb3` and `upgrade`."""
     live: tuple[str, ...] = ()
     default_envs: int = 1
-    """Copies of an environment given by its id, where no number is given."""
+    """How many copies of the environment are made if it is given by its id and no number is given."""
     build: str = ""
-    """`package.build:build`; empty where the hook `algorithm` gives the spec."""
+    """`package.build:build`, the function that builds the parts; empty if the hook `algorithm` returns the spec."""
     config: str = ""
     """`package.config:Config`, the class of the settings."""
     agent: str = ""
-    """`package.agent:Class`, the class that users import; empty = one is made."""
+    """`package.agent:Class`, the agent class that users import; if empty, the SDK makes one."""
     from_sb3: str = ""
     upgrade: str = ""
     testing_settings: str = ""
-    """`package.testing:SETTINGS`, a dictionary: see `AlgorithmSpec`. Imported by the contract kit only; so are the next two."""
+    """`package.testing:SETTINGS`, a dictionary (see `AlgorithmSpec`). Only the contract kit imports this and the next two."""
     testing_bounds: str = ""
     testing_exceptions: str = ""
     paper: str = ""
     sinks: tuple[str, ...] = ()
-    """Names of the metric sinks its hook `metric_sinks` gives."""
+    """Names of the metric sinks that the plugin's hook `metric_sinks` returns."""
     environments: tuple[str, ...] = ()
-    """Namespaces of the environment ids its hook `environment_makers` can make."""
+    """Namespaces of environment ids for which the plugin's hook `environment_makers` returns functions."""
     serializers: tuple[str, ...] = ()
-    """File suffixes its hook `serializers` can write and read, e.g. `.npz`."""
+    """File suffixes, such as `.npz`, that the serializers of the plugin's hook `serializers` write and read."""
     executors: tuple[str, ...] = ()
-    """Names of the executors its hook `executors` gives."""
+    """Names of the executors that the plugin's hook `executors` returns."""
     zoo: str = ""
-    """Folder of the package with trained agents, such as `agents`; see `rlsdk.zoo`."""
+    """The folder in the package that contains trained agents, such as `agents`; see `rlsdk.zoo`."""
 
 
 def read_manifest(module: str) -> Manifest:
-    """The manifest of the package that holds `module`; works for wheels and editable installs alike.
+    """Read the manifest of the package that contains `module`, from wheels and from editable installs.
 
     Raises:
-        ManifestError: the package or the file is missing, a field is, or one names something outside the package.
+        ManifestError: the package, the file or a field is missing, a field breaks a rule, or it names something outside the
+            package.
     """
     path = package_folder(module) / "rlsdk.toml"
     try:
@@ -118,10 +119,10 @@ def read_manifest(module: str) -> Manifest:
 
 
 def package_folder(module: str) -> Path:
-    """The folder of the package that holds `module`; `find_spec` of a *top-level* package locates it without running it.
+    """Return the folder of the top-level package that contains `module`. The package is not imported.
 
     Raises:
-        ManifestError: there is none.
+        NoManifestError: there is no such package.
     """
     package = module.partition(".")[0]
     try:
@@ -134,10 +135,10 @@ def package_folder(module: str) -> Path:
 
 
 def checked_manifest(manifest: Manifest) -> Manifest:
-    """A manifest made in Python, held to the rules of those in files.
+    """Check a manifest that was made in Python by the rules for manifest files, and return it.
 
     Raises:
-        ManifestError: it breaks one.
+        ManifestError: the manifest breaks a rule.
     """
     values = {
         name: list(value) if isinstance(value, tuple) else value for name, value in attrs.asdict(manifest).items()
@@ -147,9 +148,12 @@ def checked_manifest(manifest: Manifest) -> Manifest:
 
 
 def parse_manifest(data: Mapping[str, object]) -> Manifest:
-    """A checked manifest from the parsed file.
+    """Check the content of a parsed manifest file and return the manifest.
 
-    Written by hand, not with cattrs: listing reads manifests, and cattrs alone would cost a third of its time budget.
+    This does not use cattrs: listing plugins reads manifests, and importing cattrs would cost a third of its time budget.
+
+    Raises:
+        ManifestError: the content breaks a rule.
     """
     fields = {f.name: f for f in attrs.fields(Manifest)}
     if unknown := sorted(set(data) - set(fields)):
@@ -176,17 +180,18 @@ def parse_manifest(data: Mapping[str, object]) -> Manifest:
 
 
 def _inside(value: object) -> list[object]:
-    """A text, the items of a list, or the keys and values of a table."""
+    """Return the items of a list, or the keys and values of a table; any other value as a list of one."""
     return [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
 
 
 def _frozen(value: object) -> Any:
-    """A field of `Manifest`, as its checked value in a file gives it."""
+    """Convert a checked value of a file for `Manifest`: lists and tables become tuples."""
     return tuple(value.items()) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
 
 
 def _check_places(manifest: Manifest) -> None:
-    """What names functions and classes: `module:name`, the settings and what builds from them together."""
+    """Check the fields that name functions and classes as `module:name`, and that `family`, `build` and `config` are given
+    together."""
     for field in PLACES:
         if (place := getattr(manifest, field)) and not _PLACE.fullmatch(place):
             raise ManifestError(
@@ -210,7 +215,7 @@ def _check_places(manifest: Manifest) -> None:
 
 
 def _check_package(manifest: Manifest, package: str) -> None:
-    """A manifest names what its own package holds, nothing else."""
+    """Check that the manifest names only functions and classes of its own package."""
     for field in PLACES:
         place = getattr(manifest, field)
         if place and place.partition(":")[0].partition(".")[0] != package:
@@ -220,7 +225,7 @@ def _check_package(manifest: Manifest, package: str) -> None:
 
 
 def _check_texts(name: str, texts: list[str]) -> None:
-    """Texts go to terminals and tables: one line, without control characters."""
+    """Check that texts are short and have one line without control characters: terminals and tables show them."""
     if len(texts) > MOST_ITEMS or any(len(text) > MOST_TEXT for text in texts):
         raise ManifestError(f"its manifest field {name!r} is too long: {MOST_ITEMS} items of {MOST_TEXT} characters")
     if any(not text.isprintable() for text in texts):
@@ -240,7 +245,7 @@ def _check_names(manifest: Manifest) -> None:
 
 
 def _check_purpose(manifest: Manifest) -> None:
-    """An algorithm names its family, spaces and policies; a plugin without one provides something else."""
+    """Check that an algorithm names its spaces and policies, and that a plugin without an algorithm offers something else."""
     if manifest.family is None:
         if not any(getattr(manifest, name) for name in (*EXTENSIONS, "zoo")):
             raise ManifestError(

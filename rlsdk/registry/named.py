@@ -1,4 +1,4 @@
-"""Functions and classes that a manifest names, `build = "package.build:build"`: imported when they are used, not before."""
+"""Functions and classes that a manifest names, as in `build = "package.build:build"`. They are imported when first used."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rlsdk.registry.spec import AlgorithmSpec
 
 @attrs.frozen
 class Named:
-    """What `field` of the manifest of `plugin` names; calling it imports the module and calls what is there.
+    """A function or class that the field `field` in the manifest of `plugin` names. Calling a `Named` imports and calls it.
 
-    The manifest's rules hold already: `place` is `module:name`, and the module belongs to the plugin's own package.
+    `place` is its path `module:name`. The manifest was checked: the module belongs to the plugin's own package.
     """
 
     plugin: str
@@ -31,14 +31,14 @@ class Named:
 
     @property
     def module(self) -> str:
-        """The module, dotted."""
+        """The dotted name of the module."""
         return self.place.partition(":")[0]
 
     def require_module(self) -> None:
-        """Import nothing but the packages around the module, and see that there is one.
+        """Check that the module exists. This imports the packages that contain the module, but not the module.
 
         Raises:
-            PluginError: there is none.
+            PluginError: there is no such module.
         """
         try:
             found = find_spec(self.module)
@@ -48,10 +48,10 @@ class Named:
             raise self._broken(f"there is no module {self.module}")
 
     def value(self) -> Any:
-        """The function or class itself.
+        """Import and return the function or class.
 
         Raises:
-            PluginError: there is none of that name, or its module imports what this SDK does not have.
+            PluginError: there is none of that name, or its module imports something that this SDK does not have.
         """
         self.require_module()
         with self._naming_the_plugin():
@@ -63,10 +63,10 @@ class Named:
             raise self._broken(f"{self.module} has no {name!r}; {suggest(name, known)}") from None
 
     def __call__(self, *args: object) -> Any:
-        """What the function returns.
+        """Import the function, call it and return its result.
 
         Raises:
-            PluginError: there is none of that name, or it cannot be called.
+            PluginError: there is none of that name, it cannot be called, or it uses something that this SDK does not have.
         """
         function = self.value()
         if not callable(function):
@@ -76,7 +76,7 @@ class Named:
 
     @contextmanager
     def _naming_the_plugin(self) -> Iterator[None]:
-        """Errors inside about what this SDK lacks name the plugin, its range and the fix."""
+        """Turn errors about names that this SDK does not have into a PluginError with the plugin, its range and the fix."""
         try:
             yield
         except (AttributeError, ImportError) as error:
@@ -90,10 +90,10 @@ class Named:
 
 @cache
 def spec_of(manifest: Manifest) -> AlgorithmSpec:
-    """The spec that a manifest with `build` and `config` describes. Imports the module of the settings only.
+    """Return the spec that a manifest with `build` and `config` describes. It imports only the module of the settings.
 
     Raises:
-        PluginError: what `config` names is not an attrs class, or something that the manifest names is not there.
+        PluginError: `config` does not name an attrs class, `live` names an unknown setting, or a module is missing.
     """
     named = {
         field: Named(manifest.id, field, place)

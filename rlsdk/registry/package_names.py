@@ -1,4 +1,4 @@
-"""The public names of a plugin's package, as its manifest states them, imported on first use."""
+"""The public names of a plugin's package. The manifest lists them, and they are imported when first used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from rlsdk.settings.policy_names import PolicyName
 
 
 def public_names(package: str, **more: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` (PEP 562) for the `__init__` of a plugin.
+    """Return `__getattr__` and `__dir__` (PEP 562) for the `__init__` of a plugin.
 
-    Its public names are the class that the manifest calls `agent`, the `policy_classes`, those of `more` (name -> module)
-    and `__version__`; `from package import *` gives these. So importing the package imports none of its modules.
+    With them, importing the package imports none of its modules.
+    The public names are the class that the manifest names as `agent`, its `policy_classes`, the names in `more`
+    (name -> module) and `__version__`. `from package import *` imports these names.
     """
 
     def homes() -> dict[str, str]:
@@ -46,10 +47,10 @@ def public_names(package: str, **more: str) -> tuple[Callable[[str], object], Ca
 
 
 def _imported(package: str, module: str, name: str) -> object:
-    """A name of a module of a plugin's package.
+    """Import `name` from a module of a plugin's package.
 
     Raises:
-        PluginError: the plugin needs another version of rlsdk, or imports what this version does not have.
+        PluginError: the plugin has a problem, or it imports something that this version of rlsdk does not have.
     """
     plugin = plugin_in(package.partition(".")[0])
     if plugin is not None and plugin.problem is not None:
@@ -64,7 +65,10 @@ def _imported(package: str, module: str, name: str) -> object:
 
 
 def policy_names(module: str) -> tuple[Callable[[str], PolicyName], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` (PEP 562) for a plugin's module `policies`: every policy and policy class of the manifest."""
+    """Return `__getattr__` and `__dir__` (PEP 562) for a plugin's module `policies`.
+
+    Its names are the policies and policy classes in the manifest.
+    """
 
     def get(name: str) -> PolicyName:
         known = _policies(module)
@@ -92,5 +96,5 @@ def _classes(module: str) -> dict[str, str]:
 
 
 def _policies(module: str) -> dict[str, str]:
-    """Name -> policy: the policies themselves and the names of documented classes."""
+    """Return name -> policy, for the policies in the manifest and for the names of its policy classes."""
     return {**{name: name for name in _manifest(module).policies}, **_classes(module)}

@@ -1,4 +1,4 @@
-"""Cells that plugins add to the suites of `rlsdk bench`: `suites/<name of the suite>.toml` beside a manifest."""
+"""Entries that plugins add to the suites of `rlsdk bench`: files `suites/<name of the suite>.toml` next to the manifest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from rlsdk.registry.packaged_tables import packaged_tables
 
 
 def suite_files() -> dict[str, dict[str, Path]]:
-    """Name of a suite -> algorithm -> file, both sorted. Left out: plugins that cannot be used or that share an id."""
+    """Return name of a suite -> id of an algorithm -> file, both sorted.
+
+    Plugins that cannot be used, or that have the same id as another one, are left out.
+    """
     found: dict[str, dict[str, Path]] = {}
     everything = algorithms()
     ids = [plugin.id for plugin in everything if plugin.problem is None]

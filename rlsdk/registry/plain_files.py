@@ -1,4 +1,4 @@
-"""Small files beside a plugin's code, read so that a damaged or hostile one costs neither time nor memory, nor hangs."""
+"""Reading small files next to a plugin's code, with limits: a damaged or hostile file costs little time and memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 from rlsdk.errors import one_line
 
 LIMIT = 64 * 1024
-"""Bytes; the manifests and presets that exist are below 2 kB."""
+"""The largest size of a file in bytes. The existing manifests and presets are below 2 kB."""
 MOST_DEPTH, MOST_DOTS = 16, 16
-"""Brackets inside one another, and parts of a dotted key: tomllib recurses for the first, and takes the cube of the second."""
+"""The largest depth of nested brackets and the largest number of dots in a dotted key. tomllib recurses for each bracket. Its
+time grows with the cube of the number of parts of a key."""
 _TEXTS = re.compile(
     r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)'
     r"|'''.*?(?:'{3,5}|\Z)"
@@ -21,19 +22,20 @@ _TEXTS = re.compile(
     r"|'[^'\n]*'?|#[^\n]*",
     re.DOTALL,
 )
-"""Strings and comments; one that does not end reaches to the end, so that no character is looked at twice."""
+"""Matches strings and comments. A string without an end matches up to the end of its line or of the text, so that every
+character is scanned only once."""
 _NO_KEY = re.compile(r"[^\w \t.\-]")
 
 
 class PlainFileError(ValueError):
-    """Why a file cannot be read; one line that begins with `is` or `cannot`."""
+    """A file cannot be read; the message is the reason, one line that begins with `is` or `cannot`."""
 
 
 def read_plain(path: Path, limit: int = LIMIT) -> bytes | None:
-    """The content of a regular file, None where there is no file.
+    """Return the content of a regular file; None if there is no file.
 
     Raises:
-        PlainFileError: a pipe, a device or a folder, larger than `limit` bytes, or not readable.
+        PlainFileError: the path is a pipe, a device or a folder, or the file is larger than `limit` bytes or not readable.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -56,10 +58,10 @@ def read_plain(path: Path, limit: int = LIMIT) -> bytes | None:
 
 
 def read_text(path: Path, limit: int = LIMIT) -> str | None:
-    """The text of a regular file in UTF-8, None where there is no file.
+    """Return the text of a regular file in UTF-8; None if there is no file.
 
     Raises:
-        PlainFileError: as `read_plain`, or no UTF-8.
+        PlainFileError: as in `read_plain`, or the file is not UTF-8.
     """
     content = read_plain(path, limit)
     try:
@@ -69,20 +71,20 @@ def read_text(path: Path, limit: int = LIMIT) -> str | None:
 
 
 def read_toml(path: Path) -> dict[str, object] | None:
-    """The table in a TOML file, None where there is no file.
+    """Return the content of a TOML file; None if there is no file.
 
     Raises:
-        PlainFileError: as `read_text`, no TOML, or nested too deeply.
+        PlainFileError: as in `read_text`, or the file is not valid TOML or is nested too deeply.
     """
     text = read_text(path)
     return None if text is None else parse_toml(text)
 
 
 def parse_toml(text: str) -> dict[str, object]:
-    """The table in a text; refused before tomllib would recurse too deeply or take minutes.
+    """Parse a text in TOML. Texts for which tomllib would recurse too deeply or take minutes are refused first.
 
     Raises:
-        PlainFileError: no TOML, or nested too deeply.
+        PlainFileError: the text is not valid TOML, or it is nested too deeply.
     """
     bare = _TEXTS.sub("", text)
     if _depth(bare) > MOST_DEPTH or any(
@@ -91,12 +93,12 @@ def parse_toml(text: str) -> dict[str, object]:
         raise PlainFileError("is not valid TOML for a plugin: it is nested too deeply")
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
+    except (ValueError, RecursionError) as error:  # a number with 5,000 digits raises a plain ValueError
         raise PlainFileError(f"is not valid TOML: {one_line(error, 300)}") from None
 
 
 def _depth(text: str) -> int:
-    """How deeply brackets lie inside one another."""
+    """Return the depth of nested brackets in the text."""
     depth = deepest = 0
     for character in text:
         if character in "[{":

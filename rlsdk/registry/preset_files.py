@@ -1,11 +1,13 @@
-"""Tuned hyper-parameters a plugin ships: `presets/<environment id>.toml` beside its manifest. Reading them runs no plugin code.
+"""Presets, which are tuned hyper-parameters: files `presets/<environment id>.toml` next to the manifest of a plugin.
 
-[run]                    # how long and wide
+Reading them runs no plugin code. An example of such a file:
+
+[run]                    # length of the training, number of environments
 steps = 20_000
 n_envs = 1
 source = "where the values come from"
 
-[settings]               # what differs from the defaults
+[settings]               # the settings that differ from the defaults
 learning_rate = 1e-3
 """
 
@@ -27,18 +29,20 @@ from rlsdk.settings.strict import structure
 
 @attrs.frozen(kw_only=True)
 class Preset:
-    """Settings that are known to work on one environment, and how long they take."""
+    """Settings that were found to work on one environment, and the environment steps that training with them takes."""
 
     env: str
     steps: int
     settings: dict[str, object]
     n_envs: int | None = None
-    """None: the algorithm's default."""
+    """The number of environments; None is the algorithm's default."""
     source: str = ""
 
     def is_in(self, config: AgentConfig) -> bool:
-        """Whether `config` has these settings, and the defaults otherwise. The policy, environment, seed, data sets, and
-        settings that do not affect what is learnt may be any."""
+        """Return whether `config` has the settings of this preset, and default values for all other settings.
+
+        The policy, environment, seed, data sets and settings that do not affect what is learnt may have any value.
+        """
         free = {
             field.name
             for field in attrs.fields(type(config))
@@ -50,28 +54,34 @@ class Preset:
 
 
 def preset_names(algorithm: str) -> tuple[str, ...]:
-    """The environment ids the plugin of `algorithm` ships presets for, sorted; no preset is read.
+    """Return the names of the presets that the plugin of `algorithm` contains, sorted. No preset is read.
+
+    A name is an environment id, or a variant of one (see `named_preset`).
 
     Raises:
-        PluginError: no plugin, or more than one, offers the algorithm, or it cannot be used.
+        PluginError: no plugin or more than one offers the algorithm, or the plugin cannot be used.
     """
     return tuple(_files(algorithm))
 
 
 def presets(algorithm: str) -> tuple[Preset, ...]:
-    """Every preset the plugin of `algorithm` ships, by environment id.
+    """Return every preset that the plugin of `algorithm` contains, sorted by name.
 
     Raises:
-        PluginError: as `preset_names`. SettingsError: a preset is damaged.
+        PluginError: as in `preset_names`. SettingsError: a preset is damaged.
     """
     return tuple(_read(path, name) for name, path in _files(algorithm).items())
 
 
 def named_preset(algorithm: str, name: str) -> Preset:
-    """The preset of `algorithm` with this name, which is an environment id or a variant of one: "CartPole-v1-constant-reward".
+    """Return the preset of `algorithm` called `name`.
+
+    Args:
+        algorithm: the id of the algorithm.
+        name: an environment id, or a variant of one such as "CartPole-v1-constant-reward".
 
     Raises:
-        PluginError: as `preset_names`. SettingsError: it has no such preset, or the preset is damaged.
+        PluginError: as in `preset_names`. SettingsError: the algorithm has no such preset, or the preset is damaged.
     """
     files = _files(algorithm)
     if name not in files:
@@ -80,10 +90,12 @@ def named_preset(algorithm: str, name: str) -> Preset:
 
 
 def preset(algorithm: str, env: str) -> Preset | None:
-    """The preset of `algorithm` for this environment id, with any arguments; None: it has none. Others are not read.
+    """Return the preset of `algorithm` for the environment id `env`, whose arguments are ignored; None if there is no preset.
+
+    No other preset is read.
 
     Raises:
-        PluginError, SettingsError: as `presets`.
+        PluginError, SettingsError: as in `presets`.
     """
     name = environment_id(env).name
     path = _files(algorithm).get(name)
@@ -91,7 +103,7 @@ def preset(algorithm: str, env: str) -> Preset | None:
 
 
 def _files(algorithm: str) -> dict[str, Path]:
-    """Environment id -> file."""
+    """Return name of a preset -> file, for the plugin of `algorithm`."""
     plugin = find(algorithm)
     if plugin.problem is not None:
         raise unusable(plugin)

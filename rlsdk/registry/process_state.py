@@ -1,4 +1,4 @@
-"""The state of the process: read before a plugin is imported and restored after."""
+"""The global state of the process, which is read before a plugin is imported and restored afterwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class Guarded(Protocol):
     """A kind of state that is restored after a plugin's import."""
 
     def remember(self) -> Callable[[], str | None]:
-        """Read the state. The result is called later: it restores the state, and returns what had changed (None: nothing)."""
+        """Read the state, and return a function that restores it.
+
+        That function returns a description of the change, or None if nothing had changed.
+        """
         ...
 
 
@@ -47,13 +50,13 @@ def _before(before: StateT, now: StateT) -> StateT:
 
 @attrs.frozen
 class State(Generic[StateT]):
-    """One kind of state: how it is read, as a value that can be compared, and how it is restored."""
+    """One kind of state. `get` reads it as a value that can be compared, `put` sets it."""
 
     name: str
     get: Callable[[], StateT]
     put: Callable[[StateT], object]
     merged: Callable[[StateT, StateT], StateT] = _before
-    """(value before, value now) -> the value to have; what a library may add for itself stays."""
+    """(value before, value now) -> the value to set. Additions that a library may make stay in it."""
 
     def remember(self) -> Callable[[], str | None]:
         """See `Guarded`."""
@@ -73,7 +76,7 @@ class State(Generic[StateT]):
 
 
 def _names(wanted: object, now: object) -> str:
-    """Which entries of a table differ."""
+    """Return ": " and the names of the entries that differ between two dictionaries; an empty text for other values."""
     if not isinstance(wanted, dict) or not isinstance(now, dict):
         return ""
     every = {**wanted, **now}
@@ -82,7 +85,7 @@ def _names(wanted: object, now: object) -> str:
 
 
 def of_process() -> list[Guarded]:
-    """The state of Python and of the operating system's process."""
+    """Return the states of Python and of the process of the operating system."""
     return [
         State("Python's random state", random.getstate, random.setstate),
         State("environment variables", lambda: dict(os.environ), _put_environment),
@@ -125,12 +128,12 @@ WARNINGS = ((warnings, "showwarning"), (warnings, "formatwarning"))
 
 
 def values_at(places: Sequence[tuple[object, str]]) -> list[object]:
-    """The values of attributes, each given as owner and name."""
+    """Return the values of attributes, each given as (object, name of the attribute)."""
     return [getattr(owner, name) for owner, name in places]
 
 
 def put_values(places: Sequence[tuple[object, str]], values: Sequence[object]) -> None:
-    """Set the attributes that `values_at` read."""
+    """Set the attributes to `values`, which `values_at` has read."""
     for (owner, name), value in zip(places, values, strict=True):
         setattr(owner, name, value)
 
@@ -146,7 +149,7 @@ def _with_additions(before: list[ItemT], now: list[ItemT]) -> list[ItemT]:
 
 
 def _same_keys(before: dict[str, ItemT], now: dict[str, ItemT]) -> dict[str, ItemT]:
-    """What was there, and what came."""
+    """Return the entries of `before`, and the entries of `now` that were added."""
     changed = {name: value for name, value in before.items() if name not in now or now[name] is not value}
     return {**now, **changed}
 
@@ -154,7 +157,7 @@ def _same_keys(before: dict[str, ItemT], now: dict[str, ItemT]) -> dict[str, Ite
 def _cwd() -> str | None:
     try:
         return os.getcwd()
-    except OSError:  # it was removed
+    except OSError:  # the folder was removed
         return None
 
 
@@ -230,7 +233,7 @@ def _put_interpreter(value: InterpreterState) -> None:
 
 
 class LoggingState(TypedDict):
-    """Of the root logger, of the module, and of each logger by its name."""
+    """The state of the root logger, of the module `logging`, and of each logger (name -> state)."""
 
     root: tuple[int, bool, list[logging.Handler]]
     disable: int
@@ -269,7 +272,10 @@ def _filters() -> Sequence[Filter]:
 
 
 def _merged_filters(before: Sequence[Filter], now: Sequence[Filter]) -> Sequence[Filter]:
-    """Filters for a message, a module or a library's own category may be added: numpy adds such when it is imported."""
+    """Return the filters of `before`, after the added ones for a message, a module or a category of a library.
+
+    Plugins may add such filters, because libraries such as numpy add them when they are imported.
+    """
     added = [entry for entry in now if entry not in before]
     own = [entry for entry in added if entry[1] or entry[3] or getattr(entry[2], "__module__", "") != "builtins"]
     return [*own, *before]

@@ -1,4 +1,4 @@
-"""The range of SDK versions that a plugin states, against the SDK that runs, and what to install where they do not fit."""
+"""Checks whether the running SDK is in a plugin's range of SDK versions, and names what to install if it is not."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ if TYPE_CHECKING:
 
 SDK = "rlsdk"
 REGISTERED = "registered"
-"""In place of a distribution: the plugin was registered in this process, and no package can be installed."""
+"""The name used as distribution of plugins that were registered in this process. They have no package to install."""
 
 
 @cache
 def sdk_version() -> str:
-    """The version of rlsdk that runs. It cannot change while it runs, and takes 1 ms to read."""
+    """Return the version of the running rlsdk. It is cached, because reading it takes 1 ms."""
     try:
         return version(SDK)
-    except PackageNotFoundError:  # its sources, not installed
+    except PackageNotFoundError:  # rlsdk is imported from its sources and not installed
         found: str = sys.modules[SDK].__version__
         return found
 
 
 def misfit(stated: str, here: str, distribution: str) -> str | None:
-    """Why a plugin of `distribution` that states the range `stated` cannot be used with version `here`; None where it can."""
+    """Return why a plugin of `distribution` with the SDK range `stated` cannot be used with the SDK version `here`.
+
+    None if it can be used.
+    """
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
@@ -51,7 +54,7 @@ def misfit(stated: str, here: str, distribution: str) -> str | None:
 
 
 def _is_newer(wanted: SpecifierSet, here: str) -> bool:
-    """Whether a range begins above the version `here`."""
+    """Return whether the range `wanted` begins above the version `here`."""
     from packaging.version import InvalidVersion, Version
 
     lower_bounds = [each.version.removesuffix(".*") for each in wanted if each.operator in (">=", ">", "~=", "==")]
@@ -62,7 +65,7 @@ def _is_newer(wanted: SpecifierSet, here: str) -> bool:
 
 
 def is_missing_from_sdk(error: BaseException) -> bool:
-    """Whether an error is about a module or name that rlsdk does not have."""
+    """Return whether an error was raised because rlsdk does not have a module or name."""
     if isinstance(error, ImportError):
         place = error.name or ""
     elif isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
@@ -73,7 +76,7 @@ def is_missing_from_sdk(error: BaseException) -> bool:
 
 
 def fix_for_missing(stated: str, distribution: str) -> str:
-    """What to install where a plugin whose range fits imports what this SDK does not have."""
+    """Return what to install if a plugin imports something that this SDK does not have, although the SDK is in its range."""
     packages = SDK if distribution == REGISTERED else f"{SDK} {shlex.quote(distribution)}"
     return (
         f"; its range is {SDK} {stated}, and {SDK} {sdk_version()} has no such name; "

@@ -1,4 +1,4 @@
-"""What a plugin hands to the SDK: its `AlgorithmSpec`. Torch-free; the parts are built on demand."""
+"""`AlgorithmSpec`, the description of an algorithm that a plugin gives to the SDK. Importing this module imports no torch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from rlsdk.spaces import Space
 
     ConfigT = TypeVar("ConfigT", default=Any)
-else:  # importing typing_extensions takes 3 ms of a listing
+else:  # importing typing_extensions would add 3 ms to `rlsdk list`
     from typing import TypeVar
 
     ConfigT = TypeVar("ConfigT")
 Json = dict[str, object]
-"""Plain data of a file, by name."""
+"""Plain data of a file: name -> value."""
 
 MaskUse = Literal["ignored", "optional", "required"]
 
@@ -60,44 +60,45 @@ def _function(spec: AlgorithmSpec, _: object, value: Callable[[BuildContext, Con
 
 @attrs.frozen(kw_only=True)
 class AlgorithmSpec(Generic[ConfigT]):
-    """An algorithm, ready to be built.
+    """The description of an algorithm, from which agents are built.
 
-    `build(context, config)` chooses and assembles the parts; it is the only function of a plugin that does. `agent`
-    returns the plugin's user-facing class (imported at first use); None gives a plain `rlsdk.Agent`.
-    `action_masks` is how action masks are used: `ignored`, used where the environment has them (`optional`), or
-    `required`: an environment without them is refused, unless the settings have a field `use_masking` that is false.
+    `build(context, config)` chooses and creates the parts of an agent. `agent` returns the agent class that users import; if
+    it is None, agents are of the class `rlsdk.Agent`. `action_masks` states how the algorithm uses action masks: `ignored`,
+    `optional` (used if the environment has them) or `required`. With `required` an environment without masks is refused,
+    unless the settings have a field `use_masking` that is false.
     """
 
     id: str
     family: str = attrs.field(validator=_is_label)
-    """A label for listing; nothing depends on it."""
+    """A label for lists, such as on-policy or off-policy. No behaviour depends on it."""
     config_type: type[ConfigT] = attrs.field(validator=_attrs_class)
     build: Callable[[BuildContext, ConfigT], Parts] = attrs.field(validator=_function)
     policies: tuple[str, ...] = attrs.field(validator=attrs.validators.min_len(1))
     agent: Callable[[], type] | None = None
     from_sb3: Callable[[Mapping[str, object], Space], object] | None = None
-    """Makes an `rlsdk.interchange.sb3.Translated` of the weights (name -> tensor) in a file of sb3-contrib and the action
-    space; None where there is no counterpart."""
+    """A function that makes an `rlsdk.interchange.sb3.Translated` from the weights (name -> tensor) in a file of sb3-contrib
+    and the action space. None if sb3-contrib does not have this algorithm."""
     action_masks: MaskUse = attrs.field(default="ignored", validator=attrs.validators.in_(get_args(MaskUse)))
     upgrade: Callable[[Json, Json, str], tuple[Json, Json]] | None = None
-    """`upgrade(settings, state, from_version)` of an agent file, before they are used: returns both as this version of the
-    plugin writes them. `settings` are plain data, `state` has the sections `policy`, `training` and `replay`, as far as they
-    are read, and `from_version` is the plugin's version that made the file, or `unknown`. None: nothing was ever renamed."""
+    """A function `upgrade(settings, state, from_version)` that converts the content of an older agent file. It returns settings
+    and state in the form that this version of the plugin writes. `settings` are plain data. `state` has the sections `policy`,
+    `training` and `replay`, as far as they are read. `from_version` is the version of the plugin that made the file, or
+    `unknown`. None: all versions write the same form."""
     info: tuple[str, ...] = ()
-    """Entries of environments' `info` that the algorithm reads from `StepData.info`, float32; as in the manifest. An
-    environment that does not give one of them at every step is refused, by an error that names it."""
+    """Entries of the environment's `info` that the algorithm reads from `StepData.info`, float32. They are the same as in the
+    manifest. An environment that does not return one of them at every step is refused; the error names the entry."""
     live: tuple[str, ...] = attrs.field(default=(), validator=_known_settings)
-    """Settings that can be assigned while an agent lives (`model.gamma = 0.9`): the parts read them when they use them, or take
-    them over in a method `reconfigure(config)`. Others are refused; `load(path, name=value)` changes those."""
+    """Settings that can be assigned on an existing agent (`model.gamma = 0.9`). The parts read them at each use, or have a
+    method `reconfigure(config)` that adopts them. Other settings cannot be assigned; `load(path, name=value)` changes them."""
 
     testing_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_known_testing_settings)
-    """Settings with which the contract kit makes its small agents, such as a data set that the package ships or a network that
-    trains in a second. They replace the kit's own."""
+    """Settings with which the contract kit makes its small agents. They replace the kit's own settings. Examples: a data set
+    that the package contains, a network that trains in a second."""
     testing_bounds: Mapping[str, float] = attrs.field(factory=dict)
-    """Bounds of the clauses `learns.*` that the kit checks instead of its own: name of the toy -> return or value to reach."""
+    """Bounds that the clauses `learns.*` check instead of the kit's own: name of the toy task -> return or value to reach."""
     testing_exceptions: Mapping[str, str] = attrs.field(factory=dict)
-    """Clauses `batch.*`, `rollout.*` and `learns.*` that do not hold for this method, though it is correct: id -> why. The kit
-    prints the reason where such a clause fails."""
+    """Clauses `batch.*`, `rollout.*` and `learns.*` that a correct implementation of this algorithm breaks: id -> reason. The
+    kit prints the reason if such a clause fails."""
 
     default_envs: int = attrs.field(default=1, validator=attrs.validators.ge(1))
-    """Copies of an environment given by its id, where no number is given."""
+    """How many copies of the environment are made if it is given by its id and no number is given."""

@@ -1,6 +1,6 @@
-"""Load a plugin in a process of its own, with a time limit, to see whether it works.
+"""Load a plugin in a separate process with a time limit, to test whether it works.
 
-What only looks at plugins does it here: code that ends the process, crashes it or never returns does so there.
+Commands that only show plugins use this. If the plugin's code exits, crashes or never returns, this affects only that process.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from rlsdk.settings.render import FieldDoc
 
 SECONDS = 20.0
-"""A plugin that imports no torch takes a tenth of a second."""
+"""The default time limit. Loading a plugin that imports no torch takes a tenth of a second."""
 
 
 @attrs.frozen(kw_only=True)
 class Trial:
-    """What loading a plugin showed."""
+    """The outcome of loading a plugin."""
 
     problem: str | None = None
-    """Why it cannot be used; None where it loads."""
+    """Why the plugin cannot be used; None if it loads."""
     effects: tuple[str, ...] = ()
-    """What it did at import that a plugin must not do."""
+    """The forbidden side effects of importing the plugin, such as printing."""
     settings: tuple[dict[str, object], ...] = ()
-    """Its hyper-parameters: name, type, default as text, help, unit, source, children."""
+    """The hyper-parameters of the plugin, each with name, type, default as text, help, unit, source and children."""
 
 
 def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
-    """The outcome of loading a plugin in a process of its own, which has `seconds` (default `SECONDS`)."""
+    """Load a plugin in a separate process with a time limit of `seconds` (default `SECONDS`), and return the outcome."""
     if plugin.problem is not None:
         return Trial(problem=str(unusable(plugin)))
-    if registered(plugin) is not None or not sys.executable:  # it exists in this process only; or Python is embedded
+    if registered(plugin) is not None or not sys.executable:  # it exists only in this process, or Python is embedded
         return _load(plugin)
     with tempfile.TemporaryDirectory(prefix="rlsdk-trial-") as folder:
         out = Path(folder) / "answer.json"
@@ -63,16 +63,16 @@ def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
 
 
 def all_tried(chosen: Iterable[Plugin]) -> list[Trial]:
-    """The outcomes for several plugins, side by side."""
+    """Load several plugins, up to four at the same time, each in a separate process, and return the outcomes."""
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
         return list(pool.map(tried, chosen))
 
 
 def require_loads(plugin: Plugin) -> Trial:
-    """The outcome for a plugin that loads.
+    """Load a plugin in a separate process, and return the outcome.
 
     Raises:
-        PluginError: it does not.
+        PluginError: the plugin does not load.
     """
     trial = tried(plugin)
     if trial.problem is not None:
@@ -81,7 +81,7 @@ def require_loads(plugin: Plugin) -> Trial:
 
 
 def _run(plugin: Plugin, out: Path, seconds: float) -> str:
-    """Run the child; returns how it ended."""
+    """Run the child process, and return how it ended, as text for a message."""
     nowhere, arguments = subprocess.DEVNULL, [plugin.qualified_id, str(out), str(seconds)]
     with tempfile.TemporaryFile() as errors:
         process = child_process.start(__name__, arguments, stdin=nowhere, stdout=nowhere, stderr=errors)
@@ -98,7 +98,7 @@ def _run(plugin: Plugin, out: Path, seconds: float) -> str:
 
 
 def child() -> None:
-    """Body of the child process: load one plugin, write what came of it, and end at once."""
+    """The main function of the child process: load one plugin, write the outcome to a file, and end the process."""
     name, out, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
     leave = os._exit
     threading.Thread(target=child_process.end_with_parent, args=(os.getppid(), leave, seconds), daemon=True).start()
@@ -111,7 +111,7 @@ def child() -> None:
 
 
 def _load(plugin: Plugin) -> Trial:
-    """Load a plugin in this process, with all it offers."""
+    """Load a plugin in this process, with its settings and all its extensions."""
     docs: list[dict[str, object]] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

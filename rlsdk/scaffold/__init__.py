@@ -1,4 +1,4 @@
-"""New plugin packages: complete, installable, tested, with two functions left to fill in. Imports no torch."""
+"""Makes new plugin packages: complete, installable and tested, with two functions left to fill in. Imports no torch."""
 
 from rlsdk.scaffold.families import families
 from rlsdk.scaffold.package import first_steps, new_package, rendered

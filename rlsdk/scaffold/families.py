@@ -1,16 +1,16 @@
-"""What `rlsdk new` can write: one folder of `templates` per package, described by the `family.toml` in it.
+"""The kinds of packages that `rlsdk new` can write. Each is a folder in `templates` that contains a file `family.toml`.
 
-A new folder is a new family; no code names them. In `family.toml`:
+To add a kind, add a folder; no code lists the folders. The keys of `family.toml`:
 
 | key | meaning |
 |---|---|
 | `family` | the value of `--family`, and the label in the manifest |
-| `for_actions` | the value of `--actions` that chooses this folder; left out where the family has no such choice |
+| `for_actions` | the value of `--actions` that chooses this folder; left out if the family has no such choice |
 | `summary`, `actions`, `observations`, `default_envs`, `live` | as in the manifest |
-| `run` | a command that trains it |
-| `example` | Python that trains it, for its README |
-| `[preset]` | `env`, `steps`, `settings`: of its preset |
-| `[toy]` | `env`, `kind`, `returns`, `bound`, `settings`, `steps`: what its test learns, and how well |
+| `run` | a command that trains the new algorithm |
+| `example` | Python code that trains the new algorithm, for the README of the package |
+| `[preset]` | `env`, `steps`, `settings`: the content of its preset |
+| `[toy]` | `env`, `kind`, `returns`, `bound`, `settings`, `steps`: the task that its test learns, and the bound to reach |
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class FamilyTemplate:
     folder: Traversable
     family: str
     for_actions: str | None
-    """What `--actions` chooses it; None: its family has no choice."""
+    """The value of `--actions` that chooses this folder; None if the family has no such choice."""
     contents: Mapping[str, Any]
-    """The contents of its `family.toml`."""
+    """The contents of the file `family.toml` in this folder."""
 
 
 @cache
 def family_templates() -> tuple[FamilyTemplate, ...]:
-    """Every folder that describes a family, by name."""
+    """Return every folder of templates that contains a `family.toml`, sorted by name."""
     folders = sorted((files("rlsdk.scaffold") / "templates").iterdir(), key=lambda folder: folder.name)
     described = [(folder, folder / "family.toml") for folder in folders if folder.is_dir()]
     found = [(folder, tomllib.loads(file.read_text(encoding="utf-8"))) for folder, file in described if file.is_file()]
@@ -51,15 +51,19 @@ def family_templates() -> tuple[FamilyTemplate, ...]:
 
 
 def families() -> tuple[str, ...]:
-    """The values of `--family`."""
+    """Return the values that `--family` accepts."""
     return tuple(dict.fromkeys(each.family for each in family_templates()))
 
 
 def family_template(family: str, actions: str | None = None) -> FamilyTemplate:
-    """The folder for a family and a kind of actions (`continuous` or `discrete`; None: discrete where there is a choice).
+    """Return the template for a family and a kind of actions.
+
+    Args:
+        family: one of `families()`.
+        actions: `continuous` or `discrete`, for a family with a choice; None is discrete.
 
     Raises:
-        SettingsError: no such family, or no such kind of actions in it.
+        SettingsError: there is no such family, or it has no such kind of actions.
     """
     if family not in families():
         raise SettingsError(f"unknown family {family!r}; {suggest(family, families())}")

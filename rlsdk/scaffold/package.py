@@ -1,7 +1,8 @@
-"""A plugin package from templates.
+"""Writes a plugin package from templates.
 
-Templates are the files of `templates/common` and of the family's folder, which come last and replace those of the same name.
-`$name` stands where a fact belongs; in a path `PACKAGE` is the name of the Python package, `PRESET` that of an environment.
+The templates are the files in `templates/common` and in the folder of the family. If both have a file of the same name, the
+family's is used. `$name` in a template is replaced by a value. In a path, `PACKAGE` is replaced by the name of the Python
+package and `PRESET` by the environment id of the preset.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from rlsdk.scaffold.families import FamilyTemplate, family_template
 
 IDENTITY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 SDK, OLDEST = ">=0.1,<0.2", "0.1.0"
-"""What a new package claims, and the oldest release of that range."""
+"""The range of SDK versions that a new package states, and the oldest release in that range."""
 SUFFIX = ".tmpl"
 IMPORT = re.compile(r"^(?:from \S+ )?import (.+)$", re.MULTILINE)
 MAX_ID = 64
-"""Characters of an id; file systems and indexes of packages have limits too."""
+"""The largest number of characters of an id. File systems and package indexes have limits too."""
 TO_FILL_IN = "FILL IN:"
 
 
 def new_package(identity: str, family: str, folder: Path, *, actions: str | None = None) -> Path:
-    """Write the package of the algorithm `identity` into a new folder inside `folder`; returns the new folder.
+    """Write the package of the algorithm `identity` into a new folder inside `folder`, and return the new folder.
 
     Args:
-        identity: id of the algorithm.
+        identity: the id of the algorithm.
         family: one of `families()`.
-        folder: made where it is missing.
-        actions: `continuous` or `discrete`, for a family with a choice; None: discrete.
+        folder: the parent folder; it is created if it does not exist.
+        actions: `continuous` or `discrete`, for a family with a choice; None is discrete.
 
     Raises:
-        SettingsError: no such family or actions, an id that cannot be one, or one that is taken.
-        ArtifactError: the folder exists, or cannot be written; nothing is left half written.
+        SettingsError: the family or its kind of actions does not exist, or the id is not valid or is installed already.
+        ArtifactError: the new folder exists already or cannot be written. No incomplete folder is left then.
     """
     package = rendered(identity, family, actions)
     _require_free(identity)
@@ -71,20 +72,22 @@ def new_package(identity: str, family: str, folder: Path, *, actions: str | None
 
 
 def first_steps(identity: str, family: str, actions: str | None = None) -> tuple[str, str]:
-    """(the file with the two functions to fill in, relative to the package's folder; a command that trains the package).
+    """Return the file with the two functions to fill in, and a command that trains the new algorithm.
+
+    The file is a path relative to the folder of the package.
 
     Raises:
-        SettingsError: as `rendered`.
+        SettingsError: as in `rendered`.
     """
     place = next(place for place, text in rendered(identity, family, actions).items() if TO_FILL_IN in text)
     return place, _placeholders(identity, family_template(family, actions))["run"]
 
 
 def rendered(identity: str, family: str, actions: str | None = None) -> dict[str, str]:
-    """Path inside the package -> text, of every file of the package for an algorithm; nothing is written.
+    """Return path inside the package -> text, for every file of a new package. Nothing is written.
 
     Raises:
-        SettingsError: no such family or actions, or an id that cannot be one.
+        SettingsError: the family or its kind of actions does not exist, or the id is not valid.
     """
     template = family_template(family, actions)
     if len(identity) > MAX_ID:
@@ -104,7 +107,10 @@ def _distribution(identity: str) -> str:
 
 
 def _class_name(identity: str, template: FamilyTemplate) -> str:
-    """In camel case. Neither it nor the names made of it are keywords, built-in, or imported by the package."""
+    """Return the name of the agent class: the id in camel case, with a suffix if it would hide another name.
+
+    It and the name of its config class are not Python keywords, built-in names or names that the package imports.
+    """
     name = "".join(word.capitalize() for word in identity.split("-"))
     taken = {*keyword.kwlist, *dir(builtins), *_imported(template)}
     chosen = (f"{name}{suffix}" for suffix in ("", "Agent", "Algorithm", "Plugin"))
@@ -112,7 +118,7 @@ def _class_name(identity: str, template: FamilyTemplate) -> str:
 
 
 def _imported(template: FamilyTemplate) -> Iterator[str]:
-    """Names that the modules of the family import."""
+    """Yield the names that the modules of the template import."""
     for folder in _folders(template):
         for _, file in _files(folder):
             for line in IMPORT.findall(file.read_text(encoding="utf-8")):
@@ -137,8 +143,10 @@ def _placeholders(identity: str, template: FamilyTemplate) -> dict[str, str]:
 
 
 def _placeholders_of(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The entries of a `family.toml` as text; those of its tables with the table's name before theirs. A list appears three
-    times: `name` for people, `name_list` in TOML, `name_tuple` in Python."""
+    """Yield (name, text) for the entries of a `family.toml`. The name of an entry of a table begins with the table's name.
+
+    A list is yielded three times: `name` is separated by commas, `name_list` is a TOML list and `name_tuple` a Python tuple.
+    """
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _placeholders_of(value, f"{prefix}{key}_")

@@ -1,4 +1,4 @@
-"""A logger by the names of its formats."""
+"""`configure` makes a logger from the names of its output formats, such as csv or tensorboard."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rlsdk.sinks.tensorboard import TensorBoardSink
 
 
 def configure(folder: str | Path | None = None, format_strings: Sequence[str] | None = None) -> Logger:
-    """A logger for `model.set_logger`.
+    """Return a logger for `model.set_logger`.
 
     Args:
-        folder: where progress.csv, progress.json, log.txt and TensorBoard's events go; made if need be. Without one, only
-            "stdout" is possible.
-        format_strings: some of stdout, log, csv, json, tensorboard; by default stdout, and log and csv where there is a
-            folder.
+        folder: the folder for progress.csv, progress.json, log.txt and the event files of TensorBoard. It is created if it
+            does not exist. Without a folder only the format "stdout" is possible.
+        format_strings: any of stdout, log, csv, json, tensorboard. Default: stdout without a folder; stdout, log and csv
+            with one.
 
     Raises:
-        SettingsError: an unknown format, one that needs a folder without one, tensorboard is not installed.
+        SettingsError: a format is unknown, a format needs a folder but `folder` is None, or tensorboard is not installed.
     """
     default = ("stdout",) if folder is None else ("stdout", "log", "csv")
     formats = default if format_strings is None else tuple(format_strings)

@@ -1,4 +1,4 @@
-"""Metrics as a table on standard output."""
+"""A sink that prints metrics as tables, on standard output or into a log file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlsdk.runtime.output import print_line
 
 
 class ConsoleSink:
-    """Prints one small table per log, grouped by the part of the name before the slash."""
+    """Prints the metrics of each call of `write` as one table, grouped by the part of the name before the last slash."""
 
     def __init__(self, stream: TextIO | None = None, *, format: str = "stdout") -> None:  # noqa: A002  # the documented word
         self.stream, self.format = stream or sys.stdout, format
@@ -30,13 +30,13 @@ class ConsoleSink:
         print_line(f"{line}\n{body}\n{line}", self.stream)
 
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
-        """Print texts; returns their names."""
+        """Print the values that are texts, and return their names."""
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         if texts:
             self.write(step, texts)
         return list(texts)
 
     def close(self) -> None:
-        """Close a log file; any other stream belongs to the caller."""
+        """Close the stream if it is a log file. The caller closes any other stream."""
         if self.format == "log":
             self.stream.close()

@@ -1,4 +1,4 @@
-"""Metrics as a CSV file, one row per step."""
+"""A sink that writes metrics to a CSV file, one row per step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.sinks.last_line import LastLine
 
 
 class CsvSink:
-    """Appends rows to `path`; a metric that appears later gets a column of its own, empty in the rows before it.
+    """Appends rows to the file `path`. A metric that appears later gets a new column, which is empty in earlier rows.
 
     Metrics that are logged later for the same step, such as those of an evaluation, go into the row of that step.
     """
@@ -36,7 +36,7 @@ class CsvSink:
         self._last.write(line.getvalue())
 
     def _add(self, new: list[str]) -> None:
-        """Replace the file by one with more columns, atomically."""
+        """Replace the file by one that also has the columns `new`. The replacement is atomic."""
         rows: list[dict[str, str]] = []
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as stream:
@@ -50,14 +50,14 @@ class CsvSink:
         os.replace(temporary, self.path)
 
     def close(self) -> None:
-        """Every row is on disk already."""
+        """Do nothing: `write` has written every row to disk."""
 
 
 def _columns(path: Path) -> list[str]:
-    """The names in the first line of a whole table.
+    """Return the column names from the first line of the file, after checking that every row fits them.
 
     Raises:
-        SettingsError: the file is another table; rows are not appended to it.
+        SettingsError: the file cannot be read, two columns have the same name, or a row has too many cells.
     """
     try:
         with path.open(newline="", encoding="utf-8") as stream:

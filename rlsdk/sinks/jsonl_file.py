@@ -1,4 +1,4 @@
-"""Metrics as JSON lines."""
+"""A sink that writes metrics to a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.sinks.last_line import LastLine
 
 
 class JsonlSink:
-    """Appends one JSON object per step to `path`; values that are not finite become null, as JSON cannot represent them."""
+    """Appends one JSON object per step to the file `path`. NaN and infinity become null: JSON cannot represent them."""
 
     format = "json"
 
@@ -23,7 +23,7 @@ class JsonlSink:
         self._write(step, {name: value if math.isfinite(value) else None for name, value in values.items()})
 
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
-        """Write texts; returns their names."""
+        """Write the values that are texts, and return their names."""
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         if texts:
             self._write(step, texts)
@@ -34,4 +34,4 @@ class JsonlSink:
         self._last.write(json.dumps(row, allow_nan=False) + "\n")
 
     def close(self) -> None:
-        """Every line is on disk already."""
+        """Do nothing: `write` has written every line to disk."""

@@ -1,4 +1,4 @@
-"""The last line of a file of metrics, which further metrics of its step are added to."""
+"""The last line of a metrics file: later metrics of the same step are added to it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from pathlib import Path
 
 
 class LastLine:
-    """Keeps one line per step: metrics of the same step are merged, unless a name would get a second value.
+    """Appends lines to a file and merges metrics of the same step into one line.
 
-    Lines that another object wrote are left alone.
+    If a name would get a second value in that line, a new line is started. Lines that another object wrote stay unchanged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.step, self.values = -1, dict[str, object]()
         self.start = self.end = -1
-        """Where the line begins and ends, in bytes."""
+        """The offsets in the file, in bytes, at which the last line begins and ends; -1 before the first line."""
 
     def merge(self, step: int, values: Mapping[str, object]) -> dict[str, object]:
-        """The values of the line to `write` next. The last line is cut off if they include it."""
+        """Return the values of the next line, which the caller passes to `write` as text.
+
+        If the last line can be merged (see the class), its values are included, and it is removed from the file.
+        """
         whole = self.path.exists() and self.path.stat().st_size == self.end
         if step == self.step and whole and not self.values.keys() & values.keys():
             with self.path.open("r+b") as stream:
@@ -29,7 +32,7 @@ class LastLine:
         return self.values
 
     def write(self, line: str) -> None:
-        """Append a line, its end included."""
+        """Append `line`, which includes its line break, to the file."""
         data = line.encode()
         with self.path.open("ab") as stream:
             stream.write(data)

@@ -1,4 +1,4 @@
-"""The logger of an agent: values that users and callbacks record beside the metrics of the training."""
+"""The logger of an agent: it writes the metrics of the training and the values that users and callbacks record."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from rlsdk.sinks.sink import (
 )
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
-"""Levels of messages, as documented."""
+"""Levels of messages, with the values that stable-baselines3 documents."""
 FORMATS = ("stdout", "log", "csv", "json", "tensorboard")
 
 
 class Logger:
-    """Collects values under names and writes them to every sink: at each log of a training, or when `dump` is called.
+    """Collects values under names and writes them to every sink at each log of a training, or when `dump` is called.
 
     Numbers go to every sink. Texts, tensors with several entries (histograms) and the objects of `rlsdk.sinks.media` go to
-    sinks that can show them; one warning if no sink can. A logger is a sink itself.
+    the sinks that can show them; if no sink can, one warning is shown. A logger is itself a sink.
     """
 
     def __init__(self, folder: str | None = None, output_formats: Iterable[MetricSink] = ()) -> None:
@@ -44,12 +44,12 @@ class Logger:
         self.name_to_count: dict[str, int] = {}
         self.name_to_excluded: dict[str, tuple[str, ...]] = {}
         self.current_step: Callable[[], int] = lambda: 0
-        """Gives the number of environment steps, for a `dump` without a step."""
+        """Returns the number of environment steps so far; `dump` calls it if it gets no step."""
         self._ignored: set[str] = set()
         self._failures = Failures()
 
     def use(self, sinks: Iterable[MetricSink]) -> None:
-        """Write to these sinks from now on, values that were recorded before included."""
+        """Replace the sinks by these. Values that are recorded but not yet written go to the new sinks."""
         self.sinks = tuple(
             part for sink in sinks for part in (sink.sinks if isinstance(sink, Several | Logger) else (sink,))
         )
@@ -57,22 +57,22 @@ class Logger:
     # --- recording ---------------------------------------------------------------------------------------------------
 
     def record(self, key: str, value: object, exclude: str | tuple[str, ...] | None = None) -> None:
-        """Log `value` under `key` with the next log; a later value replaces it.
+        """Store `value` under `key` until the next log writes it. A later value under the same key replaces it.
 
         Args:
-            key: such as "my/value".
-            value: a number, an array or tensor of one; a text; a tensor or array with several entries (a histogram); an
-                `Image`, `Figure`, `Video` or `HParam`.
-            exclude: formats that do not get it: stdout, log, csv, json, tensorboard.
+            key: the name of the value, such as "my/value".
+            value: a number, or an array or tensor with one entry; a text; a tensor or array with several entries (a
+                histogram); an `Image`, `Figure`, `Video` or `HParam`.
+            exclude: the formats that do not get the value: stdout, log, csv, json, tensorboard.
 
         Raises:
-            SettingsError: an unknown format, or a name that is taken.
+            SettingsError: a format is unknown, or `key` is empty, is not a text or is the reserved name "step".
         """
         self.name_to_excluded[_required_name(key)] = _formats(exclude)
         self.name_to_value[key] = value
 
     def record_mean(self, key: str, value: float | None, exclude: str | tuple[str, ...] | None = None) -> None:
-        """Log the mean of all values given under `key` until the next log; None is left out."""
+        """Add `value` to the values under `key`; the next log writes their mean. None is ignored."""
         self.name_to_excluded[_required_name(key)] = _formats(exclude)
         if value is None:
             return
@@ -82,7 +82,7 @@ class Logger:
         self.name_to_count[key] = count + 1
 
     def dump(self, step: int | None = None) -> None:
-        """Write what was recorded since the last log, at `step` (default: the environment steps of the training)."""
+        """Write the values recorded since the last log, at `step` (default: the environment steps of the training)."""
         if self.name_to_value:
             self.write(self.current_step() if step is None else step, {})
             for sink in self.sinks:
@@ -90,7 +90,7 @@ class Logger:
                     self._failures.guard(sink, sink.flush)
 
     def write(self, step: int, values: Mapping[str, object]) -> None:
-        """Write `values` and what was recorded, which wins where names are the same."""
+        """Write `values` and the recorded values. Where both have a name, the recorded value is written."""
         merged = {**values, **self.name_to_value}
         excluded = self.name_to_excluded
         self.name_to_value, self.name_to_count, self.name_to_excluded = {}, {}, {}
@@ -128,7 +128,7 @@ class Logger:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def log(self, *args: object, level: int = INFO) -> None:
-        """Print a message, unless `level` is below the logger's."""
+        """Print a message, unless `level` is below the level of the logger."""
         if self.level <= level:
             print_line(" ".join(map(str, args)))
 
@@ -149,20 +149,20 @@ class Logger:
         self.log(*args, level=ERROR)
 
     def set_level(self, level: int) -> None:
-        """Print messages from this level on: DEBUG 10, INFO 20, WARN 30, ERROR 40, DISABLED 50."""
+        """Print only messages of this level or above: DEBUG 10, INFO 20, WARN 30, ERROR 40, DISABLED 50."""
         self.level = level
 
-    # --- where it writes --------------------------------------------------------------------------------------------------
+    # --- folder and sinks -------------------------------------------------------------------------------------------------
 
     @property
     def dir(self) -> str | None:
-        """The folder that was given, or that of a TensorBoard sink; None without either."""
+        """The folder of the logger, else the folder of its TensorBoard sink; None without either."""
         if self.folder is not None:
             return self.folder
         return next((str(sink.path) for sink in self.sinks if getattr(sink, "format", "") == "tensorboard"), None)  # type: ignore[attr-defined]
 
     def get_dir(self) -> str | None:
-        """`dir`."""
+        """Return `dir`."""
         return self.dir
 
     @property
@@ -176,12 +176,12 @@ class Logger:
         return next((sink.writer for sink in self.sinks if hasattr(sink, "writer")), None)
 
     def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
-        """Pass settings to sinks that take them."""
+        """Pass the settings to the sinks that accept settings (see `TakesHyperparameters`)."""
         for sink in self.sinks:
             self._failures.guard(sink, partial(show_hyperparameters, sink, values))
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
-        """Pass tensors to sinks that draw histograms; whether any does."""
+        """Pass tensors [..] to the sinks that draw histograms; return whether any sink drew them."""
         drawn = [self._failures.guard(sink, partial(draw_histograms, sink, step, tensors)) for sink in self.sinks]
         return True in drawn
 
@@ -192,7 +192,7 @@ class Logger:
 
 
 def _number(value: object) -> float | None:
-    """A number, or an array or tensor of one, as Python's; None for anything else."""
+    """Return a number, or the entry of an array or tensor with one entry, as a Python number; None for anything else."""
     if isinstance(value, int | float):
         return value
     if isinstance(value, str):

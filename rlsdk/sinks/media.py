@@ -1,4 +1,4 @@
-"""Values besides numbers and texts; TensorBoard and trackers show them, other sinks leave them out."""
+"""Values other than numbers and texts, such as images. TensorBoard and trackers show them; other sinks leave them out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Image:
 
     Args:
         image: array or tensor, float in [0, 1] or uint8.
-        dataformats: order of its axes, such as "HWC", "CHW", "HW".
+        dataformats: order of the axes of `image`, such as "HWC", "CHW", "HW" (height, width, channels).
     """
 
     image: object
@@ -22,7 +22,7 @@ class Image:
 
 @attrs.frozen(eq=False)
 class Figure:
-    """A matplotlib figure, closed after it was logged unless `close` is False."""
+    """A matplotlib figure. It is closed after it was logged, unless `close` is False."""
 
     figure: object
     close: bool = True
@@ -30,7 +30,7 @@ class Figure:
 
 @attrs.frozen(eq=False)
 class Video:
-    """Frames [N, T, C, H, W], uint8, shown at `fps` frames per second (needs the package moviepy)."""
+    """Videos as frames [N, T, C, H, W] of uint8, shown at `fps` frames per second (needs the package moviepy)."""
 
     frames: object
     fps: float = 30.0
@@ -38,7 +38,7 @@ class Video:
 
 @attrs.frozen(eq=False)
 class HParam:
-    """Hyper-parameters, and the metrics by which they are compared: name -> first value."""
+    """Hyper-parameters (name -> value), and the metrics by which they are compared (name -> first value)."""
 
     hparam_dict: Mapping[str, bool | str | float | None]
     metric_dict: Mapping[str, float]

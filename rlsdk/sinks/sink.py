@@ -1,4 +1,4 @@
-"""The protocol of metric sinks, and several of them as one."""
+"""The protocol of metric sinks, optional methods of sinks, and a sink that passes values to several sinks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Protocol, runtime_checkable
 from rlsdk.errors import RlsdkError, SettingsError, raised
 
 Scalar = bool | int | float | str | None
-"""A setting, as sinks show it."""
+"""The types in which a sink receives the value of a setting."""
 
 
 @runtime_checkable
 class MetricSink(Protocol):
-    """Takes metrics as they are logged; steps rise, names are those of docs/metrics.md.
+    """Receives metrics when they are logged. Steps never decrease; the names are listed in docs/metrics.md.
 
-    A sink may have more: `BeginsRuns`, `TakesHyperparameters`, `DrawsHistograms`, `ShowsMedia`, `TakesFiles`, `Flushes`, and
-    `format`, the name by which `Logger.record(exclude=)` leaves it out.
+    A sink may also implement `BeginsRuns`, `TakesHyperparameters`, `DrawsHistograms`, `ShowsMedia`, `TakesFiles` and
+    `Flushes`. Its attribute `format`, if there is one, is the name that excludes it in `Logger.record(exclude=)`.
     """
 
     def write(self, step: int, values: Mapping[str, float]) -> None: ...
@@ -32,7 +32,7 @@ class TakesHyperparameters(Protocol):
     """A sink that shows settings."""
 
     def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
-        """Called once when training starts."""
+        """Show the settings `values`. It is called once, when training starts."""
         ...
 
 
@@ -41,7 +41,7 @@ class DrawsHistograms(Protocol):
     """A sink that draws histograms."""
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> object:
-        """Called when a callback logs histograms of tensors [..]. False: nothing was drawn."""
+        """Draw a histogram of each tensor [..]; return False if nothing was drawn. A callback calls it."""
         ...
 
 
@@ -50,7 +50,7 @@ class ShowsMedia(Protocol):
     """A sink that shows texts, tensors with several entries, or the objects of `rlsdk.sinks.media`."""
 
     def media(self, step: int, values: Mapping[str, object]) -> Sequence[str]:
-        """Returns the names of those it showed."""
+        """Show the values of these names, and return the names of the values that were shown."""
         ...
 
 
@@ -59,7 +59,7 @@ class Flushes(Protocol):
     """A sink that buffers values."""
 
     def flush(self) -> None:
-        """Write them."""
+        """Write the buffered values."""
         ...
 
 
@@ -68,11 +68,11 @@ class BeginsRuns(Protocol):
     """A sink that distinguishes runs, such as one for a tracking service."""
 
     def begin_run(self, details: Mapping[str, Scalar], *, resumed: bool) -> None:
-        """Called once by the commands that train, before anything else; an error ends the run before it trains.
+        """Begin a run. The commands that train call it once, before anything else; an error ends the run before it trains.
 
         Args:
             details: algorithm, env, seed, steps and other options of the run.
-            resumed: whether it continues a run whose values the sink has seen.
+            resumed: whether the run continues an earlier one, whose values the sink has received.
         """
         ...
 
@@ -82,18 +82,18 @@ class TakesFiles(Protocol):
     """A sink that stores files."""
 
     def take_files(self, paths: Sequence[Path]) -> None:
-        """Called by `rlsdk run` and `rlsdk bench` when training has ended, with agents, settings and videos."""
+        """Store these files: agents, settings and videos. `rlsdk run` and `rlsdk bench` call it when training has ended."""
         ...
 
 
 class Failures:
-    """Turns the error of a sink into one warning per sink; the sink is tried again at the next log."""
+    """Turns errors of sinks into warnings, one per sink. A sink that failed is called again at the next log."""
 
     def __init__(self) -> None:
         self._warned: set[int] = set()
 
     def guard(self, sink: object, work: Callable[[], object]) -> object:
-        """The result of `work`, a call of `sink`; None where it raised."""
+        """Call `work`, which calls `sink`, and return its result; None if it raised an exception."""
         try:
             return work()
         except Exception as error:
@@ -108,7 +108,7 @@ class Failures:
 
 
 class Several:
-    """Passes everything to each of its sinks; one that fails does not keep the others from theirs."""
+    """A sink that passes everything to each of several sinks. If one fails, the others still receive the values."""
 
     def __init__(self, sinks: Sequence[MetricSink]) -> None:
         self.sinks = tuple(sinks)
@@ -135,7 +135,7 @@ def begin_run(sinks: Sequence[MetricSink], details: Mapping[str, Scalar], *, res
     """Begin a run in every sink that distinguishes runs.
 
     Raises:
-        SettingsError: a sink cannot, for example as its service is not reachable.
+        SettingsError: a sink cannot begin the run, for example because its service is not reachable.
     """
     for sink in sinks:
         if isinstance(sink, BeginsRuns):
@@ -156,16 +156,16 @@ def take_files(sinks: Sequence[MetricSink], paths: Sequence[Path]) -> None:
 
 
 def show_hyperparameters(sink: object, values: Mapping[str, Scalar]) -> None:
-    """Pass settings to a sink that takes them."""
+    """Pass the settings to `sink` if it accepts settings."""
     if isinstance(sink, TakesHyperparameters):
         sink.hyperparameters(values)
 
 
 def draw_histograms(sink: object, step: int, tensors: Mapping[str, object]) -> bool:
-    """Pass tensors to a sink that draws histograms; whether it does."""
+    """Pass tensors [..] to `sink` if it draws histograms; return whether it drew them."""
     return isinstance(sink, DrawsHistograms) and sink.histograms(step, tensors) is not False
 
 
 def several(sinks: Sequence[MetricSink]) -> MetricSink:
-    """One sink for many."""
+    """Return one sink that passes everything to all of `sinks`; the sink itself if there is only one."""
     return sinks[0] if len(sinks) == 1 else Several(sinks)

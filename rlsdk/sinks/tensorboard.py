@@ -1,4 +1,4 @@
-"""Metrics for TensorBoard (extra `tensorboard`)."""
+"""A sink that writes metrics for TensorBoard. It needs the extra `tensorboard`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from rlsdk.sinks.media import Figure, HParam, Image, Video
 
 
 class TensorBoardSink:
-    """Writes metrics, settings and media to `folder/name_1`, `folder/name_2`, ...: each run gets the next number."""
+    """Writes metrics, settings and media to `folder/name_1`, `folder/name_2`, ...: each run uses the next free number.
+
+    With `continue_last` it writes to the existing folder with the highest number.
+    """
 
     format = "tensorboard"
 
     def __init__(self, folder: Path, name: str, *, continue_last: bool = False) -> None:
-        """Raises SettingsError when the tensorboard package is not installed."""
+        """Raises SettingsError if the tensorboard package is not installed or `folder` contains a null character."""
         if "\0" in str(folder):
             raise SettingsError(f"tensorboard_log = {str(folder)!r} names no folder")
         numbers = [int(tail) for p in folder.glob(f"{name}_*") if (tail := p.name.rpartition("_")[2]).isdigit()]
@@ -26,14 +29,14 @@ class TensorBoardSink:
 
     @classmethod
     def in_folder(cls, folder: Path) -> TensorBoardSink:
-        """A sink that writes into `folder` itself."""
+        """Return a sink that writes into `folder` itself, not into a numbered folder in it."""
         sink = cls.__new__(cls)
         sink.path, sink._writer = folder, _summary_writer(folder)
         return sink
 
     @property
     def writer(self) -> Any:
-        """torch's `SummaryWriter`, opened again after it was closed."""
+        """The `SummaryWriter` of torch. If it was closed, a new one is opened."""
         if self._writer is None:
             self._writer = _summary_writer(self.path)
         return self._writer
@@ -43,7 +46,7 @@ class TensorBoardSink:
             self.writer.add_scalar(name, value, step)
 
     def hyperparameters(self, values: Mapping[str, object]) -> None:
-        """Show the settings in the tab of hyper-parameters, beside the mean return."""
+        """Show the settings in TensorBoard's tab of hyper-parameters, next to the mean return of the episodes."""
         self._hparams(values, {"rollout/ep_rew_mean": 0.0})
 
     def _hparams(self, settings: Mapping[str, object], metrics: Mapping[str, float]) -> None:
@@ -51,10 +54,10 @@ class TensorBoardSink:
 
         make: Any = hparams
         for summary in make(dict(settings), dict(metrics)):
-            self.writer.file_writer.add_summary(summary)  # `add_hparams` would start another run for them
+            self.writer.file_writer.add_summary(summary)  # `add_hparams` would create another run
 
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
-        """Show texts, pictures, figures, videos, hyper-parameters and histograms; returns the names of those shown."""
+        """Show texts, pictures, figures, videos, hyper-parameters and histograms; return the names of the values shown."""
         return [name for name, value in values.items() if self._show(name, value, step)]
 
     def _show(self, name: str, value: object, step: int) -> bool:
@@ -75,12 +78,12 @@ class TensorBoardSink:
         return True
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> None:
-        """One histogram per tensor."""
+        """Write one histogram per tensor [..], under `parameters/NAME`."""
         for name, tensor in tensors.items():
             self.writer.add_histogram(f"parameters/{name}", tensor, step)
 
     def flush(self) -> None:
-        """Write waiting values to disk."""
+        """Write buffered values to disk."""
         self.writer.flush()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The contract kit: what a plugin promises by implementing the interfaces, checked. Needs the extra `testing`.
+"""The contract kit: it checks what a plugin promises by implementing the interfaces. It needs the extra `testing`.
 
 rlsdk check tqc                                  on the command line
 pytest --rlsdk-check tqc                         with pytest
@@ -6,7 +6,7 @@ rlsdk.testing.run_checks("tqc")                  from Python
 @pytest.mark.parametrize("clause", rlsdk.testing.clauses(), ids=str)     in a plugin's own tests:
 def test_contract(clause): rlsdk.testing.verify("tqc", clause)
 
-`executor_clauses` and `verify_executor` are the same for executors.
+`executor_clauses` and `verify_executor` do the same for executors.
 """
 
 from __future__ import annotations

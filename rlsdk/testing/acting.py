@@ -1,4 +1,4 @@
-"""Calls of policies for checks, and what is wrong with their answers."""
+"""Helpers that call policies for checks and find errors in the actions they return."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SHIFTED: dict[str, GymSpace] = {
     "Dict": spaces.Dict({"b": spaces.Discrete(3, start=1), "a": spaces.Box(1.0, 2.0, (1,), np.float32)}),
     "Tuple": spaces.Tuple([spaces.Box(-3.0, -1.0, (1,), np.float32), spaces.Discrete(2, start=7)]),
 }
-"""Action spaces whose bounds, starts and sizes differ from one entry to the next and are nowhere those of another kind."""
+"""Action spaces whose bounds, starts and sizes all differ from each other, so that no value fits two of them by chance."""
 SLACK = 1e-5
-"""Of bounds, as a share of their distance: rounding of float32."""
+"""How far an action may exceed its bounds, as a share of the distance between them, because of float32 rounding."""
 
 
 def observations(agent: Agent, count: int, seed: int, *, first: bool = True) -> Observation:
-    """`count` random observations of the agent's space."""
+    """Return `count` random observations [count, ..] from the observation space of the agent."""
     space = agent.observation_space
     space.seed(seed)
     features = stack(agent.context.observation_space, [space.sample() for _ in range(count)])
@@ -43,7 +43,7 @@ def observations(agent: Agent, count: int, seed: int, *, first: bool = True) -> 
 
 
 def acting_policies(agent: Agent) -> Iterator[tuple[str, Policy[object, object]]]:
-    """(name for messages, policy): the one that predicts, and the one that collects where it is another."""
+    """Yield (name for messages, policy): the policy that predicts, and the behaviour policy if the agent has one."""
     yield "policy.act", agent.parts.policy
     if agent.parts.behavior is not None:
         yield "behavior.act", agent.parts.behavior
@@ -52,32 +52,35 @@ def acting_policies(agent: Agent) -> Iterator[tuple[str, Policy[object, object]]
 def act_on(
     policy: Policy[object, object], observation: Observation, carry: object, seed: int, *, deterministic: bool
 ) -> Act[object, object]:
-    """One call of a policy with a generator of its own."""
+    """Call `act` of a policy once, with a new generator that has the seed `seed`."""
     generator = torch.Generator().manual_seed(seed)
     return policy.act(observation, carry, deterministic=deterministic, generator=generator)
 
 
 def action_spaces(subject: Subject) -> Iterator[GymSpace]:
-    """Two spaces of every kind of action that the manifest lists."""
+    """Yield two action spaces of every kind that the manifest lists."""
     for kind in subject.manifest.actions:
         yield from (ACTIONS[kind], SHIFTED[kind])
 
 
 def may_exceed(agent: Agent, act: Act[object, object]) -> bool:
-    """Whether Box actions may lie outside their bounds, see `Policy.act`."""
+    """Return whether Box actions of the agent may lie outside their bounds; see `Policy.act`."""
     replayed = agent.parts.buffer is not None and agent.parts.plan.needs_environment
     return not replayed or extra_of(act, "log_prob") is not None
 
 
 def extra_of(act: Act[object, object], name: str) -> Tensor | None:
-    """An entry of the extras, such as `log_prob` [B] or `value` [B], where they have it."""
+    """Return an entry of the extras, such as `log_prob` [B] or `value` [B]; None if there is no such tensor."""
     extras = act.extras
     found = extras.get(name) if isinstance(extras, Mapping) else getattr(extras, name, None)
     return found if isinstance(found, Tensor) else None
 
 
 def fault_of(space: Space, action: object, rows: int, *, exceeds: bool, path: str = "the action") -> str | None:
-    """What is wrong with actions of `rows` rows, nested as `space`; None: nothing. `exceeds`: Box actions may be outside."""
+    """Return what is wrong with actions of `rows` rows, nested as `space`; None if they are correct.
+
+    With `exceeds`, Box actions may lie outside their bounds. `path` is the name of the actions in messages.
+    """
     if isinstance(space, Dict | Tuple):
         children = space.spaces if isinstance(space, Dict) else dict(enumerate(space.spaces))
         parts = dict(enumerate(action)) if isinstance(action, tuple) and isinstance(space, Tuple) else action
@@ -95,7 +98,7 @@ def fault_of(space: Space, action: object, rows: int, *, exceeds: bool, path: st
 
 
 def _leaf_fault(space: Space, action: Tensor, rows: int, exceeds: bool, path: str) -> str | None:
-    """The same for a tensor [B, *shape] or [B, A]."""
+    """Return what is wrong with an action tensor [B, *shape] or [B, A]; None if it is correct. See `fault_of`."""
     size = int(np.prod(shape_of(space)))
     if action.requires_grad:
         return f"{path} has a graph; act without gradients"
@@ -115,7 +118,7 @@ def _leaf_fault(space: Space, action: Tensor, rows: int, exceeds: bool, path: st
 
 
 def _bounds(space: Space) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The least and the largest value of each element of a leaf."""
+    """Return the smallest and the largest value of each element of a space without subspaces."""
     if isinstance(space, Box):
         return space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
     if isinstance(space, Discrete):
@@ -128,7 +131,7 @@ def _bounds(space: Space) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def chosen(space: Space, action: Any) -> Tensor:
-    """The chosen values of all discrete choices, counted from 0, int64 [B, number of choices]."""
+    """Return the chosen values of all discrete choices in an action, counted from 0, int64 [B, number of choices]."""
     if isinstance(space, Dict | Tuple):
         children = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
         return torch.cat([chosen(child, action[key]) for key, child in children], 1)
@@ -141,14 +144,14 @@ def chosen(space: Space, action: Any) -> Tensor:
 
 
 def allowed(space: Space, action: object, mask: Tensor) -> Tensor:
-    """bool [B]: whether `mask`, bool [B, A], allows every choice of the actions."""
+    """Return bool [B]: whether `mask`, bool [B, A], allows every choice of the action in that row."""
     sizes = choices_of(space)
     starts = torch.tensor([0, *np.cumsum(sizes)[:-1].tolist()])
     return mask.gather(1, chosen(space, action) + starts).all(1)
 
 
 def random_masks(space: Space, rows: int, seed: int) -> Tensor:
-    """bool [rows, A]: every choice has at least one allowed value; in every other row exactly one."""
+    """Return random masks, bool [rows, A]. Each choice has at least one allowed value, and in even rows exactly one."""
     generator, parts = torch.Generator().manual_seed(seed), []
     for size in choices_of(space):
         part = torch.rand(rows, size, generator=generator) < 0.5
@@ -159,16 +162,16 @@ def random_masks(space: Space, rows: int, seed: int) -> Tensor:
 
 
 def row_of(nested: NestedT, row: int) -> NestedT:
-    """One row [1, ..] of each tensor [B, ..]; those without rows (0-d) whole."""
+    """Return one row [1, ..] of each tensor [B, ..]; 0-d tensors are returned unchanged."""
     return map_tensors(lambda leaf: leaf[row : row + 1] if leaf.dim() else leaf, nested)
 
 
 def rows_in(nested: object) -> tuple[Tensor, ...]:
-    """The tensors that have rows, [B, ..]."""
+    """Return the tensors that have rows, [B, ..], that is all except 0-d ones."""
     return tuple(leaf for leaf in leaves(nested) if leaf.dim())
 
 
 def near(one: object, two: object) -> bool:
-    """Whether two nested values have equal tensors, to 1e-5."""
+    """Return whether two nested values have equal tensors, up to 1e-5."""
     pairs = list(zip(leaves(one), leaves(two), strict=True))
     return all(a.shape == b.shape and torch.allclose(a.double(), b.double(), atol=1e-5) for a, b in pairs)

@@ -1,4 +1,4 @@
-"""Clauses of actions of every kind that the manifest lists: learning them, and playing those of candidates."""
+"""Clauses about every kind of action that the manifest lists: learning the best action, and acting for candidates."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from rlsdk.testing.toys import Toy, greedy_actions, require_learnt
 from rlsdk.training import PopulationPlan
 
 BOUND = 0.8
-"""Of 1 minus the distance of the worst part of the action from its place. What is right for one of the two patterns has at most
-0.5 for the other; the middle of a Box has 0.75; correct algorithms of ours reach 0.9 to 1."""
+"""The score to reach: 1 minus the distance of the worst part of the action from the best value of that part. The best action
+for one of the two patterns scores at most 0.5 for the other. The middle of a Box scores 0.75. The algorithms of this project
+score 0.9 to 1."""
 UPDATES = 500
-"""Ours need 300 at most. Algorithms that learn some kinds of action only are tried for long with the others."""
+"""The largest number of updates; the algorithms of this project need at most 300. A larger number would waste time on
+algorithms that cannot learn a kind of action."""
 BOTH, LOW, HIGH = ((True, False),), ((True,),), ((False,),)
-"""Whether the first part's place is low, in each state of each task."""
+"""Tasks, each with one entry for each of its states: whether the best value of the first part is low."""
 ORDERS = {"Dict": LOW, "Tuple": HIGH, "MultiDiscrete": BOTH, "MultiBinary": BOTH}
-"""Once where the parts are of kinds that are learnt alone, both ways elsewhere: of several choices in two states of one task,
-which is learnt by no luck where one choice's values are taken for another's."""
+"""Kind of action -> the tasks for it; all other kinds get two tasks, LOW and HIGH. Dict and Tuple get one task, because their
+parts are of kinds that have tasks themselves. Kinds with several choices get one task with two states: a policy that mixes up
+the values of two choices cannot solve it by chance."""
 
 
 @clause(
@@ -61,13 +64,13 @@ def _right(wanted: Sequence[object], observation: Observation) -> object:
 
 
 def _score(space: GymSpace, patterns: Sequence[Sequence[float]], agent: Agent) -> float:
-    """1 minus the distance of the worst part of the action from its place, in the worst state."""
+    """Return 1 minus the distance of the worst part of the action from its best value, in the worst state."""
     actions = greedy_actions(agent, np.eye(len(patterns), dtype=np.float32))
     return min(1.0 - float(misses(space, *each).max()) for each in zip(patterns, actions, strict=True))
 
 
 CANDIDATES, ROUNDING = 32, 1e-5
-"""Random candidates; and how far their actions may be from the policy's, as a share of the space."""
+"""The number of random candidates, and how far their actions may be from the policy's, as a share of the space."""
 
 
 @clause(

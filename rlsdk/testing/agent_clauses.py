@@ -1,4 +1,4 @@
-"""Clauses that hold for agents of every algorithm."""
+"""Clauses about agents of every algorithm: saving and loading, seeds, prediction and preprocessing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def save_load_predict(subject: Subject) -> None:
 
 
 def _move_away_from_initial_weights(agent: Agent) -> None:
-    """The same seed would build the same networks again, and hide that nothing was read from the file."""
+    """Change the weights of the policy: otherwise `load` could build equal networks from the seed without reading the file."""
     with torch.no_grad():
         for value in agent.parts.policy.state_dict().values():
             if value.is_floating_point():
@@ -89,7 +89,10 @@ def parameters_round_trip(subject: Subject) -> None:
 
 
 def _unfit(parameters: dict[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
-    """The wrong entry comes last: an agent that checks entries one by one has changed something by then."""
+    """Yield (description, parameters that do not fit the agent).
+
+    The wrong entry comes last. So an agent that checks and assigns entries one at a time has already changed something.
+    """
     *_, last = (name for name, value in parameters.items() if isinstance(value, torch.Tensor) and value.dim())
     rest = {name: value for name, value in parameters.items() if name != last}
     yield "twice the rows in the last tensor", {**rest, last: torch.cat([parameters[last]] * 2)}
@@ -116,7 +119,7 @@ def seed_reproduces(subject: Subject) -> None:
 )
 def global_state_untouched(subject: Subject) -> None:
     def state() -> list[object]:
-        numpy_state = np.random.get_state()  # noqa: NPY002  # the global state is what is looked at
+        numpy_state = np.random.get_state()  # noqa: NPY002  # the check reads the global state
         return [random.getstate(), str(numpy_state), torch.random.get_rng_state().tolist(), torch.get_num_threads()]
 
     before = state()

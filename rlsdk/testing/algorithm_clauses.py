@@ -1,4 +1,4 @@
-"""What an algorithm promises."""
+"""Clauses about algorithms: their updates, metrics and state."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from rlsdk.tree import flatten, unflatten
 
 
 def _batch(agent: Agent) -> object:
-    """What the algorithm learns from: transitions of its memory, a rollout, or candidates with scores."""
+    """Return a batch that the algorithm can learn from: transitions of its buffer, a rollout, or candidates with scores."""
     if isinstance(agent.parts.plan, NormalizesEpisodes):
         return scored(agent)
-    if agent.parts.buffer is not None:  # a plan of its own may have a length of rollouts too
+    if agent.parts.buffer is not None:  # checked first: a plugin's own plan may have both a buffer and a rollout length
         return agent.parts.sample(16, torch.Generator().manual_seed(5))
     if isinstance(agent.parts.plan, HasRolloutLength):
         return rollout_of(agent, agent.parts.plan.n_steps)
@@ -33,9 +33,9 @@ def _batch(agent: Agent) -> object:
 
 
 SEVERAL, ROWS = 6, 16
-"""Updates that are made together, and the rows of each."""
+"""The number of updates that are made together, and the rows of each batch."""
 UPDATES = 10
-"""A delayed actor moves once in several updates."""
+"""Updates in which the policy must change. One is not enough: an algorithm may update its actor only every few updates."""
 
 
 @clause(
@@ -117,14 +117,14 @@ def state_restored(subject: Subject) -> None:
         other = value * 1.25 + 0.125
         try:
             algorithm.load_state_dict(unflatten({**state, name: other}))
-        except Exception:  # noqa: S112  # a state that cannot be; it may be refused with any error
+        except Exception:  # noqa: S112  # the changed state may be impossible, and refused with any error
             continue
         found = _flat(algorithm).get(name)
         require(equal_values(found, other), f"{name} is {found} after load_state_dict() of a state where it is {other}")
 
 
 def _flat(algorithm: Stateful) -> dict[str, Any]:
-    """Its state by the names of entries joined with slashes, copied."""
+    """Return a copy of the state of the algorithm: names of entries joined with slashes -> value."""
     found = flatten(algorithm.state_dict())
     return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in found.items()}
 
@@ -146,7 +146,7 @@ def several_equal_single(subject: Subject) -> None:
         raise NotApplicable("it has neither sample_several nor update_several")
     for agent, each in zip(agents, (None, lambda _: None), strict=True):
         agent.learn(SEVERAL * EPISODE)
-        ReplayUpdates(agent.parts, Streams(0)).update(SEVERAL, ROWS, 0.5, each)  # `each`: one by one
+        ReplayUpdates(agent.parts, Streams(0)).update(SEVERAL, ROWS, 0.5, each)  # with `each`: one at a time
     together, single = (Found(agent).parameters() for agent in agents)
     different = [name for name, value in single.items() if not torch.equal(value, together[name])]
     require(

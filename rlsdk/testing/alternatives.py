@@ -1,4 +1,4 @@
-"""Other values for a setting, proposed from its type, its present value, its validator and its metadata."""
+"""Other values for a setting, which are chosen from its type, its current value, its validator and its metadata."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlsdk.settings.schedules import Constant, Piecewise, Schedule
 from rlsdk.testing.own_modules import OF_THE_SDK
 
 KEEP = object()
-"""In a change: from the value that the setting has."""
+"""As first value of a `Change`: the current value of the setting."""
 Change = tuple[object, object]
-"""From one value to another; the first may be `KEEP`."""
+"""(value before, value after) of a setting; the first may be `KEEP`."""
 Question = tuple[Change, ...]
-"""Changes of one setting, of which at least one has to have an effect."""
+"""Changes of one setting, of which at least one must have an effect."""
 LITTLE_WORDS = frozenset(
     [
         "and",
@@ -48,15 +48,15 @@ LITTLE_WORDS = frozenset(
 
 @attrs.frozen
 class Setting:
-    """A field of a config class, of a nested one too."""
+    """A field of a config class or of a nested config class."""
 
     name: str
-    """With the names of the classes it is nested in: `policy_kwargs.net_arch`."""
+    """The name of the field, after the names of the fields that contain it: `policy_kwargs.net_arch`."""
     field: attrs.Attribute[object] = attrs.field(eq=False, repr=False)
     members: tuple[object, ...] = attrs.field(eq=False)
-    """The types it may have."""
+    """The types that a value of the setting may have."""
     value: object = attrs.field(eq=False)
-    """What the kit's small agents have."""
+    """The value in the small agents of the kit."""
 
     @property
     def affects(self) -> str:
@@ -65,12 +65,12 @@ class Setting:
 
     @property
     def examples(self) -> tuple[object, ...]:
-        """Values that its metadata names."""
+        """Values that the metadata of the setting lists."""
         return tuple(self.field.metadata.get("examples", ()))
 
     @property
     def options(self) -> tuple[object, ...]:
-        """All values, where its type or validator lists them."""
+        """All values of the setting, if its type or validator lists them; else empty."""
         listed = tuple(getattr(self.field.validator, "options", ()))
         for member in self.members:
             listed += get_args(member) if get_origin(member) is Literal else ()
@@ -79,18 +79,18 @@ class Setting:
 
     @property
     def words(self) -> frozenset[str]:
-        """Those of its own name and its description."""
+        """The words of the setting's name and description."""
         return words(f"{self.field.name} {self.field.metadata.get('help', '')}")
 
 
 def words(text: str) -> frozenset[str]:
-    """Lower case, without plural s and little words."""
+    """Return the words of a text in lower case, without a plural s and without common words such as "the"."""
     found = (word.rstrip("s") for word in re.findall("[a-z]+", text.lower().replace("_", " ")))
     return frozenset(word for word in found if len(word) > 1 and word not in LITTLE_WORDS)
 
 
 def settings_of(config: object, prefix: str = "") -> Iterator[Setting]:
-    """Every setting of a config object, those of nested objects in the place of these."""
+    """Yield every setting of a config object. Instead of a nested config object, its settings are yielded."""
     kind = cast("type[attrs.AttrsInstance]", type(config))
     hints = get_type_hints(kind)
     for field in attrs.fields(kind):
@@ -103,7 +103,7 @@ def settings_of(config: object, prefix: str = "") -> Iterator[Setting]:
 
 
 def questions(setting: Setting) -> list[Question]:
-    """What has to have an effect: some other value, each example, and each unit or kind that the setting can have."""
+    """Return the questions about a setting: whether another value, each example, and each unit has an effect."""
     value, examples = setting.value, tuple(each for each in setting.examples if each != setting.value)
     if examples:
         return [((KEEP, example),) for example in examples]
@@ -120,7 +120,10 @@ def questions(setting: Setting) -> list[Question]:
 
 
 def schedule_question(setting: Setting) -> Question:
-    """From constants to schedules that equal them at the start, in the middle and at the end of training, and nowhere else."""
+    """Return changes from constants to schedules; empty if the setting cannot be a schedule.
+
+    The schedules equal the constants only at the start, in the middle and at the end of training.
+    """
     if not any(isinstance(member, type) and issubclass(member, Schedule) for member in setting.members):
         return ()
     levels = [setting.value, *others(setting)]
@@ -132,7 +135,7 @@ def _wave(level: float) -> Piecewise:
 
 
 def others(setting: Setting) -> list[object]:
-    """Other values, the likeliest to have an effect first; some may be refused."""
+    """Return other values for a setting, the most likely to have an effect first. The setting may refuse some of them."""
     value, found = setting.value, list(setting.options)
     for kind, propose in PROPOSALS:
         if isinstance(value, kind):

@@ -1,4 +1,4 @@
-"""What an update reads of a batch: the same batch, altered where the change must matter, or must not."""
+"""Clauses about what an update reads of a batch. They change entries that must, or must not, affect the update."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from rlsdk.tree import leaves, map_tensors
 
 GAMMA = 0.9
 LARGE = 50.0
-"""Added to rewards that must not count."""
+"""The number that is added to rewards that must not have an effect."""
 
 
 def _bootstrapping(subject: Subject) -> tuple[Learner, Batch]:
-    """A learner, and a batch of its memory in which all discounts are `GAMMA`.
+    """Return a learner, and a batch from its buffer in which all discounts are `GAMMA`.
 
     Raises:
-        NotApplicable: what an observation leads to is not part of what it learns.
+        NotApplicable: the algorithm learns neither from discounts nor from next observations, or not from rewards.
     """
     learner = Learner(subject)
     batch = transitions_of(learner)
@@ -54,7 +54,7 @@ def _bootstrapping(subject: Subject) -> tuple[Learner, Batch]:
 
 
 def _with_other_next(batch: Batch, rows: Tensor | None = None) -> Batch:
-    """The batch with the next observations of other rows, at the `rows` bool [..]; None: at all."""
+    """Return the batch with next observations of other rows, where `rows`, bool [..], is True; None is all rows."""
     following = batch.next_observation
     dim = batch.discount.dim() - 1
     other = other_rows(following.features, dim)
@@ -149,7 +149,7 @@ def next_masks_read(subject: Subject) -> None:
 
 
 def _only(mask: Tensor, sizes: Sequence[int], place: int) -> Tensor:
-    """A mask like `mask` [.., A] that allows one action of each choice, the first or the last."""
+    """Return a mask like `mask` [.., A] that allows one action of each choice: that at `place`, 0 (first) or -1 (last)."""
     parts = [part.clone().fill_(False) for part in torch.split(mask, list(sizes), -1)]
     for part in parts:
         part[..., place] = True
@@ -178,7 +178,7 @@ def weights(subject: Subject) -> None:
 
 
 def _errors(learner: Learner, batch: Transitions) -> Tensor:
-    """`td_error` [N] after an update with `batch`."""
+    """Make an update with `batch`, and return the algorithm's `td_error` [N]."""
     holder = ability(learner.agent.parts.algorithm, HasTdError)
     if holder is None:
         raise NotApplicable("it has no td_error")
@@ -250,7 +250,10 @@ def padding(subject: Subject) -> None:
 
 
 def _with_other_rows(batch: AnySequences, rows: Tensor) -> AnySequences:
-    """The batch with observations, actions, extras and next observations of other rows, and large rewards, at `rows` [T, N]."""
+    """Return the batch with the content of other rows and large rewards, where `rows`, bool [T, N], is True.
+
+    Changed are observations, actions, extras and next observations. The ends of episodes and `valid` stay.
+    """
     steps = batch.steps
     changed = replace(steps, reward=steps.reward + LARGE)
     other: Batch = map_tensors(lambda leaf: leaf.roll(1, 1), (changed, batch.next_observation))
@@ -272,7 +275,7 @@ def loss_mask(subject: Subject) -> None:
     mask = batch.loss_mask.clone()
     mask[: 1 + len(mask) // 4] = False
     batch = replace(batch, loss_mask=mask)
-    # rewards count for the rows before them: those of the burn-in for rows of the burn-in only
+    # A reward affects the rows before it. So rewards of the burn-in (the first rows) affect only rows of the burn-in.
     others = with_rewards(batch, batch.steps.reward + LARGE * ~mask * (mask.cumsum(0) == 0))
     distance = learner.distance(learner.after(batch), learner.after(others))
     require(distance <= ROUNDING_OF_ZEROS, f"other rewards in the burn-in change an update by {distance:.1%}")
@@ -307,7 +310,7 @@ def rows_permuted(subject: Subject) -> None:
 
 
 def _rows(batch: Batch) -> int:
-    """The rows, or sequences, of a batch."""
+    """Return the number of rows, or sequences, of a batch."""
     if isinstance(batch, Sequences):
         return len(batch.index)
     try:
@@ -320,7 +323,7 @@ def _rows(batch: Batch) -> int:
 
 
 def _reordered(batch: Batch, order: Tensor) -> Batch:
-    """The rows, or sequences, in the order int64 [N]."""
+    """Return the batch with its rows, or sequences, in the order `order`, int64 [N]."""
     if not isinstance(batch, Sequences):
         return map_tensors(lambda leaf: leaf[order], batch)
 

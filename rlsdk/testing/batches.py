@@ -1,4 +1,4 @@
-"""Batches as an algorithm gets them from its own training loop, and what it learns from altered ones."""
+"""Records the batches that an algorithm gets from its training loop, and makes updates with changed batches."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from rlsdk.testing.subject import ACTIONS, Subject, differing, flat_state
 from rlsdk.tree import map_tensors
 
 EPISODE, ENVS, PATIENCE = 4, 3, 4000
-"""Steps of an episode, environments, and steps (or updates) after which a first update is not waited for any longer."""
+"""The steps of an episode, the number of environments, and the steps (or updates) within which a first update must come."""
 ROUNDING = 0.02
-"""The part of an update within which two updates count as the same, where sums are formed in another order."""
+"""Two updates count as equal if they differ by at most this share of the update, where sums are formed in another order."""
 ROUNDING_OF_ZEROS = 1e-4
-"""The same where terms are 0 times something."""
+"""The same share where the changed terms are multiplied by 0."""
 
 State = Mapping[str, Tensor]
 Batch = Any
-"""What an algorithm learns from: `Rollout`, `Transitions`, `Sequences`, `Scored`, or a record of the plugin's own."""
+"""The type that an algorithm learns from: `Rollout`, `Transitions`, `Sequences`, `Scored`, or a record of the plugin."""
 AnyRollout = Rollout[Any, Any]
 AnySequences = Sequences[Any]
 TreeT = TypeVar("TreeT")
@@ -37,9 +37,9 @@ TreeT = TypeVar("TreeT")
 
 @contextmanager
 def recording(algorithm: object, update: Callable[[Batch], object]) -> Iterator[None]:
-    """Calls `update` with a copy of every batch that `algorithm` has just learnt from."""
+    """Inside the `with` statement, call `update` with a copy of each batch after `algorithm` has learnt from it."""
     kind = type(algorithm)
-    original: Callable[..., object] = getattr(kind, "update")  # noqa: B009  # of a class the kit does not know
+    original: Callable[..., object] = getattr(kind, "update")  # noqa: B009  # the class is not known here
 
     def recorded(self: object, batch: Batch, *, progress: float) -> object:
         before = _copied(batch) if self is algorithm else None
@@ -60,7 +60,7 @@ def recording(algorithm: object, update: Callable[[Batch], object]) -> Iterator[
 
 
 def _copied(batch: Batch) -> Batch:
-    """A copy of a record; `Rollout` holds more than tensors."""
+    """Return a copy of a batch. `Rollout` and `Scored` also have fields that are not tensors; only tensors are copied."""
     if isinstance(batch, Rollout):
         parts = {name: _copied(getattr(batch, name)) for name in ROLLOUT}
         return replace(batch, **parts)
@@ -68,7 +68,7 @@ def _copied(batch: Batch) -> Batch:
         return replace(batch, parameters=batch.parameters.clone(), score=batch.score.clone())
     try:
         return map_tensors(torch.clone, batch)
-    except TypeError:  # a record of the plugin's own
+    except TypeError:  # a record of the plugin
         return batch
 
 
@@ -77,22 +77,24 @@ ROLLOUT = ("steps", "initial_carry", "last_observation", "last_carry", "final_ob
 
 
 def small_agent(subject: Subject, actions: str | None = None) -> Agent:
-    """An agent on copies of an environment with random observations, rewards, masks and ends; episodes have `EPISODE` steps.
-    `actions`: the kind of the action space; None: the first that the manifest lists."""
+    """Return an agent with `ENVS` environments, whose observations, rewards, masks and ends are random.
+
+    Episodes have `EPISODE` steps. `actions` is the kind of the action space; None is the first that the manifest lists.
+    """
     chosen = ACTIONS[actions or subject.action_kind]
     return subject.agent(make_vec_env(lambda: subject.with_info(AnySpaceEnv(subject.seen, chosen, EPISODE)), ENVS))
 
 
 class Learner:
-    """An agent that has begun to learn, and what one update makes of any batch from there on."""
+    """An agent after a short training, which can make one update with any batch from the same state, again and again."""
 
     def __init__(self, subject: Subject) -> None:
-        """Raises NotApplicable where the algorithm makes no update in a short training."""
+        """Raises NotApplicable if the algorithm makes no update in a short training."""
         self.agent = small_agent(subject)
         self.batch: Batch = None
         """The batch of the last update of the training."""
         self.batches = seen = list[Batch]()
-        """Those of all its updates."""
+        """The batches of all updates of the training."""
         steps = 2 * EPISODE * ENVS
         with recording(self.agent.parts.algorithm, seen.append):
             while len(seen) < 3 and steps < PATIENCE:
@@ -106,28 +108,28 @@ class Learner:
         self.before = flat_state(self.agent)
 
     def restore(self) -> None:
-        """The state after the training, random streams included."""
+        """Restore the state after the training, also that of the random streams."""
         self.agent.set_parameters(_snapshot(self._saved))
         self.agent.streams.load_state_dict(self._streams)
 
     def after(self, batch: object) -> State:
-        """Every tensor of the agent's parameters after one update with `batch`."""
+        """Restore the state, make one update with `batch`, and return every tensor of the agent's parameters."""
         self.restore()
         with limited_threads(1):
             self.agent.parts.algorithm.update(batch, progress=0.5)
         return flat_state(self.agent)
 
     def reads(self, one: object, two: object) -> bool:
-        """Whether the updates of two batches differ in a bit of any tensor."""
+        """Return whether updates with the two batches differ in a bit of any tensor."""
         return bool(differing(dict(self.after(one)), dict(self.after(two))))
 
     def distance(self, one: State, two: State) -> float:
-        """The largest difference of a tensor in two states, as a part of how far the update moved it."""
+        """Return the largest difference of a tensor between two states, as a share of how far the update moved it."""
         return max((_distance(self.before.get(name), one[name], two.get(name)) for name in one), default=0.0)
 
 
 def _snapshot(state: Mapping[str, object]) -> dict[str, object]:
-    """A copy of nested mappings of tensors and numbers."""
+    """Return a copy of nested mappings of tensors and numbers."""
     found = dict[str, object]()
     for name, value in state.items():
         copied = _snapshot(value) if isinstance(value, Mapping) else value
@@ -148,11 +150,12 @@ def _distance(before: Tensor | None, one: Tensor, two: Tensor | None) -> float:
 
 
 def permuted_distance(learner: Learner, batch: object, permuted: object, order: Tensor) -> float:
-    """How far apart the updates of a batch and of the same rows in another order are; `order`: int64 [N], the row that now
-    stands at each place.
+    """Return how far the updates with a batch and with its permuted rows differ (see `Learner.distance`).
+
+    `order`, int64 [N], is the original row at each place of the permuted batch.
 
     Raises:
-        NotApplicable: the update draws random numbers that the kit cannot hold still.
+        NotApplicable: the updates differ, but they draw random numbers that the kit cannot fix.
     """
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order))
@@ -169,20 +172,20 @@ def permuted_distance(learner: Learner, batch: object, permuted: object, order: 
 
 
 def other_rows(values: TreeT, dim: int = 0) -> TreeT:
-    """A tree of tensors whose rows are those of their neighbours."""
+    """Return a tree of tensors in which each row along `dim` is replaced by the one before it."""
     return map_tensors(lambda leaf: leaf.roll(1, dim), values)
 
 
 def rows_where(rows: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """Leaves [.., *shape], of `yes` where `rows` bool [..], else of `no`."""
+    """Return a tensor [.., *shape]: `yes` where `rows`, bool [..], is True, else `no`."""
     return torch.where(rows.view(*rows.shape, *[1] * (yes.dim() - rows.dim())), yes, no)
 
 
 def transitions_of(learner: Learner) -> Transitions | AnySequences:
-    """The batch of a memory.
+    """Return the last batch of the learner's training, which came from a replay buffer.
 
     Raises:
-        NotApplicable: it learns from something else.
+        NotApplicable: the algorithm does not learn from Transitions or Sequences.
     """
     if not isinstance(learner.batch, Transitions | Sequences):
         raise NotApplicable(f"it learns from {type(learner.batch).__name__}, not from Transitions or Sequences")
@@ -190,19 +193,19 @@ def transitions_of(learner: Learner) -> Transitions | AnySequences:
 
 
 def with_rewards(batch: Batch, reward: Tensor) -> Batch:
-    """A batch with other rewards, float [N] or [T, N]."""
+    """Return the batch with the rewards `reward`, float [N] or [T, N]."""
     if isinstance(batch, Transitions):
         return replace(batch, reward=reward)
     return replace(batch, steps=replace(batch.steps, reward=reward))
 
 
 def reward_of(batch: Batch) -> Tensor:
-    """The rewards of a batch, float [N] or [T, N]."""
+    """Return the rewards of a batch, float [N] or [T, N]."""
     rewards: Tensor = batch.reward if isinstance(batch, Transitions) else batch.steps.reward
     return rewards
 
 
 def require_rewards(learner: Learner, batch: Batch) -> None:
-    """Raises NotApplicable where the update does not read rewards, as in imitation."""
+    """Raise NotApplicable if the update does not read rewards, as in imitation learning."""
     if not learner.reads(batch, with_rewards(batch, reward_of(batch) + 1.0 + reward_of(batch).roll(1, 0))):
         raise NotApplicable("its update does not read rewards")

@@ -1,4 +1,4 @@
-"""What a memory promises, by what it samples: transitions, sequences, or a record of the plugin's own."""
+"""Clauses about replay buffers, which sample transitions, sequences or records of the plugin."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from rlsdk.tree import flatten
 
 SAMPLED = 64
 PER_ROW = 150
-"""Samples per stored row, of which frequencies are counted."""
+"""The number of samples per stored row, for counting how often each row is sampled."""
 LONGEST = 400
-"""Steps after which any memory can be sampled."""
+"""The number of steps after which every buffer can be sampled."""
 MIXED = (1, 3, 2)
-"""Lengths of collected rollouts."""
+"""The lengths of collected rollouts, which are repeated in this order."""
 
 
 def capacity_for(subject: Subject, num_envs: int, wanted: int) -> int:
-    """`wanted`, or the next of its doubles that the memory accepts: one of sequences needs room for a sequence."""
+    """Return `wanted`, or its first double that the buffer accepts: a buffer of sequences needs room for a sequence."""
     for _ in range(8):
         try:
             subject.chain_agent(num_envs, buffer_size=wanted)
@@ -46,25 +46,25 @@ def capacity_for(subject: Subject, num_envs: int, wanted: int) -> int:
 
 
 def sharing(subject: Subject, shared: bool) -> dict[str, object]:
-    """`optimize_memory_usage`, where the algorithm has this setting."""
+    """Return the setting `optimize_memory_usage` with the value `shared`; empty if the algorithm does not have it."""
     return {"optimize_memory_usage": shared} if "optimize_memory_usage" in subject.settings() else {}
 
 
 def _capacity(subject: Subject, num_envs: int, wanted: int) -> dict[str, object]:
-    """A small `buffer_size`, where the algorithm has this setting."""
+    """Return a small value for the setting `buffer_size`; empty if the algorithm does not have it."""
     if "buffer_size" not in subject.settings():
         return {}
     return {"buffer_size": capacity_for(subject, num_envs, wanted)}
 
 
 def _room(changes: dict[str, object], num_envs: int) -> int:
-    """Steps of each environment after which a memory of that size is full, or has some rows."""
+    """Return the steps per environment after which a buffer with these settings is full; 20 without `buffer_size`."""
     size = changes.get("buffer_size")
     return size // num_envs if isinstance(size, int) else 20
 
 
 def _kind(subject: Subject) -> type[object]:
-    """What the memory samples. Raises NotApplicable: the algorithm collects into no memory."""
+    """Return the class of the batches that the buffer samples. Raises NotApplicable if the algorithm has no buffer."""
     memory = FilledMemory(subject, 1)
     while not len(memory.buffer) and memory.steps < LONGEST:
         memory.take(20)
@@ -73,7 +73,7 @@ def _kind(subject: Subject) -> type[object]:
 
 
 def _require_kind(subject: Subject, kind: type[object]) -> None:
-    """Raises NotApplicable where the memory samples other records."""
+    """Raise NotApplicable if the buffer does not sample records of the class `kind`."""
     found = _kind(subject)
     if issubclass(found, kind):
         return
@@ -233,27 +233,27 @@ def _seeded(seed: int) -> torch.Tensor:
 
 
 def _memories(subject: Subject) -> Iterator[dict[str, object]]:
-    """Settings of the memories to be sampled from."""
+    """Yield the settings of the buffers to check: a small one, and a prioritised one if the algorithm accepts it."""
     small = {**_capacity(subject, 2, 24), **({"n_steps": 1} if issubclass(_kind(subject), Transitions) else {})}
     yield small
     prioritized: dict[str, Any] = {**small, "replay_buffer_class": "prioritized"}
     if "replay_buffer_class" not in subject.settings(replay_buffer_class="prioritized"):
         return
-    with suppress(SettingsError):  # a memory of the algorithm's own may refuse it
+    with suppress(SettingsError):  # the algorithm may have another buffer and refuse this one
         subject.chain_agent(2, **prioritized)
         yield prioritized
 
 
 def _frequencies(memory: FilledMemory, single: bool) -> None:
-    """Every step that is still stored is sampled, single ones equally often."""
+    """Check that every stored step is sampled, and that single steps are sampled equally often."""
     rows = len(memory.buffer)
     batch = memory.sample(PER_ROW * rows)
     assert isinstance(batch, Transitions | Sequences)
     ahead = steps_ahead(batch) if isinstance(batch, Transitions) else 1
-    oldest, newest = memory.steps - rows // memory.envs.num_envs, memory.steps - ahead  # later ones may have to wait
+    oldest, newest = memory.steps - rows // memory.envs.num_envs, memory.steps - ahead  # newer ones may have to wait
     if isinstance(
         batch, Sequences
-    ):  # sequences may begin with rollouts only, the first of which may be overwritten in part
+    ):  # sequences may begin only where a rollout began, and the oldest rollout may be partly overwritten
         oldest, newest = oldest + max(MIXED) - 1, newest - (max(MIXED) - 1)
     stored = [key for key, step in memory.truth.items() if oldest <= step.age <= newest]
     counts = Counter(keys_in(batch))
@@ -272,7 +272,7 @@ def _rows(memory: FilledMemory, size: int, seed: int = 1) -> Transitions:
 
 
 def _priorities(memory: FilledMemory) -> None:
-    """Where errors are known, the step with a large one is sampled more often and weighs less."""
+    """Check that a step with a large error is sampled more often and has a smaller importance weight."""
     prioritized = ability(memory.buffer, Prioritized)
     if prioritized is None:
         return

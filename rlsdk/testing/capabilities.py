@@ -1,4 +1,4 @@
-"""The capabilities of an algorithm, measured: small agents train, predict, stop, resume and are exported."""
+"""Measures the capabilities of an algorithm: small agents are trained, used, stopped, resumed and exported."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ STEPS = 48
 
 @attrs.frozen(kw_only=True)
 class Capabilities:
-    """What was seen to work."""
+    """What an algorithm was shown to support."""
 
     actions: tuple[str, ...]
     observations: tuple[str, ...]
-    """Kinds of spaces; `image` is a Box that is one."""
+    """Kinds of observation spaces; `image` is a Box space of images."""
     masks: str
-    """ignored, optional or required"""
+    """How the algorithm uses action masks: ignored, optional or required."""
     recurrent: bool
     environments: bool
-    """Whether several environments can be trained in together."""
+    """Whether one training can use several environments."""
     resume: bool
-    """Whether a training that was saved and loaded equals one that was not, to the bit."""
+    """Whether a training that was saved and resumed equals an uninterrupted one, bit for bit."""
     export: bool
-    """Whether its policy can be used without rlsdk."""
+    """Whether the policy can be exported, to use it without rlsdk."""
 
 
 def measure(algorithm: str) -> Capabilities:
-    """Try everything; what a plugin refuses with an `RlsdkError` it cannot do, other errors are raised."""
+    """Try every capability of the algorithm. What raises an `RlsdkError` counts as unsupported; other errors are raised."""
     subject = Subject(algorithm)
     some, wanted = subject.seen, ACTIONS[subject.action_kind]
     nested = {
@@ -74,7 +74,7 @@ def measure(algorithm: str) -> Capabilities:
 
 
 def write(plugin: Plugin, found: Capabilities) -> Path:
-    """Keep the result beside the plugin's manifest, where `rlsdk info` finds it."""
+    """Write the result to a file next to the plugin's manifest, where `rlsdk info` reads it; return its path."""
     path = package_folder(plugin.module) / NAME
     write_json(path, cattrs.unstructure(found))
     return path
@@ -89,7 +89,7 @@ def _works(attempt: Callable[[], object]) -> bool:
 
 
 def _trains(subject: Subject, env: object, kind: str = "Box") -> Agent:
-    """An agent that has learnt a little from observations of a kind, and answered one."""
+    """Train a small agent on observations of a kind, make one prediction, and return the agent."""
     prefixes = {"image": ("Cnn",), "Dict": ("MultiInput", "Mlp"), "Tuple": ("MultiInput", "Mlp")}
     policy = subject.policy_for(*prefixes.get(kind, ("Mlp", "Linear")))
     agent = subject.agent(env, policy=policy).learn(STEPS)

@@ -1,4 +1,4 @@
-"""What code writes to standard output and error."""
+"""Captures what a function writes to standard output and error."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 
 
 def written_during(work: Callable[[], object]) -> str:
-    """What `work` writes to standard output and error, from Python, from C and from processes that it starts. Warnings and
-    records of `logging` are not in it: the caller decides where those go."""
+    """Call `work`, and return what it writes to standard output and error, from Python, C and processes that it starts.
+
+    Warnings and records of `logging` are left out, because the program that uses a plugin configures where those go.
+    """
     text = io.StringIO()
     with tempfile.TemporaryFile() as file, _no_remarks():
         with _redirected(file.fileno()), contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
@@ -25,7 +27,7 @@ def written_during(work: Callable[[], object]) -> str:
 
 @contextlib.contextmanager
 def _redirected(target: int) -> Iterator[None]:
-    """Descriptors 1 and 2 lead to `target` inside."""
+    """Redirect the file descriptors 1 and 2 to `target` inside the `with` statement."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""Data sets for checks: episodes of random or given actions in the environment of the check."""
+"""Makes data sets for checks: episodes with random or given actions in the environment of the check."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rlsdk.tree import map_tensors
 EPISODES, LONGEST = 4, 20
 
 Act = Callable[[VectorEnv, Observation, Generator], Features]
-"""(environments, observation [B], generator) -> actions [B, ..], nested as the space."""
+"""Function (environments, observation [B], generator) -> actions [B, ..], nested as the action space."""
 
 
 @dataclass(slots=True)
 class _Rows:
-    """What one environment has shown so far."""
+    """The steps of the current episode of one environment."""
 
     observations: list[Features]
     masks: list[Tensor]
@@ -38,7 +38,10 @@ def random_dataset(env: object, path: Path) -> Path:
 
 
 def recorded_dataset(env: object, path: Path, act: Act, count: int) -> Path:
-    """Write `count` short episodes of the first of the environments `env`, which is reset; returns the file's path."""
+    """Write `count` short episodes of the first of the environments `env`, and return the path of the data set.
+
+    `act` chooses the actions. The environments are reset afterwards.
+    """
     envs = connect(env)
     generator = Generator().manual_seed(0)
     episodes = [_episode(envs, act, generator, number) for number in range(count)]
@@ -73,13 +76,13 @@ def _episode(envs: VectorEnv, act: Act, generator: Generator, seed: int) -> Reco
 
 
 def random_action(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
-    """[B, ..], nested as the space, sampled uniformly from those that are allowed."""
+    """Return actions [B, ..], nested as the action space, sampled uniformly from the allowed ones."""
     actions: Features = random_player(envs.action_space, generator)(observation)
     return actions
 
 
 def _see(rows: _Rows, observation: Observation, row: int) -> None:
-    """Take in one row of an observation [B]."""
+    """Append one row of an observation [B] to `rows`."""
     rows.observations.append(map_tensors(lambda leaf: leaf[row].clone(), observation.features))
     if observation.action_mask is not None:
         rows.masks.append(observation.action_mask[row].clone())

@@ -1,4 +1,4 @@
-"""What a plugin declares for its tests: settings of the kit's agents, bounds of the clauses `learns.*`, and exceptions."""
+"""What a plugin declares for the contract kit: settings of the kit's agents, bounds of clauses `learns.*`, and exceptions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from rlsdk.registry.named import Named
 from rlsdk.settings import merge
 
 EXCEPTABLE = ("batch.", "rollout.", "learns.")
-"""How ids of clauses begin that describe how an update usually learns; a correct method may do something else."""
+"""The groups of clauses for which a plugin may declare exceptions. They describe how updates usually learn, and a correct
+method may learn in another way."""
 
 
 def declared_settings(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str, object]:
-    """`testing_settings` of the manifest, over those of the spec.
+    """Return `testing_settings` of the spec, updated by those of the manifest.
 
     Raises:
-        PluginError: what the manifest names is not there, is not a dictionary, or has a setting that the algorithm lacks.
+        PluginError: the object that the manifest names does not exist, is not a dictionary, or has an unknown setting.
     """
     given = _named(plugin, "testing_settings")
     known = [field.name for field in attrs.fields(spec.config_type)]
@@ -32,10 +33,10 @@ def declared_settings(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str, 
 
 
 def declared_bounds(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str, float]:
-    """`testing_bounds` of the manifest, over those of the spec.
+    """Return `testing_bounds` of the spec, updated by those of the manifest.
 
     Raises:
-        PluginError: what the manifest names is not there, or is not a dictionary of numbers.
+        PluginError: the object that the manifest names does not exist, or is not a dictionary of numbers.
     """
     given = _named(plugin, "testing_bounds")
     if wrong := {name: bound for name, bound in given.items() if not isinstance(bound, int | float)}:
@@ -44,10 +45,11 @@ def declared_bounds(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str, fl
 
 
 def declared_exceptions(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str, str]:
-    """Clause -> why it does not hold for the algorithm: `testing_exceptions` of the manifest, over those of the spec.
+    """Return `testing_exceptions` (clause -> why it does not hold) of the spec, updated by those of the manifest.
 
     Raises:
-        PluginError: what the manifest names is not there, or an entry is not a clause of `EXCEPTABLE` with a reason.
+        PluginError: the object that the manifest names does not exist, an entry has no reason, or its clause is not in the
+            groups `EXCEPTABLE`.
     """
     given: Mapping[str, object] = {**spec.testing_exceptions, **_named(plugin, "testing_exceptions")}
     reasons = {name: text for name, text in given.items() if isinstance(text, str) and text.strip()}
@@ -67,7 +69,7 @@ def declared_exceptions(plugin: Plugin, spec: AlgorithmSpec[Any]) -> Mapping[str
 def _named(
     plugin: Plugin, field: Literal["testing_settings", "testing_bounds", "testing_exceptions"]
 ) -> Mapping[str, Any]:
-    """The table that the manifest names in `field`; empty where it names none."""
+    """Return the dictionary that the manifest names in `field`; empty if it names none."""
     place = "" if plugin.manifest is None else getattr(plugin.manifest, field)
     if not place:
         return {}

@@ -1,4 +1,4 @@
-"""What a distribution promises. Policies that have one offer it as `distribution_of(observation)`."""
+"""Clauses about distributions. A policy that has a distribution returns it from `distribution_of(observation)`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from rlsdk.tree import leaves, map_tensors
 
 ROWS, SAMPLES = 4, 4000
 DENSITY = 0.02
-"""Between two log-densities: that of a squashed float32 action is computed from a rounded inverse."""
+"""The tolerance between two log-densities. The density of a squashed float32 action is computed from a rounded inverse."""
 NOISE = 0.15
-"""Deviation of what is added to the parameters: distributions of new networks are too much alike."""
+"""The standard deviation of noise that is added to the parameters, because new networks have nearly equal distributions."""
 
 
 def _distributions(subject: Subject, seed: int, copies: int = 1) -> Iterator[tuple[str, Any]]:
-    """(kind, distribution of `ROWS * copies` rows, of which `copies` after each other are equal), for every kind of action.
+    """Yield (kind, distribution) for every kind of action.
 
-    Observations are always the same; `seed` is that of the parameters.
+    The distribution has `ROWS * copies` rows; each row is repeated `copies` times. The observations are always the same,
+    and `seed` determines the parameters.
     """
     for kind in subject.manifest.actions:
         agent = subject.agent(AnySpaceEnv(subject.seen, ACTIONS[kind]), seed=seed)
@@ -42,11 +43,11 @@ def _distributions(subject: Subject, seed: int, copies: int = 1) -> Iterator[tup
                 parameter.add_(NOISE * torch.randn(parameter.shape, generator=generator))
             seen = _observations(subject, agent)
             distribution = make(map_tensors(lambda leaf: leaf.repeat_interleave(copies, 0), seen))
-        yield kind, distribution  # outside of no_grad(): what is between two values runs with the caller's grad mode
+        yield kind, distribution  # outside of no_grad(), which would stay active in the caller
 
 
 def _observations(subject: Subject, agent: Agent) -> Observation:
-    """`ROWS` of them, with masks where the algorithm uses them."""
+    """Return `ROWS` observations, with masks if the algorithm uses them."""
     seen, space = observations(agent, ROWS, seed=4), agent.context.action_space
     if subject.spec.action_masks == "ignored" or not choices_of(space):
         return seen
@@ -74,7 +75,7 @@ def shapes(subject: Subject) -> None:
 
 
 def _require_mean(what: str, stated: torch.Tensor, samples: torch.Tensor) -> None:
-    """`stated` [ROWS * SAMPLES], equal where rows are, is the mean of `samples` [ROWS * SAMPLES] over equal rows."""
+    """Check that `stated` [ROWS * SAMPLES] is the mean of `samples` [ROWS * SAMPLES] over the `SAMPLES` copies of a row."""
     stated, samples = stated.reshape(ROWS, SAMPLES)[:, 0], samples.reshape(ROWS, SAMPLES)
     mean, error = samples.mean(1), samples.std(1) / SAMPLES**0.5
     close = bool(((mean - stated).abs() <= 5 * error + 1e-3).all())
@@ -123,7 +124,7 @@ def transform(subject: Subject) -> None:
         made = distribution.transform(noise)
         sample, density = made if isinstance(made, tuple) else (made, distribution.log_prob(made))
         stated = distribution.log_prob(sample)
-        row = int((density - stated).abs().median(0).indices)  # where tanh saturates the inverse is a rounded one
+        row = int((density - stated).abs().median(0).indices)  # median: the inverse is inexact where tanh saturates
         one, other = float(density[row].detach()), float(stated[row].detach())
         require(
             abs(one - other) <= DENSITY * (1.0 + abs(other)),

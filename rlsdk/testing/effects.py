@@ -1,4 +1,4 @@
-"""The search for a situation in which a setting has an effect."""
+"""Searches for a situation, that is an environment and other settings, in which a setting has an effect."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rlsdk.testing.alternatives import KEEP, Question, Setting, questions, words
 from rlsdk.testing.trials import Left, Place, Refused, Trials, left_by, quietly, same
 
 ALONE = frozenset({"batch_size", "gamma", "learning_rate", "n_epochs", "seed", "tau"})
-"""Settings that have an effect with any values of the others."""
+"""Settings that must have an effect for all values of the other settings, so that no others are tried with them."""
 OF_EVERY_ALGORITHM = frozenset(field.name for field in attrs.fields(AgentConfig))
-"""Settings with which others have an effect that the plugin does not make."""
+"""Settings of the SDK. They are not varied in situations: an effect that appears with them may come from the SDK."""
 MOST_SITUATIONS, MOST_CHANGES = 48, 2
-"""Situations that are looked at, and changes tried in each but the usual one."""
+"""The largest number of situations to try, and of changes to try in each situation except the first."""
 MOST_REFUSALS = 10
-"""Situations that are looked at where all values are refused."""
+"""The number of situations after which the search ends if all values were refused in them."""
 NEAREST, PARTNERS = 16, 12
-"""Situations that are looked at before pairs, and those that a pair is made from."""
+"""The number of single situations to try before pairs, and of the situations from which pairs are made."""
 
 
 @attrs.frozen
 class Situation:
-    """Where a change is tried: a kind of environment, other settings, and times the usual length."""
+    """Where a change is tried: a kind of environment, values of other settings, and the length in multiples of the usual."""
 
     place: Place
     changes: Mapping[str, object]
@@ -43,19 +43,20 @@ class Situation:
 
 @attrs.frozen
 class Search:
-    """What became of one question."""
+    """The result of the search for one question."""
 
     effective: tuple[object, object] | None
-    """The change that had an effect; None: none had."""
+    """The change that had an effect; None if no change had one."""
     situations: tuple[Situation, ...]
-    """All that were looked at; the last is where the change had its effect."""
+    """All situations that were tried; in the last one the effective change had its effect."""
     tried: tuple[object, ...]
+    """The values that were accepted and tried."""
     refused: str
-    """The last reason why a value was refused, where all were."""
+    """The reason why the last refused value was refused; empty if a change had an effect."""
 
 
 def shown(value: object) -> str:
-    """A value as a settings file or a caller writes it."""
+    """Return a value as text, in the form that is written in a settings file or in Python."""
     if isinstance(value, type):
         return value.__name__
     form = getattr(value, "to_setting", None)
@@ -87,17 +88,17 @@ def search(trials: Trials, setting: Setting, question: Question, others: list[Se
 
 
 class MidTrainings:
-    """Trainings that are continued from the middle, each in a situation of its own."""
+    """Trainings that are saved in the middle and continued with changed settings, one for each situation."""
 
     def __init__(self, trials: Trials, folder: Path) -> None:
         self.trials, self.folder = trials, folder
         self._begun: dict[str, Path] = {}
         self._datasets: dict[Path, dict[str, object]] = {}
-        """Data sets of each training by setting; agent files do not have their paths."""
+        """Agent file -> setting -> data set of that training; agent files do not contain the paths of data sets."""
         self._unchanged: dict[str, Left] = {}
 
     def unchanged(self, situation: Situation) -> Left:
-        """What the training leaves with the settings it had."""
+        """Continue the training with unchanged settings, and return what it leaves."""
         if (key := str(situation)) not in self._unchanged:
             self._unchanged[key] = self.continued(situation)
         return self._unchanged[key]
@@ -109,7 +110,10 @@ class MidTrainings:
         load: Mapping[str, object] | None = None,
         assign: Mapping[str, object] | None = None,
     ) -> Left:
-        """What a training leaves that is loaded with new settings, or loaded and then assigned some."""
+        """Continue the training and return what it leaves (see `Left`).
+
+        Settings in `load` are changed when the agent is loaded; settings in `assign` are assigned to the loaded agent.
+        """
         trials, path = self.trials, self._file(situation)
         with quietly():
             kind = agent_class(trials.subject.spec)
@@ -121,7 +125,7 @@ class MidTrainings:
             return left_by(trials.subject, agent)
 
     def _file(self, situation: Situation) -> Path:
-        """An agent in the middle of its training, with its memory."""
+        """Return the file of an agent in the middle of its training, with its replay buffer."""
         if (key := str(situation)) not in self._begun:
             with quietly():
                 agent = self.trials.agent(situation.place, situation.changes).learn(self.trials.steps)
@@ -134,8 +138,11 @@ class MidTrainings:
 
 
 def _situations(trials: Trials, setting: Setting, others: list[Setting]) -> Iterator[Situation]:
-    """The usual one; then each other environment or other value of another setting, those first whose description has words in
-    common with the setting's, switches before numbers; then pairs of these."""
+    """Yield the usual situation, then situations with another environment or another value of one other setting, then pairs.
+
+    Situations whose description has words in common with that of the setting come first, and switches before numbers. The
+    pairs and a longer training follow the first `NEAREST` situations; the other situations come last.
+    """
     home = trials.places[0]
     yield Situation(home, {})
     count = Counter(word for each in others for word in each.words)
@@ -154,12 +161,12 @@ def _situations(trials: Trials, setting: Setting, others: list[Setting]) -> Iter
 
 
 def _near(setting: Setting, other: frozenset[str], count: Counter[str]) -> float:
-    """How much two descriptions have in common; a word counts less where many settings have it."""
+    """Return how many words two descriptions have in common. A word counts less if many settings have it."""
     return sum(1.0 / max(1, count[word]) for word in setting.words & other)
 
 
 def _extremes(trials: Trials, other: Setting) -> list[object]:
-    """Other values of another setting: the largest and the smallest number, or the first two."""
+    """Return two accepted other values of a setting: the largest and the smallest number, or the first two values."""
     values = [end for question in questions(other) for start, end in question if start is KEEP]
     accepted = [value for value in values if trials.accepts(other.name, value)]
     numbers = [value for value in accepted if isinstance(value, int | float | Constant)]

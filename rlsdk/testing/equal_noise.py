@@ -1,4 +1,4 @@
-"""Random numbers that are the same for every row of a batch, so that the order of rows can be compared."""
+"""Makes random numbers equal for all rows of a batch, so that updates with permuted rows can be compared."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ INDICES = frozenset({torch.randint, torch.multinomial, Tensor.multinomial, Tenso
 
 
 class EqualNoise(TorchFunctionMode):
-    """While it is active every entry of a tensor of noise is the same number, and `torch.randperm` of the number of rows gives
-    `order`, so that shuffled minibatches have the same rows wherever these stand.
+    """While this mode is active, all entries of a random tensor are the same number.
 
-    Drawn `indices` mean that the update chose rows by itself: a different result then proves nothing.
+    `torch.randperm(N)` returns `order`, where N is the number of rows, so that shuffled minibatches contain the same rows for
+    every order of the batch. If `indices` becomes True, the update has drawn row numbers itself. Then different results of two
+    updates do not prove an error.
     """
 
     def __init__(self, order: Tensor) -> None:
-        """`order`: int64 [N], where the rows 0 ... N-1 stand now."""
+        """`order`: int64 [N], the places of the rows 0 ... N-1 in the batch."""
         super().__init__()
         self.order, self.indices = order, False
 

@@ -1,4 +1,4 @@
-"""The users of `map`, with an executor and in this process: the results must be equal to the bit."""
+"""Checks that the parts of rlsdk that use executors give the same results, bit for bit, as in this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLLECTING = "ppo"
 
 
 def seeds_equal(executor: Executor) -> None:
-    """Two seeds of a small run."""
+    """Check that a small run of two seeds has equal results and weights with the executor and in this process."""
     _require_algorithm(ALGORITHM)
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         here, there = (_seeds(one, Path(folder) / name) for one, name in ((SerialExecutor(), "a"), (executor, "b")))
@@ -58,7 +58,7 @@ def _seeds(executor: Executor, folder: Path) -> list[SeedResult]:
 
 
 def candidates_equal(name: str, workers: int) -> None:
-    """Two rounds of augmented random search."""
+    """Check that two rounds of augmented random search give equal weights on the executor `name` and in this process."""
     _require_algorithm(ALGORITHM)
     here, there = (_candidates(kind, workers) for kind in ("sync", name))
     wrong = differing(here, there)
@@ -76,7 +76,7 @@ def _candidates(kind: str, workers: int) -> dict[str, Tensor]:
 
 
 def collectors_equal(name: str, workers: int) -> None:
-    """Two rounds of PPO with as many collectors as workers."""
+    """Check that two rounds of PPO, with one collector for each worker, give equal weights as in this process."""
     _require_algorithm(COLLECTING)
     here, there = (_collected(place, workers) for place in ("in-process", name))
     wrong = differing(here, there)
@@ -94,7 +94,7 @@ def _collected(place: str, workers: int) -> dict[str, Tensor]:
 
 
 def evaluation_equal(name: str, workers: int) -> None:
-    """Episodes in parts, with sampled actions."""
+    """Check that an evaluation in parts, with sampled actions, has equal returns as in this process."""
     _require_algorithm(COLLECTING)
     request = EvaluationRequest(episodes=2 * workers + 1, n_envs=2, deterministic=False, seed=3, parts=workers)
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -1,4 +1,4 @@
-"""Pieces of work that the contract of executors gives away; a module holds them, so that every process can import them."""
+"""Functions that the clauses about executors run in other processes. They are in a module so that these can import them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlsdk.errors import RlsdkError, SettingsError
 
 
 class TwoPartError(Exception):
-    """An error whose constructor takes more than its message, as those of many packages do."""
+    """An error whose constructor has other arguments than the message, as in many packages."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"code {code}: {reason}")
@@ -24,7 +24,7 @@ class TwoPartError(Exception):
 
 @attrs.frozen
 class Arrays:
-    """An item with an array of its own and one that it shares with others."""
+    """An item with its own array, and an array that it shares with other items."""
 
     number: int
     own: NDArray[np.float64]
@@ -33,30 +33,30 @@ class Arrays:
 
 @attrs.frozen
 class Begun:
-    """An item that leaves a file where it begins."""
+    """An item that creates a file in `folder` when its work begins."""
 
     folder: Path
     number: int
 
 
 def square(item: int) -> int:
-    """A small piece; the first of them take longest, so that they end in another order."""
+    """Return the square of `item`. Small items take longer, so that the items end in another order than they began."""
     time.sleep(max(0.0, 0.02 - 0.002 * item))
     return item * item
 
 
 def process_of(item: object) -> int:
-    """Where it runs."""
+    """Return the id of the process that runs this function."""
     return os.getpid()
 
 
 def fail(kind: str) -> None:
-    """Raise an error of that kind."""
+    """Raise the error called `kind`, from a function that this one calls."""
     somewhere_deep(kind)
 
 
 def somewhere_deep(kind: str) -> None:
-    """The function that must appear in the trace."""
+    """Raise the error called `kind`. The name of this function must appear in the traceback."""
     errors: dict[str, Exception] = {
         "SettingsError": SettingsError("a setting"),
         "ValueError": ValueError("a value", 3),
@@ -67,14 +67,14 @@ def somewhere_deep(kind: str) -> None:
 
 
 def begin(item: Begun) -> int:
-    """Leave a file; so slow that later items wait."""
+    """Create a file and return the item's number. This is slow, so that later items wait."""
     (item.folder / str(item.number)).touch()
     time.sleep(0.05)
     return item.number
 
 
 def begin_then_fail(item: Begun) -> int:
-    """Leave a file; the first item fails."""
+    """Create a file and return the item's number; item 0 raises an error."""
     (item.folder / str(item.number)).touch()
     if item.number == 0:
         raise SettingsError("the first one")
@@ -83,7 +83,7 @@ def begin_then_fail(item: Begun) -> int:
 
 
 def die_once(item: Begun) -> int:
-    """End the process where item 1 runs for the first time; the number of times it ran."""
+    """Return how often the item has run. The first run of item 1 ends its process."""
     runs = _count(item)
     if item.number == 1 and runs == 1:
         os._exit(9)
@@ -91,7 +91,7 @@ def die_once(item: Begun) -> int:
 
 
 def die_always(item: Begun) -> int:
-    """End the process of item 1."""
+    """Return the item's number; every run of item 1 ends its process."""
     _count(item)
     if item.number == 1:
         os._exit(9)
@@ -106,18 +106,18 @@ def _count(item: Begun) -> int:
 
 
 def give_a_lock(item: object) -> object:
-    """A result that cannot be pickled."""
+    """Return an object that cannot be pickled."""
     return threading.Lock()
 
 
 def scaled(item: Arrays) -> NDArray[np.float64]:
-    """As large as the item."""
+    """Return an array as large as the item's own array, computed from both arrays of the item."""
     result: NDArray[np.float64] = item.own * item.number + item.shared[: len(item.own)]
     return result
 
 
 def nested(name: str, item: int) -> list[int]:
-    """Work that maps on an executor of its own."""
+    """Make an executor called `name` inside this work, and return squares that it computes."""
     from rlsdk.executors import make_executor
 
     inner = make_executor(name, 1)
@@ -128,14 +128,14 @@ def nested(name: str, item: int) -> list[int]:
 
 
 def arrays(count: int, size: int) -> Sequence[Arrays]:
-    """Items with `size` numbers of their own."""
+    """Return `count` items, each with its own array of `size` random numbers, and one array shared by all."""
     generator = np.random.default_rng(0)
     shared = generator.random(size)
     return [Arrays(i, generator.random(size), shared) for i in range(count)]
 
 
 def error_of(run: object) -> RlsdkError | None:
-    """What calling `run` raises of ours."""
+    """Call `run`, and return the `RlsdkError` that it raises; None if it raises none."""
     try:
         run()  # type: ignore[operator]
     except RlsdkError as error:

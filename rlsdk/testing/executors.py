@@ -1,4 +1,4 @@
-"""What an executor promises, checked: of `in-process`, `processes`, a plugin's, or `package.module:function`.
+"""Clauses about executors: `in-process`, `processes`, executors of plugins, and `package.module:function`.
 
 @pytest.mark.parametrize("clause", rlsdk.testing.executor_clauses(), ids=str)
 def test_contract(clause): rlsdk.testing.verify_executor("cluster", clause)
@@ -29,13 +29,14 @@ from rlsdk.testing.kit import require
 from rlsdk.testing.not_applicable import NotApplicable
 
 LARGE, VERY_LARGE = 1_000_000, 37_500_000
-"""Numbers of eight bytes: 8 MB and 300 MB."""
+"""The number of float64 entries of arrays: 8 MB and 300 MB."""
 MOST_BEGUN, MOST_RUNS = 20, 10
+"""How many of 100 items may begin if the first one fails, and how often a deadly item may be tried."""
 
 
 @attrs.frozen
 class ExecutorClause:
-    """One promise: `id`, a sentence, and the function of the executor's name and workers that raises when it is broken."""
+    """One testable rule for executors: `id`, the rule as a sentence, and a function that raises if an executor breaks it."""
 
     id: str
     statement: str
@@ -47,14 +48,14 @@ class ExecutorClause:
 
 @attrs.frozen
 class ExecutorSubject:
-    """The executor under test."""
+    """The name of the executor under test, and its number of workers."""
 
     name: str
     workers: int = 2
 
     @contextmanager
     def made(self) -> Iterator[Executor]:
-        """One, closed afterwards."""
+        """Make the executor; it is closed at the end of the `with` statement."""
         executor = make_executor(self.name, self.workers)
         try:
             yield executor
@@ -66,15 +67,15 @@ _clauses: dict[str, ExecutorClause] = {}
 
 
 def executor_clauses(*, slow: bool = False) -> tuple[ExecutorClause, ...]:
-    """The clauses of the contract; with `slow` those that take long or much memory, without it the others."""
+    """Return the clauses about executors: with `slow` those that need much time or memory, otherwise the other ones."""
     return tuple(c for c in _clauses.values() if (c.id in SLOW) == slow)
 
 
 def verify_executor(name: str, wanted: ExecutorClause | str, *, workers: int = 2) -> None:
-    """Check one clause; returns silently if it holds or does not apply.
+    """Check one clause of the executor called `name`. Nothing is raised if the clause holds or does not apply.
 
     Raises:
-        ContractViolation: the clause is broken. SettingsError: there is no such clause or executor.
+        ContractViolation: the executor breaks the clause. SettingsError: there is no such clause or executor.
     """
     if isinstance(wanted, str) and wanted not in _clauses:
         raise SettingsError(f"there is no clause {wanted!r} of executors; {suggest(wanted, _clauses)}")
@@ -90,7 +91,7 @@ def verify_executor(name: str, wanted: ExecutorClause | str, *, workers: int = 2
 def clause(
     identity: str, statement: str
 ) -> Callable[[Callable[[ExecutorSubject], None]], Callable[[ExecutorSubject], None]]:
-    """Register a check."""
+    """Return a decorator that registers a check function as the clause `identity`."""
 
     def register(check: Callable[[ExecutorSubject], None]) -> Callable[[ExecutorSubject], None]:
         _clauses[identity] = ExecutorClause(identity, statement, check)
@@ -285,7 +286,7 @@ def collectors(subject: ExecutorSubject) -> None:
 
 
 def require_other_process(executor: Executor) -> None:
-    """Raises NotApplicable: the executor does its work in this process, which would be what dies."""
+    """Raise NotApplicable if the executor runs its work in this process: the check would end this process."""
     if os.getpid() in executor.map(work.process_of, [0, 1]):
         raise NotApplicable("its work is done in this process")
 

@@ -1,4 +1,4 @@
-"""Experience in which every row can be recognised, and memories that are filled with it."""
+"""Environments in which every step can be identified by its observation, and replay buffers filled from them."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from rlsdk.tree import leaves
 TAG = 1000
 """The first entry of an observation is TAG * environment + episode, the second the step."""
 Key = tuple[int, int, int]
-"""Environment, episode, step."""
+"""(environment, episode, step): identifies one step."""
 
 
 def length_of(env: int, episode: int) -> int:
-    """Steps of an episode: environments do not end together."""
+    """Return the number of steps of an episode. The lengths differ, so that environments do not end at the same time."""
     return 3 + (env + 2 * episode) % 3
 
 
 def terminates(env: int, episode: int) -> bool:
-    """Whether an episode ends by termination; the others reach a time limit."""
+    """Return whether an episode ends by termination; the other episodes end by a time limit."""
     return (env + episode) % 2 == 0
 
 
 def reward_of(key: Key) -> float:
-    """Of one step, unlike those of all steps nearby; float32 holds it."""
+    """Return the reward of a step. It differs from the rewards of all steps nearby, and float32 represents it exactly."""
     env, episode, step = key
     return float(1 + step + 8 * env + 64 * (episode % 16))
 
 
 def mask_of(key: Key, sizes: tuple[int, ...]) -> Tensor:
-    """bool [A]: which actions are allowed there; at least one of each choice."""
+    """Return the action mask of a step, bool [A]: at least one value of each choice is allowed."""
     env, episode, step = key
     bits = (env * 7 + episode * 13 + step * 29) % 31
     parts = [[(bits >> (j % 5)) & 1 == 1 or j == (step + env) % size for j in range(size)] for size in sizes]
@@ -48,13 +48,13 @@ def mask_of(key: Key, sizes: tuple[int, ...]) -> Tensor:
 
 
 def key_of(features: Tensor) -> Key:
-    """Where the observation [2] stands."""
+    """Return the key of the step that has the observation `features` [2]."""
     tag, step = (round(float(value)) for value in features)
     return tag // TAG, tag % TAG, step
 
 
 class ScriptedEnvs:
-    """B environments with known episodes, as `VectorEnv`; with `fillers` an episode's end is followed by a filler row."""
+    """A `VectorEnv` of B environments with known episodes. With `fillers` a filler row follows each end of an episode."""
 
     def __init__(self, context: BuildContext, num_envs: int, info: tuple[str, ...], fillers: bool) -> None:
         self.context, self.num_envs, self.info, self.fillers = context, num_envs, info, fillers
@@ -74,10 +74,10 @@ class ScriptedEnvs:
         return self._seen(self.at, [True] * self.num_envs)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
     def step(self, action: object) -> EnvStep:
-        """One vector step; what the actions are has no effect."""
+        """Make one vector step. The actions have no effect."""
         valid, before = [not resetting for resetting in self.resetting], self.at
         after = [(env, episode, step + 1) for env, episode, step in before]
         over = [ok and step == length_of(env, episode) for ok, (env, episode, step) in zip(valid, after, strict=True)]
@@ -100,10 +100,10 @@ class ScriptedEnvs:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step as it was stored."""
+    """A step that was given to the buffer."""
 
     age: int
-    """Vector steps before it."""
+    """The number of vector steps before it."""
     action: tuple[Tensor, ...]
     extras: dict[str, Tensor]
     terminated: bool
@@ -111,12 +111,12 @@ class Step:
 
 
 class FilledMemory:
-    """The memory of a small agent, and the truth of what it was given."""
+    """The replay buffer of a small agent, and a record (`truth`) of the steps that it was given."""
 
     def __init__(
         self, subject: Subject, num_envs: int, changes: Mapping[str, object] | None = None, *, fillers: bool = False
     ) -> None:
-        """Raises NotApplicable: the algorithm collects into no memory."""
+        """Raises NotApplicable if the algorithm has no buffer into which steps are collected."""
         self.agent: Agent = subject.chain_agent(num_envs, 4, **(changes or {}))
         assert self.agent.parts.buffer is not None
         self.buffer: Buffer[object, object] = self.agent.parts.buffer
@@ -125,11 +125,14 @@ class FilledMemory:
         self.acting: ActingState[object] = begin_acting(self.envs, self.agent.parts.behavior_policy, seed=0)
         self.truth: dict[Key, Step] = {}
         self.carries: dict[Key, tuple[Tensor, ...]] = {}
-        """Of the first rows of collected rollouts."""
+        """Key of the first row of a collected rollout -> the carry before that row."""
         self.steps = 0
 
     def take(self, steps: int, lengths: tuple[int, ...] = (1,), *, also: Buffer[object, object] | None = None) -> None:
-        """Collect `steps` vector steps in rollouts of these lengths, again and again; `also`: another memory for them."""
+        """Collect `steps` vector steps into the buffer, in rollouts whose lengths repeat `lengths`.
+
+        `also` is another buffer that gets the same rollouts.
+        """
         generator, policy, end, turn = Generator().manual_seed(self.steps), self.agent.parts.behavior_policy, 0, 0
         end = self.steps + steps
         while self.steps < end:
@@ -157,9 +160,9 @@ class FilledMemory:
 
     @property
     def gamma(self) -> float | None:
-        """The setting, where the algorithm has one of this name."""
+        """The setting `gamma`; None if the algorithm has no such setting."""
         return getattr(self.agent.config, "gamma", None)
 
     def sample(self, size: int, seed: int = 1) -> object:
-        """A batch of the memory."""
+        """Sample a batch of `size` rows from the buffer, with a new generator that has the seed `seed`."""
         return self.buffer.sample(size, Generator().manual_seed(seed))

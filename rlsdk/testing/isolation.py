@@ -1,4 +1,4 @@
-"""Checks in a process of their own: a plugin that hangs, crashes or takes all memory fails the clause in which it does."""
+"""Checks clauses in a separate process. If the plugin hangs, crashes or uses too much memory, only that clause fails."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rlsdk.testing.request import Request
 from rlsdk.testing.worker_process import Fault, WorkerProcess
 
 SECONDS = 60.0
-"""For one clause; ten times as long with `--thorough`."""
+"""The time limit of one clause; ten times as long with `--thorough`."""
 SECONDS_AFTER_HANGING = 20.0
-"""For one clause, once another one did not end: a plugin that hangs does so in many clauses. More where clauses that ended took
-a fifth of it."""
+"""The time limit of one clause after another clause did not end, because a plugin that hangs often hangs in many clauses. The
+limit is at least five times the time of the slowest clause that ended."""
 START_SECONDS = 120.0
-"""For importing torch, rlsdk and the plugin."""
+"""The time limit of importing torch, rlsdk and the plugin."""
 GRACE = 2.0
-"""Seconds for processes to end after the clause that started them."""
+"""Seconds within which processes must end after the clause that started them."""
 MOST_LOST = 8
-"""Clauses in a row that may end the process; those after them are not run."""
+"""If this many clauses in a row end the process or do not end, the clauses after them are not run."""
 
 
 class Isolated:
-    """Checks clauses of one algorithm in one process, which is replaced where a clause ended it."""
+    """Checks clauses of one algorithm in a separate process, which is replaced if a clause ended it."""
 
     def __init__(self, request: Request, package: str) -> None:
-        """`package`: the plugin's, whose files are named in messages."""
+        """`package`: the package of the plugin, whose files are named in messages."""
         self._request, self._package = request, package
         self._process: WorkerProcess | None = None
         self._lost, self._hung, self._slowest = 0, False, 0.0
@@ -43,10 +43,10 @@ class Isolated:
         self.close()
 
     def check(self, chosen: Clause, seconds: float = float("inf")) -> CheckResult:
-        """The outcome of one clause; "not run" where it would have taken more than `seconds`.
+        """Check one clause and return the result; "not run" if it takes more than `seconds`.
 
         Raises:
-            SettingsError: the settings are refused. PluginError: the process does not start.
+            SettingsError: the algorithm refuses the settings. PluginError: the process does not start.
         """
         if self._lost >= MOST_LOST:
             why = f"each of the {MOST_LOST} clauses before it ended the process or did not end; mend those first"
@@ -66,7 +66,7 @@ class Isolated:
         return self._alone(chosen, outcome, answer["strays"])
 
     def close(self) -> None:
-        """End the process, and all that it started."""
+        """End the process and all processes that it started."""
         if self._process is not None:
             self._process.close()
         self._process = None
@@ -86,13 +86,16 @@ class Isolated:
         return self._process
 
     def _lost_in(self, chosen: Clause, fault: Fault) -> CheckResult:
-        """The clause in which the process was lost."""
+        """Return the result of a clause that ended the process or did not end: failed."""
         self._lost, self._hung = self._lost + 1, self._hung or fault.hangs
         place = _place(fault.output, self._package)
         return result(chosen, "failed", f"it {fault.text}{place}", self._in_a_debugger(chosen))
 
     def _alone(self, chosen: Clause, outcome: CheckResult, strays: int) -> CheckResult:
-        """The outcome, which is a failure where processes are left or came back."""
+        """Return the result of a clause, changed to failed if the plugin left processes running.
+
+        This includes forked processes that did not end in the plugin's code.
+        """
         assert self._process is not None
         left = self._process.left(GRACE)
         if strays or self._process.strays() or any(member.command == self._process.command for member in left):
@@ -116,7 +119,10 @@ _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 def _place(output: str, package: str) -> str:
-    """Where a plugin was when its process was lost, from the stacks that Python wrote, innermost call first."""
+    """Return the function and line in which a plugin was when its process ended or hung.
+
+    They are read from the stacks that Python wrote into `output`, innermost call first.
+    """
     for path, line, function in _FRAME.findall(output):
         _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
         if folder:

@@ -1,4 +1,4 @@
-"""Clauses of the contracts, and running them against a plugin."""
+"""The clauses of the contracts, and functions that check one clause of a plugin."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Clause:
-    """One promise: `id`, a sentence, and the function that raises when it is broken, or returns what it could not look at."""
+    """One testable rule for plugins.
+
+    `statement` is the rule as a sentence. `check` raises an error if a plugin breaks the rule; it returns a text that states
+    what it could not check, or None.
+    """
 
     id: str
     statement: str
     check: Callable[[Subject], str | None]
     remedy: str = ""
-    """What the plugin's author changes where it is broken: one sentence, with the place in the package."""
+    """What the author of a plugin that breaks the rule has to change: one sentence that names the place in the package."""
 
     def __str__(self) -> str:
         return self.id
@@ -34,34 +38,34 @@ class Clause:
 
 @attrs.frozen
 class CheckResult:
-    """What became of one clause."""
+    """The result of checking one clause."""
 
     id: str
     statement: str
     status: str
-    """passed, failed, not applicable, or not run"""
+    """One of: passed, failed, not applicable, not run."""
     detail: str = ""
-    """Failed: the counter-example. Not applicable, not run: why. Passed: what could not be looked at, mostly nothing."""
+    """Failed: the counter-example. Not applicable or not run: the reason. Passed: what could not be checked, mostly nothing."""
     remedy: str = ""
-    """Failed: what the plugin's author changes."""
+    """Failed: what the author of the plugin has to change."""
     seconds: float = 0.0
-    """How long the check took."""
+    """The duration of the check, in seconds."""
 
     def as_dict(self) -> dict[str, object]:
-        """JSON values."""
+        """Return the fields as name -> value, for JSON."""
         return attrs.asdict(self)
 
 
 _clauses: dict[str, Clause] = {}
 RANKS = {"plugin": 0, "settings": 2, "learns": 3}
-"""Groups of clauses before and after the others, which have rank 1: those that train for long come last, so that a check with
-little time has run the others."""
+"""Group of clauses -> its rank in the order of the checks. All other groups have rank 1. The groups that train for long come
+last, so that a check with little time has run the others."""
 
 
 def clause(
     identity: str, statement: str, remedy: str = ""
 ) -> Callable[[Callable[[Subject], str | None]], Callable[[Subject], str | None]]:
-    """Register a check function as the clause `identity`; see `Clause` for `statement` and `remedy`."""
+    """Return a decorator that registers a check function as the clause `identity`; see `Clause` for the other arguments."""
 
     def register(check: Callable[[Subject], str | None]) -> Callable[[Subject], str | None]:
         if identity in _clauses:
@@ -73,7 +77,7 @@ def clause(
 
 
 def clauses() -> tuple[Clause, ...]:
-    """Every clause of every contract: those of all modules `*_clauses` here, the plugin's own first, slow ones last."""
+    """Return all clauses: those of every module `*_clauses` in this package. `plugin.*` is first, slow groups are last."""
     names = [module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name.endswith("_clauses")]
     for name in names:
         import_module(f"rlsdk.testing.{name}")
@@ -91,10 +95,10 @@ def require(condition: bool, message: str) -> None:
 
 
 def verify(algorithm: str, wanted: Clause | str) -> None:
-    """Check one clause in this process; returns silently if it holds or does not apply.
+    """Check one clause in this process. Nothing is raised if the clause holds or does not apply.
 
     Raises:
-        ContractViolation: the clause is broken; the message carries the counter-example.
+        ContractViolation: the plugin breaks the clause; the message contains the counter-example.
     """
     chosen = wanted if isinstance(wanted, Clause) else named_clause(wanted)
     outcome = outcome_of(chosen, algorithm)
@@ -104,10 +108,10 @@ def verify(algorithm: str, wanted: Clause | str) -> None:
 
 
 def named_clause(name: str) -> Clause:
-    """The clause with an id.
+    """Return the clause with the id `name`.
 
     Raises:
-        SettingsError: there is none.
+        SettingsError: there is no such clause.
     """
     table = {c.id: c for c in clauses()}
     if name not in table:
@@ -116,7 +120,10 @@ def named_clause(name: str) -> Clause:
 
 
 def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | None = None) -> CheckResult:
-    """Check one clause in this process, with one thread; an error of the plugin is in the outcome."""
+    """Check one clause in this process with one thread, and return the result.
+
+    If the plugin raises an exception, the result has the status "failed" and contains the exception as text.
+    """
     from rlsdk.runtime.threads import limited_threads
     from rlsdk.testing.subject import Subject
 
@@ -141,12 +148,12 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
 
 
 def result(chosen: Clause, status: str, detail: str = "", remedy: str = "") -> CheckResult:
-    """What became of a clause."""
+    """Return the result of checking the clause `chosen`."""
     return CheckResult(chosen.id, chosen.statement, status, detail, remedy)
 
 
 def broken(chosen: Clause, error: BaseException) -> CheckResult:
-    """The outcome of a clause that raised an error."""
+    """Return the result of a clause whose check raised `error`."""
     notes = "\n".join(map(str, getattr(error, "__notes__", [])))
     text = message_of(error)
     if isinstance(error, SystemExit):
@@ -158,4 +165,4 @@ def broken(chosen: Clause, error: BaseException) -> CheckResult:
 
 
 LONGEST = 4000
-"""Characters of a detail."""
+"""The largest number of characters of a detail."""

@@ -1,7 +1,7 @@
-"""Clauses of learning: tasks of a few states whose answers are known, which any correct algorithm learns within seconds.
+"""Clauses about learning: toy tasks with a few states and known solutions, which any correct algorithm learns within seconds.
 
-Each is learnt twice with opposite answers, from the same weights. So a policy that learns nothing, or the opposite, fails for
-certain; one that happens to begin with a right answer has the wrong one the other time.
+Each task is learnt twice, from the same weights, with opposite solutions. So a policy that learns nothing, or the opposite,
+always fails: if its initial action is right in one of the two tasks, it is wrong in the other.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from rlsdk.testing.toys import Toy, agreement, greedy_actions, require_learnt, s
 from rlsdk.tree import leaves
 
 BOUND = 0.8
-"""Of agreement with the right action in the worst state. A random or opposite policy has at most 0.5 in one of the two tasks;
-correct ones of ours reach 0.9 to 1."""
+"""The agreement with the right action that must be reached in the worst state. A random or opposite policy reaches at most 0.5
+in one of the two tasks. The algorithms of this project reach 0.9 to 1."""
 ERROR = 0.25
-"""Of values, in the worst state: a wrong target misses one of them by 0.4 or more."""
+"""The largest error of a value in the worst state. With a wrong target, one of the values has an error of 0.4 or more."""
 LARGE, SPREAD = 10.0, 0.35
-"""A weight of the entropy that rewards of 1 do not outweigh; and how varied actions then are at least."""
+"""A weight of the entropy that dominates rewards of 1, and the spread (see `spread`) that sampled actions must then have."""
 PATIENT, IMPATIENT = 0.9, 0.4
-"""Discounts with which opposite actions are right."""
+"""Two discount factors, for which opposite actions are right."""
 ACTIONS: dict[str, spaces.Space[object]] = {
     "Discrete": spaces.Discrete(2),
     "Box": spaces.Box(-1.0, 1.0, (1,), np.float32),
@@ -48,10 +48,10 @@ Outcomes = list[tuple[Outcome, Outcome]]
 
 
 def _kinds(subject: Subject) -> list[str]:
-    """The kinds of action that the plugin supports and the toys have.
+    """Return the kinds of action that both the plugin and the toy tasks support.
 
     Raises:
-        NotApplicable: there are none.
+        NotApplicable: there are none, or the plugin does not support vectors as observations.
     """
     found = [kind for kind in ACTIONS if kind in subject.manifest.actions]
     if not found or "Box" not in subject.manifest.observations:
@@ -68,7 +68,7 @@ def _has(subject: Subject, setting: str) -> bool:
 def _require_answers(
     subject: Subject, name: str, env: partial[TableEnv], answers: Mapping[int, float], expected: str, **settings: object
 ) -> None:
-    """Train until the right actions are taken; `answers` is where in the space they lie, by state."""
+    """Train until the policy chooses the right actions; `answers`: state -> position of its right action in the space."""
     table = env()
     number = {np.asarray(seen).tobytes(): state for state, seen in enumerate(table.shown)}
 
@@ -80,7 +80,8 @@ def _require_answers(
 
 
 ORDER = (1, -1, -2, 2, 3, -3)
-"""The observations of an episode: which of three numbers is not 0, and its sign. No shift of the signs gives them again."""
+"""The observations of an episode, each with three numbers: which number (from 1) is not 0, and its sign. If the signs are
+shifted in time, they differ from these, so that a shift between observations and actions is noticed."""
 SIGNS = np.array([np.sign(each) * np.eye(3)[abs(each) - 1] for each in ORDER], np.float32)
 
 
@@ -104,7 +105,10 @@ def sign_of_observation(subject: Subject) -> None:
 
 
 def _chain(later: float) -> Outcomes:
-    """State 0: 1 at once, or `later` a step after; what is shown when episodes end looks like state 0."""
+    """Return the outcomes of a chain: in state 0 either a reward of 1 immediately, or a reward of `later` one step later.
+
+    The last observation of an episode looks like state 0.
+    """
     end = Outcome(later, (0,), "terminated")
     return [(Outcome(1.0, (0,), "terminated"), Outcome(0.0, (1,))), (end, end)]
 
@@ -148,7 +152,8 @@ def entropy(subject: Subject) -> None:
 
 
 ENTROPY_LATER = 0.6
-"""Of agreement with the outcome that leads to entropy: with `ent_coef` 1 the policy stays soft, and correct ones have 0.7."""
+"""The agreement with the right action that must be reached. It is below `BOUND`, because with `ent_coef` 1 the policy stays
+random; correct algorithms reach 0.7."""
 LATER_STEPS = 5
 
 
@@ -180,7 +185,7 @@ def entropy_later(subject: Subject) -> None:
 
 
 FAR = np.array([[1000.0, -3.0], [1004.0, -3.0]], np.float32)
-"""Observations whose differences are small beside their sizes."""
+"""Observations whose differences are small compared with their sizes."""
 
 
 @clause(
@@ -223,12 +228,12 @@ def time_limit(subject: Subject) -> None:
 
 
 def _learns_values(subject: Subject) -> bool:
-    """Whether the policy estimates values, or a memory gives discounts."""
+    """Return whether the algorithm learns values: a part estimates them, or its buffer samples rows with discounts."""
     return _estimator(subject.trained()) is not None or _remembers(subject, Transitions, Sequences)
 
 
 def _remembers(subject: Subject, *kinds: type) -> bool:
-    """Whether it has a memory that samples one of these."""
+    """Return whether the algorithm has a replay buffer that samples one of these kinds of record."""
     buffer = subject.trained().parts.buffer
     return bool(
         buffer is not None and len(buffer) and isinstance(buffer.sample(1, torch.Generator().manual_seed(0)), kinds)
@@ -237,17 +242,18 @@ def _remembers(subject: Subject, *kinds: type) -> bool:
 
 VALUE_GAMMA = 0.6
 MEMORY_STEPS = 4
-"""Of an episode that a time limit ends, where policies have a memory: what they believe after a longer time than any episode
-has is never learnt, and must not weigh much."""
+"""The steps of an episode that a time limit ends, for recurrent policies. Their values at later steps than episodes have are
+never learnt, and must not affect the other values much."""
 SCALE, SHIFT = -1.0, 0.5
-"""Other rewards, some of them negative; the values are about as far from 0 as without."""
+"""Scale and shift of the rewards. Some become negative, and the values are about as far from 0 as without them."""
 
 
 def _paying(scale: float, shift: float, *, at_once: bool) -> tuple[Outcomes, list[float]]:
-    """Three states, in which nothing depends on actions, and their values; rewards are scaled, then shifted.
+    """Return the outcomes of three states, in which actions have no effect, and the values of the states.
 
-    State 0 leads to 1, which pays 2 and ends; state 2 pays 0.4 and leads to itself, and a time limit ends each episode there,
-    `at_once` or that of the environment.
+    State 0 has the reward 0 and leads to state 1, which has the reward 2 and terminates. State 2 has the reward 0.4 and leads
+    to itself, until a time limit ends the episode: after one step with `at_once`, else at the environment's limit. All
+    rewards are multiplied by `scale`; then `shift` is added.
     """
     first, last, again = (scale * reward + shift for reward in (0.0, 2.0, 0.4))
     ends, stays = Outcome(last, (0,), "terminated"), Outcome(again, (2,), "truncated" if at_once else "no")
@@ -298,7 +304,7 @@ def _require_values(subject: Subject, name: str, scale: float, shift: float) -> 
 
 
 def _value_score(values: Tensor, agent: Agent) -> float:
-    """1 minus the error of the worst value."""
+    """Return 1 minus the largest error of a value; `values` [states] are the right ones."""
     estimator, device = _estimator(agent), agent.context.device
     assert estimator is not None
     shown = Observation(torch.eye(len(values), device=device), torch.ones(len(values), dtype=torch.bool, device=device))
@@ -308,7 +314,7 @@ def _value_score(values: Tensor, agent: Agent) -> float:
 
 
 def _estimator(agent: Agent) -> EstimatesValues | None:
-    """The part that knows values: the policy, or the algorithm."""
+    """Return the part that estimates values: the policy or the algorithm; None if neither does."""
     return ability(agent.parts.policy, EstimatesValues) or ability(agent.parts.algorithm, EstimatesValues)
 
 
@@ -328,7 +334,7 @@ def t_maze(subject: Subject) -> None:
 
 
 def _maze_score(agent: Agent) -> float:
-    """The share of right turns, of episodes with both cues."""
+    """Return the share of right turns in 16 episodes with both cues."""
     return run_episodes(agent, with_masks(TMazeEnv(2)), 16, seed=0).mean
 
 
@@ -357,12 +363,12 @@ def _best_allowed(low: bool, observation: Observation) -> int:
 
 
 MASK_BOUND = 0.95
-"""Of the share of masks: one of seven wrong is 0.86."""
+"""The share of right choices that must be reached; with one wrong choice in seven masks the share is 0.86."""
 MASKS = np.array([mask for mask in product((True, False), repeat=3) if any(mask)])
 
 
 def _mask_score(low: bool, agent: Agent) -> float:
-    """The share of masks [7, 3] for which the best allowed action is chosen."""
+    """Return the share of the masks [7, 3] for which the policy chooses the best allowed action."""
     chosen = greedy_actions(agent, np.ones((len(MASKS), 1), np.float32), MASKS)
     best = MASKS.argmax(1) if low else 2 - MASKS[:, ::-1].argmax(1)
     return float((np.array(chosen) == best).mean())

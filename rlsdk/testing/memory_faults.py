@@ -1,4 +1,4 @@
-"""What is wrong with a sampled batch, given the truth of what its memory holds."""
+"""Finds errors in a sampled batch by comparing it with the steps that the replay buffer was given."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from rlsdk.testing.experience import FilledMemory, Key, Step, key_of, length_of,
 from rlsdk.tree import leaves
 
 At = int | tuple[int, int]
-"""Of a row: its number, or its time and column."""
+"""The index of a row: its number, or (time, column)."""
 Beside = tuple[object, Mapping[str, Tensor], Mapping[str, Tensor]]
-"""Actions, extras and info."""
+"""(actions, extras, info) of a batch."""
 
 
 def steps_ahead(batch: Transitions) -> int:
-    """How many steps transitions span: the most that one does."""
+    """Return the largest number of steps that a transition of the batch spans."""
     pairs = zip(keys_in(batch), (key_of(row) for row in batch.next_observation.features), strict=True)
     return max((after[2] - key[2] for key, after in pairs if after[:2] == key[:2]), default=1)
 
 
 def rows_fault(memory: FilledMemory, batch: Transitions) -> str | None:
-    """The defect of transitions, or None. All span the same number of steps, but for ends of episodes and newest rows."""
+    """Return the first error in a batch of transitions; None if there is none.
+
+    All transitions must span the same number of steps, except at ends of episodes and in the newest rows.
+    """
     ahead = max(1, steps_ahead(batch))
     for i in range(len(batch.reward)):
         if (fault := _row_fault(memory, batch, i, ahead)) is not None:
@@ -60,7 +63,7 @@ def _row_fault(memory: FilledMemory, batch: Transitions, i: int, ahead: int) -> 
 
 
 def _unknown(memory: FilledMemory, key: Key) -> str | None:
-    """Why this cannot be the first observation of a stored step."""
+    """Return why `key` cannot be the observation of a step in the buffer; None if it can."""
     step = memory.truth.get(key)
     if step is not None:
         room = -(-len(memory.buffer) // memory.envs.num_envs)
@@ -73,12 +76,12 @@ def _unknown(memory: FilledMemory, key: Key) -> str | None:
 
 
 def _newest(memory: FilledMemory, env: int) -> int:
-    """The age of the last valid step of an environment."""
+    """Return the age of the newest valid step of an environment."""
     return max(step.age for key, step in memory.truth.items() if key[0] == env)
 
 
 def _seen_fault(memory: FilledMemory, seen: Observation, i: At, key: Key, masked: bool, *, first: bool) -> str | None:
-    """What is wrong with `is_first` and the mask of an observation at `i`; `first`: it was acted on."""
+    """Return the error in the mask of an observation at `i`, and with `first` also in its `is_first`; None if correct."""
     if first and bool(seen.is_first[i]) != (key[2] == 0):
         return f"{named(key)} has is_first = {bool(seen.is_first[i])}"
     if not masked or not memory.envs.sizes:
@@ -91,7 +94,7 @@ def _seen_fault(memory: FilledMemory, seen: Observation, i: At, key: Key, masked
 
 
 def _stored_fault(memory: FilledMemory, stored: Beside, i: At, key: Key) -> str | None:
-    """The first fault of the action, the extras or the info of a row; `i` is its index, or a pair (time, environment)."""
+    """Return the first error in the action, the extras or the info of row `i`; None if all are correct."""
     step: Step = memory.truth[key]
     action, extras, info = stored
     own = [leaf[i] for leaf in leaves(action)]
@@ -107,7 +110,7 @@ def _stored_fault(memory: FilledMemory, stored: Beside, i: At, key: Key) -> str 
 
 
 def sequences_fault(memory: FilledMemory, batch: Sequences[object]) -> str | None:
-    """The defect of sequences [T, N], or None."""
+    """Return the first error in a batch of sequences [T, N]; None if there is none."""
     found = (_sequence_fault(memory, batch, n) for n in range(batch.loss_mask.shape[1]))
     return next((fault for fault in found if fault is not None), None)
 
@@ -134,7 +137,10 @@ def _sequence_fault(memory: FilledMemory, batch: Sequences[object], n: int) -> s
 
 
 def _order_fault(memory: FilledMemory, before: Key | None, key: Key) -> str | None:
-    """Whether one row follows another; the next episode of the environment follows the end of one."""
+    """Return the error if step `key` does not follow step `before`; None if it does.
+
+    The first step of the environment's next episode follows the end of an episode.
+    """
     if before is None:
         return None
     ended = memory.truth[before].ended
@@ -162,7 +168,7 @@ def _step_fault(memory: FilledMemory, batch: Sequences[object], at: tuple[int, i
 
 
 def _carry_fault(memory: FilledMemory, batch: Sequences[object], n: int) -> str | None:
-    """The fault of the carry that stands before the first row."""
+    """Return the error in the initial carry of sequence `n`; None if it is correct."""
     if batch.initial_carry is None or not bool(batch.steps.valid[0, n]):
         return None
     key = key_of(batch.steps.observation.features[0, n])
@@ -174,14 +180,14 @@ def _carry_fault(memory: FilledMemory, batch: Sequences[object], n: int) -> str 
 
 
 def keys_in(batch: Transitions | Sequences[object]) -> list[Key]:
-    """Which steps a batch holds."""
+    """Return the keys of the steps in a batch."""
     if isinstance(batch, Transitions):
         return [key_of(row) for row in batch.observation.features]
     return [key_of(row) for row in batch.steps.observation.features[batch.steps.valid]]
 
 
 def tensors_in(batch: object) -> list[Tensor]:
-    """The tensors [N, ..] of any record, also one of a plugin's own."""
+    """Return the tensors [N, ..] of a record, also of a record that a plugin defines."""
     try:
         return leaves(batch)
     except TypeError:
@@ -190,6 +196,6 @@ def tensors_in(batch: object) -> list[Tensor]:
 
 
 def named(key: Key) -> str:
-    """For messages."""
+    """Return the step as text for messages."""
     env, episode, step = key
     return f"step {step} of episode {episode} of environment {env}"

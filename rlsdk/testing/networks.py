@@ -1,4 +1,4 @@
-"""The networks, optimisers and trained tensors of an agent, found by looking through its parts."""
+"""Finds the networks, optimisers and trained tensors of an agent by searching the attributes of its parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.agent import Agent
 from rlsdk.updates import FlatOptimizer
 
 DEPTH = 8
-"""How many attributes, entries or items deep is looked."""
+"""The depth to which attributes, entries and items are searched."""
 LEAVES = (
     str,
     bytes,
@@ -29,11 +29,14 @@ LEAVES = (
 
 
 class Found:
-    """What hangs on the policy, the algorithm, the behaviour policy and the further states of an agent."""
+    """The modules, optimisers and tensors that are reachable from the parts of an agent.
+
+    The parts are the policy, the algorithm, the behaviour policy, the plan and `Parts.states`.
+    """
 
     def __init__(self, agent: Agent) -> None:
         self.modules: dict[str, nn.Module] = {}
-        """Path -> module; those inside other modules are not listed."""
+        """Path -> module; modules inside other modules are not listed."""
         self.optimizers: dict[str, Optimizer] = {}
         self.tensors: dict[str, Tensor] = {}
         """Path -> leaf tensor that requires gradients and belongs to no module."""
@@ -44,7 +47,7 @@ class Found:
             self._look(name, part, 0)
 
     def parameters(self) -> dict[str, Tensor]:
-        """Path -> tensor [..] that requires gradients, each once."""
+        """Return path -> tensor [..] for every tensor that requires gradients; tensors that share memory are listed once."""
         found = dict[str, Tensor]()
         inside = ((f"{path}.{name}", each) for path, m in self.modules.items() for name, each in m.named_parameters())
         for path, tensor in (*inside, *self.tensors.items()):
@@ -53,12 +56,15 @@ class Found:
         return found
 
     def optimized(self, tensor: Tensor) -> bool:
-        """Whether an optimiser trains the tensor [..], or a vector [D] that it is part of."""
+        """Return whether an optimiser trains the tensor [..], or a flat vector [D] that contains it."""
         return any(overlaps(tensor, each) for optimizer in self.optimizers.values() for each in held(optimizer))
 
     def copies(self) -> dict[str, tuple[nn.Module, nn.Module]]:
-        """Path -> (network that no optimiser trains, the trained network it is equal to), of the largest such networks. Of an
-        agent that has not learnt yet these are target networks, and copies that act."""
+        """Return path -> (network that no optimiser trains, the trained network that it is equal to).
+
+        Only the outermost such networks are listed. In an agent that has not learnt yet, they are target networks and copies
+        that choose actions.
+        """
         every = {
             f"{path}.{name}".rstrip("."): m for path, whole in self.modules.items() for name, m in whole.named_modules()
         }
@@ -92,19 +98,19 @@ class Found:
 
 
 def held(optimizer: Optimizer) -> list[Tensor]:
-    """The tensors [..] that an optimiser trains."""
+    """Return the tensors [..] that an optimiser trains."""
     return [each for group in optimizer.param_groups for each in group["params"]]
 
 
 def equal(one: nn.Module, two: nn.Module) -> bool:
-    """Whether two networks have parameters of the same shapes and values."""
+    """Return whether two networks have parameters of the same shapes and values."""
     pairs = list(zip(one.parameters(), two.parameters(), strict=False))
     same = len(list(one.parameters())) == len(list(two.parameters()))
     return same and all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs)
 
 
 def _children(value: object) -> Iterator[tuple[str, object]]:
-    """Attributes, entries and items."""
+    """Yield (name, object) for the attributes of an object, or the entries or items of a container."""
     if isinstance(value, Mapping):
         yield from ((str(key), each) for key, each in list(value.items()))
     elif isinstance(value, list | tuple | set | frozenset):
@@ -116,7 +122,7 @@ def _children(value: object) -> Iterator[tuple[str, object]]:
 
 
 def overlaps(one: Tensor, two: Tensor) -> bool:
-    """Whether two tensors [..] share memory."""
+    """Return whether two tensors [..] share memory."""
     if one.untyped_storage().data_ptr() != two.untyped_storage().data_ptr():
         return False
     (start, end), (other, last) = ((t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in (one, two))

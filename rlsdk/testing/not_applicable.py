@@ -1,7 +1,7 @@
-"""What a clause raises if it does not apply to an algorithm."""
+"""The exception that a check raises if its clause does not apply to an algorithm."""
 
 from __future__ import annotations
 
 
-class NotApplicable(Exception):  # noqa: N818  # not an error: the clause does not concern this plugin
-    """Raised by a check that has nothing to check in this plugin."""
+class NotApplicable(Exception):  # noqa: N818  # not an error: the clause does not apply to this plugin
+    """A clause does not apply to this plugin; the message is the reason."""

@@ -1,4 +1,4 @@
-"""An environment that notes what it played, for comparing with what a training counts and scores."""
+"""An environment that records its episodes, to compare them with the counts and scores of a training."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.testing.subject import ACTIONS, Subject
 
 SHORTEST, LONGEST = 2, 7
-"""Steps of an episode."""
+"""The smallest and the largest number of steps of an episode."""
 
 
 @dataclass(slots=True)
 class NotedEpisode:
-    """An episode as the environment played it."""
+    """The observations and rewards of one episode."""
 
     observations: list[NDArray[np.float64]]
-    """Each [F]; the first is that of the reset, so there is one more than rewards."""
+    """Each [F]. The first is the observation of the reset, so there is one observation more than rewards."""
     rewards: list[float] = field(default_factory=list)
 
 
 class NotedEnv(AnySpaceEnv):
-    """Random observations, rewards and lengths of episodes; appends every episode to `episodes` when it begins."""
+    """An environment with random observations, rewards and episode lengths, which appends each episode to `episodes`.
+
+    An episode is appended when it begins; its steps are added when they are made.
+    """
 
     def __init__(self, subject: Subject, episodes: list[NotedEpisode]) -> None:
-        """With the usual spaces of `subject`; `episodes`: may belong to several environments."""
+        """`subject` determines the spaces. Several environments may share the list `episodes`."""
         super().__init__(subject.seen, ACTIONS[subject.action_kind])
         self.episodes = episodes
 
@@ -48,5 +51,5 @@ class NotedEnv(AnySpaceEnv):
 
 
 def steps_in(episodes: list[NotedEpisode]) -> int:
-    """How many steps they have together."""
+    """Return the number of steps of all episodes together."""
     return sum(len(episode.rewards) for episode in episodes)

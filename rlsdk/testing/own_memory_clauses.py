@@ -1,4 +1,7 @@
-"""What a memory promises whose record only the plugin knows, seen by what changes its samples and what is learnt from them."""
+"""Clauses about replay buffers that sample a record defined by the plugin, whose fields have no meaning for the kit.
+
+They change rollouts before these are stored, and check whether the samples, or what is learnt from them, change.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,14 @@ from rlsdk.tree import map_tensors
 ENVS, STEPS = 2, 40
 SAMPLED, UPDATES = 64, 4
 FULL = 24
-"""Rows of a small memory."""
+"""The number of rows of a small buffer."""
 AFTER = 8
-"""How many times its size it gets once it is full."""
+"""After the buffer is full, it gets as many further steps as this multiple of its size."""
 Change = Callable[[AnyRollout], AnyRollout]
 
 
 class _Altered:
-    """Gives a memory altered rollouts."""
+    """A buffer that changes rollouts by `change` before it passes them to another buffer."""
 
     def __init__(self, memory: Buffer[object, object], change: Change) -> None:
         self.memory, self.change = memory, change
@@ -40,7 +43,7 @@ class _Altered:
 
 
 def _two_agents(subject: Subject, change: Change, *, fillers: bool = False) -> tuple[FilledMemory, FilledMemory]:
-    """Two equal agents whose memories got the same rollouts, the second one altered."""
+    """Return the buffers of two equal agents. Both got the same rollouts, but those of the second were changed."""
     one, two = (FilledMemory(subject, ENVS, fillers=fillers) for _ in range(2))
     while one.steps < STEPS or (not len(one.buffer) and one.steps < LONGEST):
         one.take(STEPS, MIXED, also=_Altered(two.buffer, change))  # type: ignore[arg-type]  # it only extends
@@ -48,7 +51,7 @@ def _two_agents(subject: Subject, change: Change, *, fillers: bool = False) -> t
 
 
 def _reads(subject: Subject, change: Change, *, before: Change = lambda rollout: rollout) -> bool:
-    """Whether samples differ in a bit when rollouts, altered by `before`, are altered by `change` too."""
+    """Return whether samples differ if rollouts are changed by `before` and then `change`, instead of `before` alone."""
     samples = []
     for alter in (before, lambda rollout: change(before(rollout))):
         memory = _two_agents(subject, alter)[1]
@@ -57,7 +60,7 @@ def _reads(subject: Subject, change: Change, *, before: Change = lambda rollout:
 
 
 def _require_own(subject: Subject) -> None:
-    """Raises NotApplicable where the memory samples records of the SDK, whose rows other clauses look at."""
+    """Raise NotApplicable if the buffer samples records of the SDK: other clauses check the rows of these."""
     batch = _two_agents(subject, lambda rollout: rollout)[0].sample(2)
     if isinstance(batch, Transitions | Sequences):
         raise NotApplicable(f"the memory samples {type(batch).__name__}, which other clauses look at row by row")
@@ -83,7 +86,10 @@ def fillers(subject: Subject) -> None:
 
 
 def _other_fillers(rollout: AnyRollout) -> AnyRollout:
-    """Other actions and rewards where rows are not valid; observations stay, as they are those that ended the episodes."""
+    """Return the rollout with other actions and rewards in rows that are not valid.
+
+    Observations stay, because those of filler rows are the last observations of episodes.
+    """
     steps = rollout.steps
     action = map_tensors(lambda leaf: rows_where(~steps.valid, leaf.roll(1, 0), leaf), steps.action)
     return replace(rollout, steps=replace(steps, reward=steps.reward + 50.0 * ~steps.valid, action=action))
@@ -165,7 +171,7 @@ def full_takes_new(subject: Subject) -> None:
 
 
 def _rows(memory: FilledMemory, capacity: int) -> set[bytes]:
-    """The rows that are sampled. Raises NotApplicable where samples are not made of rows."""
+    """Return the rows that the buffer samples, as bytes. Raises NotApplicable if samples do not consist of rows."""
     size = 20 * capacity
     found = [leaf for leaf in tensors_in(memory.sample(size)) if leaf.shape[:1] == (size,)]
     if not found:

@@ -1,4 +1,4 @@
-"""Classes as a user writes them, for the settings that take one."""
+"""Networks like those that users write, as values for settings that accept classes."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from torch import Tensor, nn
 
 
 class OwnNetwork(nn.Module):
-    """From preprocessed observations, a tensor [N, ..], to [N, output_dim]."""
+    """A network from preprocessed observations, a tensor [N, ..], to outputs [N, output_dim]."""
 
     def __init__(self, observation_space: object, output_dim: int, width: int = 4) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Flatten(), nn.LazyLinear(width), nn.Softplus(), nn.Linear(width, output_dim))
 
     def forward(self, observations: Tensor) -> Tensor:
-        """float [N, output_dim]."""
+        """Return the outputs, float [N, output_dim]."""
         found: Tensor = self.layers(observations)
         return found
 
 
 class OwnCritic(nn.Module):
-    """From preprocessed observations [N, ..] and actions [N, A] to [N, output_dim]."""
+    """A network from preprocessed observations [N, ..] and actions [N, A] to values [N, output_dim]."""
 
     def __init__(self, observation_space: object, action_dim: int, output_dim: int, width: int = 4) -> None:
         super().__init__()
         self.network = OwnNetwork(observation_space, output_dim, width)
 
     def forward(self, observations: Tensor, actions: Tensor) -> Tensor:
-        """float [N, output_dim]."""
+        """Return the values, float [N, output_dim]."""
         found: Tensor = self.network(torch.cat([observations.flatten(1), actions], 1))
         return found
 
 
 class OwnExtractor(nn.Module):
-    """From preprocessed observations, a tensor [N, ..], to features [N, features_dim]."""
+    """A network from preprocessed observations, a tensor [N, ..], to features [N, features_dim]."""
 
     def __init__(self, observation_space: Space[object], features_dim: int = 4) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class OwnExtractor(nn.Module):
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(flatdim(observation_space), features_dim), nn.Softplus())
 
     def forward(self, observations: Tensor) -> Tensor:
-        """float [N, features_dim]."""
+        """Return the features, float [N, features_dim]."""
         found: Tensor = self.layers(observations)
         return found
 
@@ -60,4 +60,4 @@ OF_THE_SDK: Mapping[str, tuple[object, ...]] = {
     "features_extractor_class": (OwnExtractor, "FlattenExtractor", "NatureCNN"),
     "features_extractor_kwargs": ({"features_dim": 3},),
 }
-"""Values for settings of `rlsdk.settings` that take classes, by name; a plugin takes at least one of each."""
+"""Setting of `rlsdk.settings` that accepts classes -> values to try; a plugin must accept at least one of them."""

@@ -1,4 +1,4 @@
-"""A task for actions of any kind: each part of the action has its own right place in the space."""
+"""A toy task for any action space: each part of the action has its own best value."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rlsdk.environments.toy import action_at, position_in
 
 GymSpace = gymnasium.Space[Any]
 INSIDE = 0.15
-"""Where right actions of a Box lie, from one of its ends. This end is near enough. The middle and the other end are not, and
-there a policy arrives that reads actions in other units."""
+"""The distance of the best value of a Box from one of its ends, as a share of the space. That end is close enough to score.
+The middle and the other end are not; a policy that uses other units for actions would learn those."""
 SPACES: dict[str, GymSpace] = {
     "Box": spaces.Box(np.array([[-0.2, -4.0]], np.float32), np.array([[4.0, 0.2]], np.float32)),
     "Discrete": spaces.Discrete(5, start=6),
@@ -24,14 +24,14 @@ SPACES: dict[str, GymSpace] = {
     "Dict": spaces.Dict({"b": spaces.Discrete(3, start=4), "a": spaces.Box(-0.2, 4.0, (1,), np.float32)}),
     "Tuple": spaces.Tuple([spaces.Box(-4.0, 0.2, (1,), np.float32), spaces.Discrete(3, start=4)]),
 }
-"""A space of each kind. No choice begins at 0 or at a number that another one has; sizes and bounds differ from part to part. A
-Box has 0 near an end, where unsquashed policies begin, and its right actions lie beyond 1 or -1 or where that is far away."""
+"""A space of each kind. Within a space, choices begin at different numbers other than 0; sizes and bounds differ from part to
+part. In a Box, 0, where unsquashed policies begin, is near an end. Its best values lie beyond 1 or -1, or far from them."""
 SLACK = 1e-5
-"""Of bounds, as a share of their distance: rounding of float32."""
+"""How far an action may exceed its bounds, as a share of the distance between them, because of float32 rounding."""
 
 
 def parts_of(space: GymSpace, action: Any) -> Iterator[tuple[GymSpace, object]]:
-    """(space of one number, number) for each part of an action."""
+    """Yield (space of one number, number) for each part of an action."""
     if isinstance(space, spaces.Dict):
         for name, child in space.spaces.items():
             yield from parts_of(child, action[name])
@@ -43,7 +43,7 @@ def parts_of(space: GymSpace, action: Any) -> Iterator[tuple[GymSpace, object]]:
 
 
 def _single(space: GymSpace) -> Iterator[GymSpace]:
-    """The spaces of the single numbers of a leaf."""
+    """Yield the spaces of the single numbers in a space without subspaces."""
     if isinstance(space, spaces.Box):
         for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True):
             yield spaces.Box(low, high, (), np.float32)
@@ -57,7 +57,7 @@ def _single(space: GymSpace) -> Iterator[GymSpace]:
 
 
 def pattern(space: GymSpace, first: bool) -> list[float]:
-    """The right place of each part, from 0 to 1: low and high in turn, where `first` is low or high."""
+    """Return the best value of each part as a position from 0 to 1. Low and high alternate; with `first` low comes first."""
     found = []
     for i, (part, _) in enumerate(parts_of(space, action_at(space, 0.0))):
         high = float((i % 2 == 0) != first)
@@ -66,14 +66,14 @@ def pattern(space: GymSpace, first: bool) -> list[float]:
 
 
 def misses(space: GymSpace, places: Sequence[float], action: object) -> NDArray[np.float64]:
-    """How far each part of the action is from its place, float64 [parts], as a share of its space."""
+    """Return how far each part of the action is from its best value, float64 [parts], as a share of its space."""
     found = np.array([position_in(part, value) for part, value in parts_of(space, action)])
     distances: NDArray[np.float64] = np.abs(found - np.array(places))
     return distances
 
 
 def action_with(space: GymSpace, places: Sequence[float]) -> object:
-    """The action whose parts are at `places`."""
+    """Return the action whose parts have the positions `places`, each from 0 to 1."""
     return _filled(space, iter(places))
 
 
@@ -87,13 +87,13 @@ def _filled(space: GymSpace, places: Iterator[float]) -> object:
 
 
 class PatternEnv(gymnasium.Env[object, object]):
-    """Episodes of one step; the reward is 1 for the action with every part at its place, and falls with the mean distance.
+    """An environment with episodes of one step. The reward is 1 minus the mean distance of the parts from their best values.
 
-    An action outside the space raises.
+    An action outside the space raises ValueError.
     """
 
     def __init__(self, space: GymSpace, patterns: Sequence[Sequence[float]]) -> None:
-        """`patterns`: the places of each state; observations are one-hot."""
+        """`patterns`: for each state, the best value of each part, as a position from 0 to 1; observations are one-hot."""
         self.action_space, self.patterns, self.state = space, list(patterns), 0
         self.shown = np.eye(len(self.patterns), dtype=np.float32)
         """The observation of each state, float32 [states, states]."""

@@ -1,4 +1,4 @@
-"""What a plugin promises before anything is built."""
+"""Clauses about a plugin's package: its import, manifest, settings, presets and supported spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy promises."""
+"""Clauses about policies: their actions, random numbers, carries, masks and log-probabilities."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from rlsdk.updates.minibatches import policy_batch
 
 ROWS, MANY = 16, 2000
 STARTS = 8
-"""Rows of which every other one begins an episode. A carry need not decide in every row: a plan may be made again."""
+"""The number of rows, of which every second one begins an episode. Only some of the other rows must depend on their carry."""
 FREQUENCIES = 4000
-"""Samples of one observation, of which frequencies are counted."""
+"""The number of actions sampled for one observation, to count how often each occurs."""
 
 
 def act(agent: Agent, observation: Observation, carry: Any, seed: int, *, deterministic: bool) -> Any:
-    """One call of the policy with a generator of its own."""
+    """Call `act` of the agent's policy once, with a new generator that has the seed `seed`."""
     return act_on(agent.parts.policy, observation, carry, seed, deterministic=deterministic)
 
 
 def _acting_on(subject: Subject, space: GymSpace) -> Agent:
-    """A small agent that acts in `space`."""
+    """Return a small agent with the action space `space`."""
     return subject.agent(AnySpaceEnv(subject.seen, space))
 
 
@@ -162,12 +162,12 @@ def samples_vary(subject: Subject) -> None:
             start = policy.initial_carry(MANY)
             one, two = (act_on(policy, same, start, seed=seed, deterministic=False).action for seed in (1, 2))
             if policy is not collecting and equal_values(leaves(one), leaves(two)):
-                continue  # it explores by its behaviour policy alone
+                continue  # only the behaviour policy explores
             _require_variety(f"{space}, {name}", agent.context.action_space, one, two)
 
 
 def _require_variety(what: str, space: Space, one: object, two: object) -> None:
-    """Of actions that were sampled for equal rows by two generators."""
+    """Check that actions vary. `one` and `two` were sampled for equal rows with two generators."""
     require(not equal_values(leaves(one), leaves(two)), f"{what}: two generators gave the same {MANY} sampled actions")
     constant = [leaf for leaf in leaves(one) if bool((leaf == leaf[:1]).all())]
     require(not constant, f"{what}: {MANY} rows with one observation got the same sampled action")
@@ -262,7 +262,10 @@ def episode_start_forgets(subject: Subject) -> None:
 
 
 def _noise_starts_again(subject: Subject) -> bool:
-    """The same of noise whose steps depend on each other, where the manifest lists it; it belongs to sampled actions only."""
+    """Check that action noise begins again at episode starts; return False if the manifest does not list `action_noise`.
+
+    The noise is correlated in time, and added to sampled actions only.
+    """
     if "action_noise" not in subject.manifest.traits:
         return False
     noise = {"kind": "ornstein-uhlenbeck", "mean": [0.0], "sigma": [0.2]}
@@ -333,12 +336,12 @@ def masks_obeyed(subject: Subject) -> None:
 
 
 def _masked_kind(subject: Subject) -> str:
-    """The first kind of actions that masks are about."""
+    """Return the first kind of action that has masks, that is, contains discrete choices."""
     return next(kind for kind in subject.manifest.actions if sum(choices_of(to_space(ACTIONS[kind]))))
 
 
 def _masks_in_act(agent: Agent) -> None:
-    """Both policies, exploring as before and after training; half of the rows have a single action left."""
+    """Check that the policy and the behaviour policy obey random masks; half of the rows allow a single action."""
     space = agent.context.action_space
     mask = random_masks(space, MANY, seed=1)
     seen = Observation(observations(agent, MANY, seed=1).features, torch.ones(MANY, dtype=torch.bool), mask)
@@ -353,7 +356,7 @@ def _masks_in_act(agent: Agent) -> None:
 
 
 def _strict_environment(subject: Subject, kind: str) -> Callable[[], object]:
-    """Makes environments that raise at a forbidden action."""
+    """Return a function that makes environments which raise an error at a forbidden action."""
     return lambda: subject.with_info(AnySpaceEnv(subject.seen, ACTIONS[kind], strict=True))
 
 
@@ -370,9 +373,9 @@ def ratio_is_one(subject: Subject) -> None:
         if network is None or not isinstance(agent.parts.plan, HasRolloutLength):
             continue
         policy: Any = agent.policy
-        policy.keeps_log_prob = True  # also where the algorithm needs none
+        policy.keeps_log_prob = True  # also if the algorithm does not need it
         rollout = rollout_of(agent, 16)
-        for cut_every in (None, 1):  # from memories at the start of episodes, and from those stored with each row
+        for cut_every in (None, 1):  # from carries at the start of episodes, and from carries stored with each row
             rows = policy_batch(rollout, policy, gamma=0.9, lam=0.9, cut_every=cut_every)
             with torch.no_grad():
                 distribution, value = network(rows.observation, rows.memory, rows.starts)

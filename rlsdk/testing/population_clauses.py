@@ -1,4 +1,4 @@
-"""What a population method promises."""
+"""Clauses about population methods: their candidates, episodes, scores and statistics."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rlsdk.testing.subject import ACTIONS, Subject, differing, equal_values, fla
 from rlsdk.training import PopulationPlan
 
 EPISODES, ROUNDS = 3, 3
-"""Of a candidate, where that is a setting; and of a training."""
+"""The episodes of each candidate, if the algorithm has a setting for that, and the rounds of a training."""
 OFFSET = 0.5
-"""Added to every reward, where that is a setting."""
+"""The number added to every reward, if the algorithm has a setting for that."""
 ROUNDING = 1e-4
-"""Between float32 scores of the loop and float64 ones of the kit."""
+"""The tolerance between float32 scores of the training and float64 scores of the kit."""
 
 
 def _plan(agent: Agent) -> PopulationPlan:
-    """Raises NotApplicable where the algorithm plays no candidates."""
+    """Return the plan of the agent. Raises NotApplicable if the algorithm is not a population method."""
     if not isinstance(agent.parts.plan, PopulationPlan):
         raise NotApplicable("the algorithm is not a population method")
     return agent.parts.plan
@@ -106,13 +106,13 @@ def same_everywhere(subject: Subject) -> None:
 
 @dataclass
 class _Round:
-    """What candidates were given for their episodes, and the episodes."""
+    """The scores of the candidates of one round, and the episodes that they played."""
 
     scored: Scored
     episodes: list[NotedEpisode]
 
     def of_candidates(self) -> list[list[NotedEpisode]]:
-        """The episodes of each candidate, which one environment plays one after another."""
+        """Return the episodes of each candidate. The environment plays the candidates one after another."""
         count = len(self.scored.score)
         require(
             len(self.episodes) % count == 0,
@@ -123,16 +123,16 @@ class _Round:
 
 
 def _rounds(subject: Subject, **changes: object) -> tuple[Agent, list[_Round]]:
-    """An agent after `ROUNDS` rounds in one environment, and what was played in each.
+    """Train an agent for `ROUNDS` rounds in one environment, and return the agent and a record of each round.
 
-    Raises NotApplicable where the algorithm plays no candidates.
+    Raises NotApplicable if the algorithm is not a population method.
     """
     episodes, found = list[NotedEpisode](), list[_Round]()
     chosen: dict[str, Any] = {"n_eval_episodes": EPISODES, "alive_bonus_offset": OFFSET, **changes}
     env = make_vec_env(lambda: subject.with_info(NotedEnv(subject, episodes)), 1)
     agent = subject.agent(env, zero_policy=False, **chosen)
     _plan(agent)
-    episodes.clear()  # of making the agent
+    episodes.clear()  # remove those that creating the agent has begun
 
     def note(scored: Scored) -> None:
         played = [episode for episode in episodes if episode.rewards]  # a training begins with a reset

@@ -1,6 +1,6 @@
-"""`pytest --rlsdk-check tqc`: the clauses of the contracts as tests, without a test file.
+"""A pytest plugin: `pytest --rlsdk-check tqc` runs the clauses of the contracts as tests, without a test file.
 
-pytest loads this module in every project that has rlsdk installed, so it imports nothing before an option of it is used.
+pytest loads this module in every environment in which rlsdk is installed. So it imports rlsdk only when its options are used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rlsdk-check ID` and `--rlsdk-set NAME=VALUE`, may be repeated, and `--rlsdk-thorough`."""
+    """Add the options `--rlsdk-check ID` and `--rlsdk-set NAME=VALUE`, which may be repeated, and `--rlsdk-thorough`."""
     group = parser.getgroup("rlsdk", "contracts of reinforcement-learning plugins")
     group.addoption("--rlsdk-check", metavar="ID", action="append", default=[], help="check the algorithm ID")
     group.addoption("--rlsdk-thorough", action="store_true", help="try twenty times as many examples")
@@ -28,13 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With the contracts alone, no test file is collected."""
+    """Collect no test files if `--rlsdk-check` is given and no file is named on the command line."""
     named = config.args_source is pytest.Config.ArgsSource.ARGS
     return True if config.getoption("--rlsdk-check") and not named else None
 
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test for each clause and algorithm."""
+    """Add a test for each clause and each algorithm of `--rlsdk-check`."""
     from rlsdk.errors import RlsdkError
 
     try:
@@ -45,12 +45,12 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 class Contract(pytest.Collector):
-    """The clauses of one algorithm."""
+    """Collects the clauses of the contracts as tests of one algorithm."""
 
     checker: Isolated | InProcess
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One test per clause."""
+        """Yield one test for each clause."""
         from rlsdk.settings import parse_assignments
         from rlsdk.testing.kit import clauses
         from rlsdk.testing.request import Request
@@ -65,14 +65,14 @@ class Contract(pytest.Collector):
 
 
 class ClauseTest(pytest.Item):
-    """One clause for one algorithm."""
+    """The test of one clause for one algorithm."""
 
     def __init__(self, *, clause: Clause, **keywords: Any) -> None:
         super().__init__(**keywords)
         self.clause = clause
 
     def runtest(self) -> None:
-        """Check it; what does not concern the plugin is skipped."""
+        """Check the clause. If it does not apply to the plugin, the test is skipped."""
         assert isinstance(self.parent, Contract)
         outcome = self.parent.checker.check(self.clause)
         if outcome.status == "not applicable":
@@ -81,10 +81,10 @@ class ClauseTest(pytest.Item):
             raise AssertionError(f"{outcome.detail}\nto mend: {outcome.remedy}" if outcome.remedy else outcome.detail)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """The clause and the counter-example, without a trace through the kit."""
+        """Return the clause and the counter-example, without a traceback through the kit."""
         return f"{self.clause.id}: {self.clause.statement}\n{excinfo.value}"
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """The location in reports."""
+        """Return the location of the test for reports."""
         assert self.parent is not None
         return self.path, None, f"{self.parent.name}: {self.clause.id}"

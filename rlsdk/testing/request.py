@@ -1,4 +1,4 @@
-"""What is to be checked, in a form that another process can get."""
+"""`Request` describes what to check, in a form that can be sent to another process."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rlsdk.testing.declared import declared_bounds, declared_exceptions, declare
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """What is checked, and how."""
+    """The algorithm to check, the settings of its agents, and whether to try more examples (`thorough`)."""
 
     algorithm: str
     settings: Mapping[str, object] = attrs.field(factory=dict)
     thorough: bool = False
 
     def as_line(self) -> bytes:
-        """For the worker's standard input.
+        """Return the request as a line of JSON, for the standard input of the worker process.
 
         Raises:
-            SettingsError: a setting is an object, not a number, text, list or table.
+            SettingsError: a setting is an object that is not a number, text, list or table.
         """
         values = {**attrs.asdict(self, recurse=False), "settings": dict(self.settings)}
         try:
@@ -39,13 +39,16 @@ class Request:
 
     @staticmethod
     def of_line(line: bytes) -> Request:
-        """What `as_line` wrote."""
+        """Return the request from a line that `as_line` has made."""
         return Request(**json.loads(line))
 
 
 def require_settings(algorithm: str, settings: Mapping[str, object]) -> None:
-    """Raises PluginError: the algorithm does not load, or what it declares for testing is wrong. SettingsError: it refuses
-    `settings`."""
+    """Check that the algorithm loads, that its declarations for testing are correct, and that it accepts `settings`.
+
+    Raises:
+        PluginError: the algorithm does not load, or a declaration is wrong. SettingsError: it refuses `settings`.
+    """
     spec = load(algorithm)
     plugin = find(algorithm)
     declared_bounds(plugin, spec)

@@ -1,4 +1,4 @@
-"""What a stopped training promises: resumed from its file, it equals one that never stopped."""
+"""Clauses about resuming: a training that is resumed from a file must equal one that was never stopped."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from rlsdk.testing.subject import ACTIONS, Subject
 from rlsdk.tree import leaves
 
 STEPS, ROUNDS = 60, 4
-"""A training is as long as both together need: short rounds are counted in steps."""
+"""A training has at least this many steps (or updates) and at least this many rounds."""
 LONG_ROUND = 400
-"""Steps of a round from which on a training has two of them only."""
+"""If a round has at least this many steps, a training has only two rounds."""
 POINTS = (0.01, 0.09, 0.22, 0.45, 0.7)
-"""Shares of the training after which it is saved: before the first update, in the warm-up, and after some updates; with 60
-steps in the middle of episodes of 12, and after odd and even numbers of updates."""
+"""Shares of the training after which it is saved: before the first update, in the warm-up, and after some updates. In a
+training of 60 steps they are in the middle of episodes of 12 steps, and after odd and even numbers of updates."""
 ROOM, INTERVAL = 24, 10
-"""Rows of the memory, and steps or updates after which a target moves; no multiple of usual rounds."""
+"""The rows of the buffer, and the steps or updates between updates of a target. They are not multiples of usual rounds."""
 SAMPLED = 64
 OUT_OF_FILES = (
     "state_dict() of the algorithm, the memory or the plan must hold every count, schedule, generator and statistic that later"
@@ -67,7 +67,7 @@ def vectors(subject: Subject) -> None:
 
 
 def _variants(subject: Subject) -> Iterator[tuple[str, dict[str, object]]]:
-    """(description, settings): normalisation, and every kind of noise that the manifest lists."""
+    """Yield (description, settings) for normalisation, and for every kind of noise that the manifest lists."""
     yield "3 environments, normalised", {"normalize": {"norm_obs": subject.sees_vectors, "norm_reward": True}}
     traits = subject.manifest.traits
     if "action_noise" in traits:
@@ -87,8 +87,11 @@ def _copies(subject: Subject, count: int, kind: str) -> object:
 
 
 def _sensitive(subject: Subject) -> dict[str, object]:
-    """Settings with which a lost count shows: exploration and learning rate change during the whole training, targets move now
-    and then, and the memory is full before the training ends."""
+    """Return settings with which a state that is missing in the file changes the result.
+
+    Exploration and learning rate change during the whole training, targets move every few steps, and the buffer is full before
+    the training ends.
+    """
     agent = subject.agent()
     rate = getattr(agent.config, "learning_rate", None)
     falling = {"learning_rate": Linear(rate.value)} if isinstance(rate, Constant) else {}
@@ -98,7 +101,7 @@ def _sensitive(subject: Subject) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """How the agents of one comparison are made."""
+    """The settings and the environment of the agents of one comparison."""
 
     subject: Subject
     make_env: Callable[[], object]
@@ -110,7 +113,7 @@ class _Training:
 
 
 def _compare(training: _Training, points: tuple[float, ...]) -> None:
-    """Compare a training with those that are resumed from files of it; raises ContractViolation."""
+    """Compare an uninterrupted training with trainings resumed from its files; raise ContractViolation if they differ."""
     total = _length(training)
     with tempfile.TemporaryDirectory() as folder:
         whole = training.agent()
@@ -135,7 +138,7 @@ def _compare(training: _Training, points: tuple[float, ...]) -> None:
 
 
 def _length(training: _Training) -> int:
-    """How long to train, in the plan's unit."""
+    """Return the length of the training, in the unit of the plan (steps or updates)."""
     first = _first_round(training, STEPS)
     if first == STEPS:  # perhaps cut short by the end of the training
         first = _first_round(training, LONG_ROUND)
@@ -143,7 +146,7 @@ def _length(training: _Training) -> int:
 
 
 def _first_round(training: _Training, total: int) -> int:
-    """The length of the first round of a training as long as `total`."""
+    """Return the length of the first round in a training of the length `total`."""
     agent, found = training.agent(), list[int]()
 
     def stop(run: object, report: Report) -> bool:
@@ -160,7 +163,7 @@ def _count(agent: Agent, report: Report) -> int:
 
 
 def _data_sets(agent: Agent) -> dict[str, object]:
-    """The settings that a file holds without their place: data sets."""
+    """Return the data sets of the agent: setting -> data set. Agent files do not contain the paths of data sets."""
     return {name: getattr(agent.config, name) for name in dataset_names(type(agent.config))}
 
 
@@ -170,7 +173,7 @@ def _close(agent: Agent) -> None:
 
 
 class _Saver:
-    """Writes a file in the first round after each of some counts."""
+    """A callback that saves the agent in the first round after each of the given shares of the training."""
 
     def __init__(self, agent: Agent, folder: Path, total: int, shares: tuple[float, ...]) -> None:
         self.agent, self.folder, self.total = agent, folder, total
@@ -194,11 +197,11 @@ def _remembers(agent: Agent) -> bool:
 
 
 def _state(agent: Agent) -> dict[str, object]:
-    """Name -> copy, of everything that later training depends on: what files hold, and what the memory samples."""
+    """Return name -> copy of all state that later training depends on: the content of files, and samples of the buffer."""
     state = agent.training_state()
     assert state.learning is not None
     found = dict(_flat({"policy": state.policy, **state.learning.state_dict()}))
-    if isinstance(agent.parts.plan, NormalizesEpisodes):  # which environment played the last episode has no consequence
+    if isinstance(agent.parts.plan, NormalizesEpisodes):  # which environment played the last episode has no effect
         found = {name: value for name, value in found.items() if not name.startswith("episodes/environments")}
     buffer = agent.parts.buffer
     if buffer is not None and len(buffer):
@@ -219,7 +222,7 @@ def _flat(state: object, name: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _numbers(agent: Agent) -> dict[str, object]:
-    """Attributes of the parts that are numbers, by name: where state is that `state_dict` may have left out."""
+    """Return name -> value of attributes of the parts that are numbers. `state_dict` may have left out such state."""
     parts = agent.parts
     owners: dict[str, object] = {
         "algorithm": parts.algorithm,
@@ -237,14 +240,14 @@ def _numbers(agent: Agent) -> dict[str, object]:
 
 
 def _differing(left: Mapping[str, object], right: Mapping[str, object]) -> list[str]:
-    """Names whose values differ in a bit, or exist on one side only."""
+    """Return the names whose values differ in a bit, or exist in one of the two only."""
     common = set(left) & set(right)
     unequal = {name for name in common if not _same(left[name], right[name])}
     return sorted({*unequal, *(set(left) ^ set(right))})
 
 
 def _same(one: object, two: object) -> bool:
-    """Whether two values are equal; NaN equals NaN."""
+    """Return whether two values are equal; NaN equals NaN."""
     if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
         return one.dtype == two.dtype and np.array_equal(
             one.cpu().numpy(), two.cpu().numpy(), equal_nan=one.is_floating_point()

@@ -1,4 +1,4 @@
-"""What an update reads of a rollout: the same rollout, altered where the change must matter, or must not."""
+"""Clauses about what an update reads of a rollout. They change entries that must, or must not, affect the update."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from rlsdk.testing.subject import Subject, differing
 from rlsdk.tree import leaves, map_tensors
 
 LARGE = 50.0
-"""Added to rewards that must not count."""
+"""The number that is added to rewards that must not have an effect."""
 
 
 def _learning(subject: Subject) -> tuple[Learner, AnyRollout, Tensor]:
-    """(a learner, its rollout [T, B] without fillers, bool [T, B] whether an episode ended with the row).
+    """Return a learner, its rollout [T, B] without fillers, and bool [T, B]: whether an episode ended with the row.
 
     Raises:
-        NotApplicable: it does not learn from the rewards of rollouts.
+        NotApplicable: the algorithm does not learn from rewards of rollouts, or no episode ended within the rollout.
     """
     learner = Learner(subject)
     batch = learner.batch
@@ -47,7 +47,7 @@ def _learning(subject: Subject) -> tuple[Learner, AnyRollout, Tensor]:
 
 
 def _unfinished(batch: AnyRollout) -> AnyRollout:
-    """The rollout whose last row ends no episode."""
+    """Return the rollout, changed so that its last row does not end an episode."""
     finals, steps = batch.final_observations, batch.steps
     assert finals is not None
     before_last = finals.time < len(steps.reward) - 1
@@ -64,7 +64,10 @@ def _unfinished(batch: AnyRollout) -> AnyRollout:
 
 
 def _require_bootstrap_at_end(learner: Learner, batch: AnyRollout) -> AnyRollout:
-    """The rollout whose last row ends no episode. Raises NotApplicable where the observation after it is not read."""
+    """Return the rollout, changed so that its last row does not end an episode.
+
+    Raises NotApplicable if the update does not read the observation after the rollout.
+    """
     unfinished = _unfinished(batch)
     if not learner.reads(unfinished, with_other_last(unfinished)):
         raise NotApplicable("it does not bootstrap: the observation after the rollout is not read")
@@ -72,7 +75,10 @@ def _require_bootstrap_at_end(learner: Learner, batch: AnyRollout) -> AnyRollout
 
 
 def _require_bootstrap_at_limits(learner: Learner, batch: AnyRollout) -> AnyRollout:
-    """The rollout in which every episode ended by a time limit. Raises NotApplicable where last observations are not read."""
+    """Return the rollout, changed so that every episode ends by a time limit.
+
+    Raises NotApplicable if the update does not read the last observations of these episodes.
+    """
     limited = with_ends(batch, terminated=False)
     if not learner.reads(limited, with_other_finals(limited)):
         raise NotApplicable("it does not bootstrap: the last observations of truncated episodes are not read")
@@ -160,7 +166,7 @@ def fillers(subject: Subject) -> None:
 
 
 def _with_fillers(batch: AnyRollout, rows: Tensor) -> AnyRollout:
-    """The rollout whose `rows` bool [T, B] were resets: the episode begins with the next row."""
+    """Return the rollout, changed so that `rows`, bool [T, B], are resets: the next episode begins with the row after."""
     steps = batch.steps
     first = steps.observation.is_first | rows
     first[1:] |= rows[:-1]
@@ -178,8 +184,10 @@ def _with_fillers(batch: AnyRollout, rows: Tensor) -> AnyRollout:
 
 
 def _with_other_rows(batch: AnyRollout, rows: Tensor) -> AnyRollout:
-    """The rollout with observations and actions of other rows, and large rewards, at `rows` [T, B]. The extras stay: they may
-    hold the memory after the step before."""
+    """Return the rollout with observations, actions and info of other rows, and large rewards, where `rows` [T, B] is True.
+
+    The extras stay, because they may contain the carry after the previous step.
+    """
     steps = batch.steps
     changed = replace(steps, reward=steps.reward + LARGE)
     other = map_tensors(lambda leaf: leaf.roll(1, 0), changed)
@@ -220,8 +228,10 @@ def _require_same(learner: Learner, batch: AnyRollout, order: Tensor, what: str)
 
 
 def _of_two_lengths(batch: AnyRollout) -> AnyRollout:
-    """The rollout in which one episode of each environment is twice as long: the first two are one in even columns, the second
-    and third in odd ones; entries of info are large and all different."""
+    """Return the rollout, changed so that one episode of each environment is twice as long, with random large info.
+
+    In even columns the first two episodes are joined, in odd columns the second and the third.
+    """
     steps, finals = batch.steps, batch.final_observations
     assert finals is not None
     joined = torch.zeros_like(steps.terminated)
@@ -245,14 +255,14 @@ def _of_two_lengths(batch: AnyRollout) -> AnyRollout:
 
 
 def _exchanged(length: int, envs: int) -> Tensor:
-    """The rows int64 [T, B] when in odd columns the first episode follows the longer one, as it does in the others."""
+    """Return the row numbers, int64 [T, B], of an order in which odd columns also begin with the longer episode."""
     order = torch.arange(length * envs).view(length, envs).clone()
     order[: 3 * EPISODE, 1::2] = order[: 3 * EPISODE, 1::2].roll(-EPISODE, 0)
     return order
 
 
 def _with_info(batch: AnyRollout, seed: int) -> AnyRollout:
-    """The rollout with random entries of info from 0 to `LARGE`."""
+    """Return the rollout with random entries of info, from 0 to `LARGE`."""
     generator, steps = torch.Generator().manual_seed(seed), batch.steps
     info = {name: LARGE * torch.rand(value.shape, generator=generator) for name, value in steps.info.items()}
     return replace(batch, steps=replace(steps, info=info))
@@ -277,20 +287,20 @@ def info_at_all_ends(subject: Subject) -> None:
 
 
 def _rows_of(blocks: Tensor, length: int, envs: int) -> Tensor:
-    """The rows (t * B + b) int64 [T, B] that stand at each place when episodes are in the order `blocks`."""
+    """Return the number t * B + b of the row at each place, int64 [T, B], if episodes are in the order `blocks`."""
     rows = torch.arange(length * envs).view(length // EPISODE, EPISODE, envs)
     episodes = rows.movedim(1, -1).reshape(-1, EPISODE)[blocks]
     return episodes.view(length // EPISODE, envs, EPISODE).movedim(-1, 1).reshape(length, envs)
 
 
 def _by_env(order: Tensor, length: int, envs: int) -> Tensor:
-    """The same, int64 [T * B], for rows that are numbered one environment after another."""
+    """Return the order as int64 [T * B] for flat rows that are sorted by environment, then by time."""
     number = torch.arange(length * envs).view(envs, length).T.flatten()
     return number[order.T.flatten()]
 
 
 def _reordered(batch: AnyRollout, order: Tensor) -> AnyRollout:
-    """The rollout whose rows stand in the order int64 [T, B]; final observations move with their rows."""
+    """Return the rollout with its rows in the order `order`, int64 [T, B]; final observations move with their rows."""
     length, envs = order.shape
     finals = batch.final_observations
     assert finals is not None

@@ -1,4 +1,4 @@
-"""Experience for checks: what an agent collects in its own environment, and the same altered."""
+"""Collects rollouts for checks, and changes parts of rollouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.training import LocalCollector, begin_acting
 
 
 def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:
-    """`steps` vector steps from a reset on; the agent's own streams are not touched."""
+    """Reset the agent's environment and collect a rollout of `steps` vector steps. The agent's random streams do not change."""
     assert agent.env is not None
     env, policy = agent.preprocessing.environment(agent.env), agent.parts.behavior_policy
     generator, normalizer = torch.Generator().manual_seed(seed), agent.preprocessing.rollouts(agent.parts)
@@ -23,7 +23,7 @@ def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:
 
 
 def scored(agent: Agent) -> Scored:
-    """Candidates the algorithm proposes now, with scores that are all different."""
+    """Return the candidates that the algorithm proposes, with random scores that all differ."""
     proposer: Any = agent.parts.algorithm
     candidates = proposer.propose(progress=0.5)
     score = torch.randn(len(candidates), generator=torch.Generator().manual_seed(5)).to(candidates.device)
@@ -31,7 +31,7 @@ def scored(agent: Agent) -> Scored:
 
 
 def with_ends(batch: AnyRollout, *, terminated: bool) -> AnyRollout:
-    """The rollout in which every episode ended by termination, or by a time limit."""
+    """Return the rollout, changed so that all episodes end by termination, or by a time limit if `terminated` is False."""
     steps = batch.steps
     ended, never = steps.terminated | steps.truncated, torch.zeros_like(steps.terminated)
     kinds = (ended, never) if terminated else (never, ended)
@@ -39,7 +39,7 @@ def with_ends(batch: AnyRollout, *, terminated: bool) -> AnyRollout:
 
 
 def with_other_finals(batch: AnyRollout) -> AnyRollout:
-    """The rollout whose episodes ended with each other's last observations."""
+    """Return the rollout, changed so that each episode has the last observation of another episode."""
     finals = batch.final_observations
     assert finals is not None
     features = other_rows(finals.observation.features)
@@ -49,6 +49,6 @@ def with_other_finals(batch: AnyRollout) -> AnyRollout:
 
 
 def with_other_last(batch: AnyRollout) -> AnyRollout:
-    """The rollout after which environments show each other's observations."""
+    """Return the rollout, changed so that the observation after it is that of another environment."""
     last = batch.last_observation
     return replace(batch, last_observation=replace(last, features=other_rows(last.features)))

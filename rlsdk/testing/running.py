@@ -1,4 +1,4 @@
-"""Checking the clauses of one algorithm: where, and for how long."""
+"""Runs the clauses for one algorithm, in a separate process or in this one, and with an optional time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlsdk.testing.strategies import thoroughly
 
 
 class InProcess:
-    """Checks clauses in this process: for debuggers, and for algorithms that are registered in it."""
+    """Checks clauses in this process, for debuggers and for algorithms that are registered in this process."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -32,17 +32,19 @@ class InProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def check(self, chosen: Clause, seconds: float = math.inf) -> CheckResult:  # it cannot be stopped
-        """The outcome of one clause."""
+    def check(self, chosen: Clause, seconds: float = math.inf) -> CheckResult:  # no time limit is possible here
+        """Check one clause and return the result. `seconds` is ignored."""
         with thoroughly(self._request.thorough):
             return outcome_of(chosen, self._request.algorithm, self._request.settings)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no process to end."""
 
 
 def checker(request: Request, *, isolate: bool = True) -> Isolated | InProcess:
-    """What checks the clauses: a process, for installed algorithms; this process with `isolate=False` and for registered ones.
+    """Return the object that checks the clauses: in a separate process, or in this one.
+
+    This process is used with `isolate=False`, and for algorithms that are registered in it.
 
     Raises:
         PluginError: there is no such algorithm, or it does not load. SettingsError: it refuses the settings.
@@ -56,10 +58,10 @@ def checker(request: Request, *, isolate: bool = True) -> Isolated | InProcess:
 
 
 def outcomes(request: Request, *, seconds: float | None = None, isolate: bool = True) -> Iterator[CheckResult]:
-    """The outcome of every clause, each as soon as it is known; clauses that do not fit into `seconds` are not run.
+    """Check every clause and yield each result when it is known. After `seconds`, the remaining clauses are not run.
 
     Raises:
-        PluginError: as `checker`. SettingsError: as `checker`, or `seconds` is not a positive number.
+        PluginError: as in `checker`. SettingsError: as in `checker`, or `seconds` is not a positive number.
     """
     if seconds is not None and not 0 < seconds < math.inf:
         raise SettingsError(f"seconds must be a number above 0, not {seconds!r}; leave it out for no limit")
@@ -78,17 +80,18 @@ def run_checks(
     seconds: float | None = None,
     isolate: bool = True,
 ) -> list[CheckResult]:
-    """The outcome of every clause for one installed or registered algorithm.
+    """Check every clause for one installed or registered algorithm, and return the results.
 
-    An installed algorithm is checked in a process of its own: where it hangs, ends that process or takes all memory, the clause
+    An installed algorithm is checked in a separate process. If it hangs, ends that process or uses too much memory, the clause
     fails, and the other clauses are checked in a new process.
 
     Args:
-        thorough: twenty times as many examples, every observation with every action space.
-        settings: for every agent that the clauses make, before those of `AlgorithmSpec.testing_settings`. Of tables such as
-            `policy_kwargs` the given entries are replaced.
-        seconds: for the whole check; the outcome of clauses that do not fit is "not run".
-        isolate: False checks in this process, as for algorithms that are registered in it.
+        algorithm: the id of the algorithm.
+        thorough: try twenty times as many examples, and every observation space with every action space.
+        settings: settings for every agent that the clauses make. They override `AlgorithmSpec.testing_settings`. In tables
+            such as `policy_kwargs` only the given entries are replaced.
+        seconds: the time limit of the whole check; clauses that were not checked in time have the status "not run".
+        isolate: False checks in this process. Algorithms that are registered in this process are always checked in it.
 
     Raises:
         PluginError: there is no such algorithm, or it does not load. SettingsError: the algorithm refuses `settings`, or
@@ -99,7 +102,7 @@ def run_checks(
 
 
 def summary(results: list[CheckResult]) -> str:
-    """One line: how many clauses hold, are broken (with their ids), do not apply and were not run."""
+    """Return one line of text: how many clauses hold, are broken (with their ids), do not apply and were not run."""
     chosen = {status: [each for each in results if each.status == status] for status in ORDER}
     parts = [f"{len(chosen['passed'])} {'holds' if len(chosen['passed']) == 1 else 'hold'}"]
     if failed := chosen["failed"]:
@@ -114,4 +117,4 @@ def summary(results: list[CheckResult]) -> str:
 
 
 ORDER = ("passed", "failed", "not applicable", "not run")
-"""Every status of a result."""
+"""The possible values of `CheckResult.status`."""

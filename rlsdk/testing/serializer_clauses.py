@@ -1,4 +1,4 @@
-"""What the serializer that stores this plugin's agents promises."""
+"""Clauses about the serializer that stores a plugin's agents."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def damage_refused(subject: Subject) -> None:
 
 
 def _inside_members(data: bytes) -> list[int]:
-    """A position in the middle of each member of an archive: random ones may miss those that hold the weights."""
+    """Return one position inside each member of a zip archive. Random positions might miss the members with the weights."""
     with zipfile.ZipFile(BytesIO(data)) as archive:
         ends = [*(info.header_offset for info in archive.infolist()[1:]), archive.start_dir]
         return [end - max(1, info.compress_size // 2) for end, info in zip(ends, archive.infolist(), strict=True)]

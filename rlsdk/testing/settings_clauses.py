@@ -1,4 +1,4 @@
-"""Clauses of settings: each has the effect it describes, or is declared to change something else."""
+"""Clauses about settings: each setting affects the training, or is declared to affect something else, such as the speed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rlsdk.testing.subject import Subject
 from rlsdk.testing.trials import Left, Refused, Trials, same, usual
 
 OF_EVERY_AGENT = frozenset({"env", "policy"})
-"""What an agent is made of; other clauses try them all."""
+"""Settings that are not checked here, because other clauses try all their values."""
 FOLDER = "tensorboard_log"
 LATE = 0.6
-"""Share of the training that is done when a schedule changes; a round may pass the half."""
+"""The share of the training after which a schedule changes. It is above 0.5, because a round may pass the middle."""
 
 
 @clause(
@@ -56,7 +56,7 @@ def schedules_followed(subject: Subject) -> str:
 
 
 def _require_order(trials: Trials, setting: Setting) -> None:
-    """A schedule that changes in the second half of the training leaves the first half as it was."""
+    """Check that a schedule that changes only in the second half of the training does not change the first half."""
     if not isinstance(setting.value, Constant):
         return
     level = setting.value.value
@@ -130,11 +130,11 @@ def _not_taken_over(files: MidTrainings, setting: Setting, found: Search) -> lis
         situation = attrs.evolve(situation, changes={**situation.changes, setting.name: start})
     unchanged = files.unchanged(situation)
     loaded = files.continued(situation, load={setting.name: end})
-    if same(loaded, unchanged):  # it acts before this point of the training
+    if same(loaded, unchanged):  # this setting has its effect only before this point of the training
         return []
     try:
         assigned = files.continued(situation, assign={setting.name: end})
-    except RlsdkError:  # this value is for agents that were made with another one of its kind
+    except RlsdkError:  # the value cannot be assigned to this agent, only given when an agent is made
         return []
     if same(assigned, loaded):
         return []
@@ -145,13 +145,17 @@ def _not_taken_over(files: MidTrainings, setting: Setting, found: Search) -> lis
 
 
 def training_settings(trials: Trials) -> list[Setting]:
-    """Those that are not declared to change something else only."""
+    """Return the settings that affect the training, that is, are not declared to affect only something else."""
     found = [setting for setting in settings_of(trials.config) if setting.name not in OF_EVERY_AGENT]
     return [setting for setting in found if setting.affects == "training"]
 
 
 def _require_effects(trials: Trials, asked: dict[Setting, list[Question]]) -> str:
-    """Which settings no other value could be tried for."""
+    """Check that every setting has an effect; return a text that lists the settings for which no value could be tried.
+
+    Raises:
+        ContractViolation: a setting was tried and has no effect.
+    """
     chosen, failures, untried = training_settings(trials), [], []
     for setting, wanted in asked.items():
         found = [search(trials, setting, question, chosen) for question in wanted]
@@ -176,7 +180,7 @@ def _failure(setting: Setting, found: Search) -> str:
 
 
 def _near(one: Left, other: Left, first: Left) -> bool:
-    """Whether the weights of two trainings differ much less than training moved them."""
+    """Return whether the weights of two trainings differ much less than training moved them from `first`."""
     names = [name for name in first if first[name].is_floating_point() and first[name].shape == one[name].shape]
     if not all(name in other and other[name].shape == one[name].shape for name in names):
         return False

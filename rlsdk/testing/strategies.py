@@ -1,4 +1,4 @@
-"""hypothesis strategies for what plugins are given: spaces, observations, settings, states."""
+"""hypothesis strategies that generate spaces, settings and tensors for checks of plugins."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from hypothesis import strategies as st
 from rlsdk.settings import structure, unstructure
 
 EXAMPLES, THOROUGH = 15, 300
-"""Examples per property, and with `--thorough`."""
+"""The number of examples for each property, without and with `--thorough`."""
 _count: ContextVar[int] = ContextVar("examples", default=EXAMPLES)
 
 
 def is_thorough() -> bool:
-    """Whether the checks run with `--thorough`."""
+    """Return whether the checks run with `--thorough`."""
     return _count.get() == THOROUGH
 
 
 def examples(check: Callable[..., None]) -> Callable[..., None]:
-    """Profile of the kit: the same examples every time, no files left behind."""
+    """Decorate a hypothesis test with the kit's profile: it tries the same examples every time and writes no files."""
     quiet = {"deadline": None, "database": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
     return settings(max_examples=_count.get(), **quiet)(check)  # type: ignore[arg-type]
 
 
 @contextmanager
 def thoroughly(wanted: bool = True) -> Iterator[None]:
-    """Properties checked inside get many more examples."""
+    """Inside the `with` statement, try many more examples for each property, unless `wanted` is False."""
     token = _count.set(THOROUGH if wanted else _count.get())
     try:
         yield
@@ -44,7 +44,7 @@ def thoroughly(wanted: bool = True) -> Iterator[None]:
 
 @st.composite
 def box_spaces(draw: Any, *, bounded: bool = True, max_size: int = 4) -> Any:
-    """Float boxes with one dimension; bounds asymmetric, of any order of magnitude, sometimes infinite."""
+    """Generate float Box spaces of 1 to `max_size` numbers with asymmetric bounds; `high` may be infinite unless `bounded`."""
     size = draw(st.integers(1, max_size))
     edge = st.floats(-1e3, 1e3, width=32)
     width = st.floats(0.0625, 1e3, width=32)
@@ -56,12 +56,12 @@ def box_spaces(draw: Any, *, bounded: bool = True, max_size: int = 4) -> Any:
 
 
 def discrete_spaces() -> st.SearchStrategy[Any]:
-    """Discrete spaces, also with a start that is not 0."""
+    """Return a strategy for Discrete spaces, also with a start other than 0."""
     return st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 6), st.integers(-3, 3))
 
 
 def leaf_spaces() -> st.SearchStrategy[Any]:
-    """Any space that is not nested."""
+    """Return a strategy for spaces that are not nested."""
     sizes = st.lists(st.integers(1, 4), min_size=1, max_size=3)
     return st.one_of(
         box_spaces(bounded=False),
@@ -72,7 +72,7 @@ def leaf_spaces() -> st.SearchStrategy[Any]:
 
 
 def nested_spaces() -> st.SearchStrategy[Any]:
-    """Leaf spaces, Dicts and Tuples of them, and one more level."""
+    """Return a strategy for spaces that may be nested: Dict and Tuple spaces with up to five spaces in them."""
     keys = st.text("abcdef_.", min_size=1, max_size=4)
 
     def grow(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -84,14 +84,14 @@ def nested_spaces() -> st.SearchStrategy[Any]:
 
 @st.composite
 def configs(draw: Any, kind: type[Any], policy: str) -> Any:
-    """Valid settings of a config class: defaults, with some numbers and switches changed within what it accepts."""
+    """Generate valid objects of a config class: defaults, with accepted other values for some numbers and switches."""
     values = unstructure(structure({"policy": policy}, kind))
     names = [f.name for f in attrs.fields(kind) if isinstance(values[f.name], bool | int | float)]
     for name in draw(st.lists(st.sampled_from(names), unique=True, max_size=5)):
         changed = {**values, name: draw(_other(values[name]))}
         try:
             structure(changed, kind)
-        except ValueError:  # outside the range of this field, or at odds with another one: keep the old value
+        except ValueError:  # outside the range of this field, or in conflict with another one: the old value stays
             continue
         values = changed
     return structure(values, kind)
@@ -106,7 +106,7 @@ def _other(value: Any) -> st.SearchStrategy[Any]:
 
 
 def tensors() -> st.SearchStrategy[torch.Tensor]:
-    """Tensors of up to three dimensions, [0 .. 4] each, of the dtypes that agents hold."""
+    """Return a strategy for tensors of up to three dimensions, [0 .. 4] each, in the dtypes that agents contain."""
     shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
     dtypes = st.sampled_from([torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool])
     return st.builds(_filled, shapes, dtypes, st.integers(0, 2**16))

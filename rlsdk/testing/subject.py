@@ -1,4 +1,4 @@
-"""The plugin under test: small agents of it, on small environments of every kind that its manifest lists."""
+"""`Subject` makes small agents of the plugin under test, for every kind of space that its manifest lists."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ SMALL: dict[str, int] = {
     "n_steps": 16,
     "target_update_interval": 2,
 }
-"""Settings that make any algorithm quick, used where its config has them."""
+"""Settings with which any algorithm is fast. Those that its config class does not have are left out."""
 SMALL_NETWORKS: dict[str, int | list[int]] = {"net_arch": [16, 16], "n_quantiles": 20}
 SMALL_MEMORY: dict[str, int | list[int]] = {"lstm_hidden_size": 16}
-"""The same of `policy_kwargs`, and those that policies with a memory have besides."""
+"""The same for entries of `policy_kwargs`, and the further entries for recurrent policies."""
 
 ACTIONS: dict[str, spaces.Space[Any]] = {
     "Box": spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 3.0], np.float32)),
@@ -56,40 +56,42 @@ WITHOUT_VECTORS: dict[str, spaces.Space[Any]] = {
     "MultiInput": SimpleMultiObsEnv().observation_space,
     "Cnn": FakeImageEnv().observation_space,
 }
-"""How names of policies begin that observe no vectors, and what they observe."""
+"""Beginning of the names of policies that do not observe vectors -> the observation space for them."""
 
 NAMED = ("Mlp", "Linear", "Cnn", "MultiInput")
-"""How names of policies begin that are for a kind of observation."""
+"""The beginnings of policy names that state a kind of observation."""
 
 
 class Subject:
-    """One algorithm, with ways to get agents of it."""
+    """The algorithm under test, with methods that make small agents of it."""
 
     def __init__(self, algorithm: str, settings: Mapping[str, object] | None = None) -> None:
-        """`settings`: used for every agent, before the `testing_settings` that the plugin declares."""
+        """`settings`: settings for every agent. They override the `testing_settings` that the plugin declares."""
         self.spec: AlgorithmSpec = load(algorithm)
         self.plugin: Plugin = find(algorithm)
         if self.plugin.manifest is None:
             raise NotApplicable("the algorithm has no manifest")
         self.manifest: Manifest = self.plugin.manifest
         self.given: Mapping[str, object] = merge(declared_settings(self.plugin, self.spec), settings or {})
-        """Settings that the plugin or the caller gives for testing, which replace the kit's own."""
+        """Settings that the plugin or the caller gives for testing. They override the kit's own settings."""
         self.bounds = declared_bounds(self.plugin, self.spec)
-        """Bounds of toys that the plugin declares, by name."""
+        """Name of a toy task -> the bound that the plugin declares for it."""
         self.exceptions = declared_exceptions(self.plugin, self.spec)
-        """Clauses that the plugin declares not to hold for it, with the reasons."""
+        """Id of a clause that the plugin declares not to hold for it -> the reason."""
         self._folder: TemporaryDirectory[str] | None = None
         self._recorded = 0
 
     @property
     def action_kind(self) -> str:
-        """The first action space the manifest lists."""
+        """The first kind of action space that the manifest lists."""
         return self.manifest.actions[0]
 
     @property
     def usual_policy(self) -> str:
-        """The policy of the usual observation: for vectors, or with a name of the plugin's own; else for Dict observations, or
-        for images."""
+        """The name of the policy that most checks use.
+
+        It is a policy for vectors, or one whose name states no kind of observation; else one for Dict observations or images.
+        """
         try:
             return self.policy_for("Mlp", "Linear")
         except NotApplicable:
@@ -97,8 +99,11 @@ class Subject:
 
     @property
     def seen(self) -> spaces.Space[Any]:
-        """The usual observation: a vector, or the first kind that the manifest lists if it lists no vectors; a Dict or an image
-        if all policies are for those."""
+        """The observation space that most checks use.
+
+        It is a space of vectors, or the first kind that the manifest lists if it lists no vectors. If all policies are for
+        Dict observations or images, it is a space of those.
+        """
         for prefix, space in WITHOUT_VECTORS.items():
             if self.usual_policy.startswith(prefix):
                 return space
@@ -107,7 +112,7 @@ class Subject:
         return OBSERVATIONS[kinds[0]]
 
     def samples(self, count: int) -> object:
-        """`count` observations [count, ..] of the usual space."""
+        """Return `count` random observations [count, ..] from the space `seen`."""
         drawn = tuple(self.seen.sample() for _ in range(count))
         empty = create_empty_array(self.seen, count)
         assert empty is not None
@@ -115,11 +120,11 @@ class Subject:
 
     @property
     def sees_vectors(self) -> bool:
-        """Whether the usual observation can be a vector."""
+        """Whether the plugin supports vectors as observations with its usual policy."""
         return "Box" in self.manifest.observations and not self.usual_policy.startswith(tuple(WITHOUT_VECTORS))
 
     def needs_vectors(self, why: str) -> None:
-        """For clauses that observe vectors.
+        """Check that the plugin supports vectors as observations. `why` begins the message of the exception.
 
         Raises:
             NotApplicable: the manifest does not list them, or no policy is for them.
@@ -130,11 +135,15 @@ class Subject:
     def settings(
         self, base: Mapping[str, object] = SMALL, /, *, policy: str | None = None, **changes: object
     ) -> dict[str, object]:
-        """`base`, settings of the kit's own, then those that the plugin or the caller gives for testing, then `changes`. Those
-        that this algorithm's config class has no field for are left out, and a memory's where `policy` has none."""
+        """Return the settings of a small agent.
+
+        They are `base`, overridden by those that the plugin or the caller gives for testing, then by `changes`. Settings of
+        `base` and `changes` that the config class does not have are left out. So are those of recurrent policies, unless
+        `policy` is recurrent.
+        """
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
         chosen: dict[str, object] = {name: value for name, value in base.items() if name in names}
-        if "buffer_size" in names:  # with a replay memory it is how far targets look ahead
+        if "buffer_size" in names:  # with a replay buffer it is the number of steps of n-step targets
             chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
             own = _networks_of(names["policy_kwargs"])
@@ -144,16 +153,16 @@ class Subject:
         return {**merge({"seed": 1, **chosen}, self.given), **known}
 
     def predict(self, agent: Agent, observation: object, *, deterministic: bool = False) -> Any:
-        """`agent.predict` without restrictions, for algorithms that insist on masks too; the action only."""
+        """Return the action of `agent.predict`. Algorithms that require masks get one that allows all actions."""
         masks = "none" if self.spec.action_masks == "required" else None
         return agent.predict(observation, deterministic=deterministic, action_masks=masks)[0]
 
     def agent(
         self, env: Any = None, base: Mapping[str, object] = SMALL, /, *, policy: str | None = None, **changes: Any
     ) -> Agent:
-        """A small agent, by default on the observation `seen` and the first action space the manifest lists.
+        """Return a small agent. Default environment: the observation space `seen` and the first action space of the manifest.
 
-        `base`, `changes`: see `settings`.
+        `base`, `policy` and `changes`: see `settings`.
         """
         env = self.with_info(env or AnySpaceEnv(self.seen, ACTIONS[self.action_kind]))
         kind = agent_class(self.spec)
@@ -161,7 +170,7 @@ class Subject:
         return kind(policy or self.usual_policy, env, **self.settings(base, policy=policy, **changes))
 
     def _datasets(self, env: Any, given: Mapping[str, object]) -> dict[str, object]:
-        """A recorded data set of `env` for each setting that is one."""
+        """Return a data set recorded in `env`, for each setting that is a data set and has no value in `given`."""
         fixed = {**self.given, **given}
         names = [name for name in dataset_names(self.spec.config_type) if name not in fixed]
         if not names:
@@ -172,15 +181,16 @@ class Subject:
         return dict.fromkeys(names, path)
 
     def with_info(self, env: Any) -> object:
-        """A gymnasium environment with the entries of `info` that the algorithm declares; anything else as it is."""
+        """Return a gymnasium environment with the entries of `info` that the algorithm declares; other objects unchanged."""
         return ExtraInfo(env, self.spec.info) if self.spec.info and isinstance(env, gymnasium.Env) else env
 
     def policy_for(self, *prefixes: str) -> str:
-        """The policy whose name starts with the first of `prefixes` that one starts with; else the first with a name of the
-        plugin's own.
+        """Return the policy whose name begins with one of `prefixes`; earlier prefixes are preferred.
+
+        If there is none, return the first policy whose name states no kind of observation.
 
         Raises:
-            NotApplicable: the algorithm has none.
+            NotApplicable: the algorithm has no such policy.
         """
         for prefix in prefixes:
             for policy in self.spec.policies:
@@ -192,10 +202,10 @@ class Subject:
         raise NotApplicable(f"{self.spec.id} has no policy called {' or '.join(f'{prefix}...' for prefix in prefixes)}")
 
     def agents(self) -> Iterator[tuple[str, Agent]]:
-        """(description, small agent) for every supported kind of action and of observation.
+        """Yield (description, small agent) for every supported kind of action space and of observation space.
 
-        All observations come with the first action space, every other action space with a vector and one more observation;
-        with `--thorough` all come with all.
+        All observation spaces are combined with the first action space. Every other action space is combined with two
+        observation spaces, or with all of them if `--thorough` is given.
         """
         flat = () if self.usual_policy.startswith(tuple(WITHOUT_VECTORS)) else tuple(OBSERVATIONS)
         nested = () if self.usual_policy.startswith("Cnn") else ("Dict", "Tuple")
@@ -210,7 +220,7 @@ class Subject:
                 yield f"{kind} -> {action}", self.agent(env, policy=policy)
 
     def _observing(self, kind: str, action_space: spaces.Space[Any]) -> tuple[object, str]:
-        """An environment whose observations are of a kind, and the policy for it."""
+        """Return an environment with this kind of observation, and the name of the policy for it."""
         if kind == "image":
             return FakeImageEnv(action_space=action_space), self.policy_for("Cnn")
         if kind in OBSERVATIONS:
@@ -223,14 +233,14 @@ class Subject:
         return AnySpaceEnv(spaces.Dict(dict(zip("ab", parts, strict=True))), action_space), policy
 
     def trained(self, steps: int = 40, **changes: Any) -> Agent:
-        """A small agent that has learnt for some steps, updates included."""
+        """Return a small agent after a training of `steps` steps, which includes updates."""
         return self.agent(**changes).learn(steps)
 
     def chain_agent(self, num_envs: int, length: int = 4, **changes: Any) -> Agent:
-        """An agent on copies of `ChainEnv`, whose observations determine every row.
+        """Return an agent on `num_envs` copies of `ChainEnv`, whose observations are vectors.
 
         Raises:
-            NotApplicable: the algorithm remembers nothing, or sees no vectors.
+            NotApplicable: the algorithm does not collect into a buffer, or does not support vectors as observations.
         """
         from rlsdk.environments import ActionMasker, make_vec_env, to_space
 
@@ -251,20 +261,20 @@ class Subject:
 
 
 def _networks_of(setting: Any) -> set[str]:
-    """The names in `policy_kwargs`, if its default has a config class."""
+    """Return the names of the entries of `policy_kwargs`; empty if it has no config class."""
     kind = getattr(setting.default, "factory", None)
     return {f.name for f in attrs.fields(kind)} if isinstance(kind, type) and attrs.has(kind) else set()
 
 
 def flat_state(agent: Agent) -> dict[str, torch.Tensor]:
-    """Name -> copy [..], for every tensor of the agent's parameters."""
+    """Return name -> copy [..] for every tensor of the agent's parameters."""
     from rlsdk.tree import flatten
 
     return {n: v.clone() for n, v in flatten(agent.get_parameters()).items() if isinstance(v, torch.Tensor)}
 
 
 def equal_values(left: Any, right: Any) -> bool:
-    """Whether two nested values of arrays or tensors are equal to the bit."""
+    """Return whether two nested values of arrays or tensors are equal, bit for bit."""
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(equal_values(left[key], right[key]) for key in left)
     if isinstance(left, tuple | list):
@@ -273,7 +283,7 @@ def equal_values(left: Any, right: Any) -> bool:
 
 
 def differing(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> list[str]:
-    """Names whose tensors [..] differ in shape or in a bit, or exist on one side only."""
+    """Return the names whose tensors [..] differ in shape or in a bit, or exist in one of the two only."""
     common = set(left) & set(right)
     unequal = [n for n in common if left[n].shape != right[n].shape or not torch.equal(left[n], right[n])]
     return sorted({*unequal, *(set(left) ^ set(right))})

@@ -1,4 +1,4 @@
-"""Training a plugin on a task whose answer is known, until it has learnt it: what the clauses `learns.*` do."""
+"""Trains a plugin on a toy task with a known solution until it has learnt it. The clauses `learns.*` use this."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ from rlsdk.training.run import Run
 
 ENVS = 4
 STEPS, UPDATES = 20_000, 800
-"""A training ends after so many environment steps or updates, whichever is first; several times what our plugins take."""
+"""A training ends after this many environment steps or this many updates. The plugins of this project need several times
+fewer."""
 OFFLINE = 2_000
-"""Updates where no steps are made, which are quicker."""
+"""The largest number of updates of offline trainings, whose updates are faster."""
 EVERY = 128
-"""Steps and updates between two looks at the policy."""
+"""The number of steps plus updates between two evaluations of the policy."""
 SAMPLES = 200
+"""The number of actions that are sampled to measure their spread."""
 LOOKS = 6
-"""Looks in a row whose mean has to reach the bound: one alone may be luck."""
+"""The mean score of this many successive evaluations must reach the bound, because a single score may be luck."""
 EPISODES, EXPERT = 100, 0.75
-"""Of a data set: its episodes, and the share of right actions; a method that imitates most rows and one that compares rewards
-find the same."""
+"""The episodes of a data set, and its share of right actions. With that share, imitating most rows and comparing rewards lead
+to the same policy."""
 QUICK: dict[str, object] = {
     **SMALL,
     "n_steps": 32,
@@ -54,45 +56,46 @@ QUICK: dict[str, object] = {
     "tau": 0.05,
     "action_noise": {"kind": "normal", "mean": 0.0, "sigma": 0.5},
 }
-"""Settings that make trainings of a few seconds possible, used where the plugin's config has them and declares no others."""
+"""Settings with which trainings take a few seconds. They are used if the plugin has them and declares no other values."""
 RATES: tuple[Callable[[float], float], ...] = (
     lambda usual: max(usual, 1e-2),
     lambda usual: 10.0 * usual,
     lambda usual: 3.0 * usual,
 )
-"""Step sizes that are tried in turn, of the plugin's own; from 1e-3 the first two are the same."""
+"""Functions from the plugin's default learning rate to the rates to try, one after another. For a default of 1e-3 the first two
+are equal."""
 ATTEMPTS = 4
-"""Trainings with one step size and seed after the other, from the third on twice as long. One that suits is enough: a bug
-reaches the bound with none."""
+"""The number of trainings, each with another learning rate or seed; the third and fourth are twice as long. One of them must
+reach the bound; a plugin with a bug does so in none."""
 
 Score = Callable[[Agent], float]
 
 
 @dataclass(frozen=True)
 class Toy:
-    """A task, and how near a policy is to what it should learn there."""
+    """A toy task: an environment, a score of policies and the bound that the score must reach."""
 
     name: str
-    """Key of the `testing_bounds` that a plugin may declare."""
+    """The name of the task, which is its key in the `testing_bounds` that a plugin may declare."""
     make: Callable[[], gymnasium.Env[object, object]]
     score: Score
     bound: float
     expected: str
-    """What is to be learnt, for the message."""
+    """What a policy must learn, as text for messages."""
     settings: Mapping[str, object] = field(default_factory=dict)
     right: Callable[[Observation], object] | None = None
-    """observation [1, ..] -> the right action; data sets of offline algorithms are made of it."""
+    """Function from an observation [1, ..] to the right action, from which data sets for offline algorithms are made."""
     updates: int = UPDATES
-    """Of the first training, where steps are made."""
+    """The largest number of updates of the first training, for algorithms that make environment steps."""
     lasting: bool = False
-    """Whether the bound must still be held after twice the training in which it was reached: numbers that grow to a wrong end
-    pass the right one on their way."""
+    """Whether the bound must still be reached after twice the training in which it was first reached. Values that converge to
+    a wrong limit may pass the right one before."""
 
 
 def agreement(env: TableEnv, answers: Mapping[int, float]) -> Score:
-    """1 minus the distance of the policy's action to the right one, in the worst state.
+    """Return a score of policies: 1 minus the distance of the policy's action to the right one, in the worst state.
 
-    `answers`: where in the space the right actions lie, from 0 to 1, by state.
+    `answers`: state -> position of its right action in the space, from 0 to 1.
     """
     shown = np.stack([np.asarray(env.shown[state]) for state in answers])
     wanted = np.array(list(answers.values()))
@@ -106,7 +109,10 @@ def agreement(env: TableEnv, answers: Mapping[int, float]) -> Score:
 
 
 def spread(env: TableEnv) -> Score:
-    """How much sampled actions vary: twice the deviation of where they lie in the space, 1 for fair coins."""
+    """Return a score of policies: how much sampled actions vary.
+
+    It is twice the standard deviation of their positions in the space, 1 for two equally likely actions.
+    """
     shown = np.stack([np.asarray(env.shown[0])] * SAMPLES)
 
     def score(agent: Agent) -> float:
@@ -117,21 +123,21 @@ def spread(env: TableEnv) -> Score:
 
 
 def greedy_actions(agent: Agent, observations: object, masks: object = None) -> list[object]:
-    """The policy's own choices for observations [N, ..] that begin episodes."""
+    """Return the deterministic actions of the policy for observations [N, ..] that begin episodes."""
     masks = _masks(agent) if masks is None else masks
     return list(agent.predict(observations, deterministic=True, action_masks=masks)[0])
 
 
 def _masks(agent: Agent) -> str | None:
-    """For algorithms that need masks: one that forbids nothing."""
+    """Return the argument `action_masks` of `predict`: a mask that allows all actions if the algorithm requires masks."""
     return "none" if agent.spec.action_masks == "required" else None
 
 
 def require_learnt(subject: Subject, toy: Toy) -> None:
-    """Train until the bound of `toy` is reached, with one step size and seed after the other.
+    """Train until the bound of `toy` is reached, with several learning rates and seeds one after another.
 
     Raises:
-        ContractViolation: it is reached with none.
+        ContractViolation: none of the trainings reaches the bound.
     """
     bound = subject.bounds.get(toy.name, toy.bound)
     found: list[str] = []
@@ -147,7 +153,7 @@ def require_learnt(subject: Subject, toy: Toy) -> None:
 
 
 def score_after(subject: Subject, toy: Toy, updates: int) -> float:
-    """The score after so many updates with the first step size of `RATES`, however good it was before."""
+    """Train for `updates` updates with the first learning rate of `RATES`, and return the score after the training."""
     with _agent(subject, toy, {**next(_attempts(subject)), **toy.settings}) as agent:
         steps = STEPS if agent.parts.plan.unit == "steps" else updates
         agent.learn(steps, callback=Watch(lambda: -1.0, 0.0, updates))
@@ -155,7 +161,7 @@ def score_after(subject: Subject, toy: Toy, updates: int) -> float:
 
 
 def _attempts(subject: Subject) -> Iterator[dict[str, object]]:
-    """Settings with each of `RATES` in turn, and another seed each time."""
+    """Yield settings for trainings without end: the learning rates of `RATES` in turn, each time with another seed."""
     seed = subject.settings()["seed"]
     assert isinstance(seed, int)
     for number, rate in enumerate(cycle(_rates(subject))):
@@ -163,7 +169,10 @@ def _attempts(subject: Subject) -> Iterator[dict[str, object]]:
 
 
 def _rates(subject: Subject) -> list[dict[str, object]]:
-    """Settings with each of `RATES`; none where the config has no `learning_rate`, or the plugin declares one for testing."""
+    """Return settings with each learning rate of `RATES`.
+
+    The settings are empty if the config class has no `learning_rate`, or the plugin declares one for testing.
+    """
     known = {each.name: each for each in attrs.fields(subject.spec.config_type)}
     if "learning_rate" not in known or "learning_rate" in subject.given:
         return [{}]
@@ -174,7 +183,7 @@ def _rates(subject: Subject) -> list[dict[str, object]]:
 
 @contextmanager
 def _agent(subject: Subject, toy: Toy, settings: Mapping[str, object]) -> Iterator[Agent]:
-    """An agent for several copies of the toy; with a data set of it where the algorithm needs one."""
+    """Make an agent on several copies of the toy's environment, with a data set of it if the algorithm needs one."""
 
     def make() -> object:
         return subject.with_info(with_masks(toy.make()))
@@ -189,7 +198,7 @@ def _agent(subject: Subject, toy: Toy, settings: Mapping[str, object]) -> Iterat
 
 
 def with_masks(env: gymnasium.Env[object, object]) -> gymnasium.Env[object, object]:
-    """The environment, with masks that forbid nothing where it has choices and no masks of its own."""
+    """Return the environment with masks that allow all actions; unchanged if it has masks or no discrete choices."""
     choices = sum(choices_of(to_space(env.action_space)))
     if not choices or hasattr(env, "action_masks"):
         return env
@@ -197,7 +206,7 @@ def with_masks(env: gymnasium.Env[object, object]) -> gymnasium.Env[object, obje
 
 
 def _recorded(env: object, toy: Toy, folder: Path) -> Path:
-    """A data set of the toy, `EXPERT` of whose actions are right and the others random."""
+    """Write a data set of the toy, in which the share `EXPERT` of the actions is right and the others are random."""
     right = toy.right
     assert right is not None
 
@@ -210,7 +219,7 @@ def _recorded(env: object, toy: Toy, folder: Path) -> Path:
 
 
 def _as_row(action: object) -> Features:
-    """An action of a gymnasium space as tensors [1, ..], nested as the space."""
+    """Return an action of a gymnasium space as tensors [1, ..], nested as the space."""
     if isinstance(action, dict):
         return {name: _as_row(part) for name, part in action.items()}
     if isinstance(action, tuple):
@@ -219,15 +228,15 @@ def _as_row(action: object) -> Features:
 
 
 class Watch(Callback):
-    """Looks at the policy now and then; ends the training once it has learnt, or after `updates`."""
+    """A callback that evaluates the policy every few steps. It ends the training if the bound is reached or after `updates`."""
 
     def __init__(self, score: Callable[[], float], bound: float, updates: int, *, lasting: bool = False) -> None:
         self.score, self.bound, self.updates, self.lasting = score, bound, updates, lasting
         self.looks: deque[float] = deque(maxlen=LOOKS)
         self.next, self.best = 0, -np.inf
-        """`best`: the largest mean of `LOOKS` looks; the newest one while the bound has to be held."""
+        """`best`: the largest mean of `LOOKS` scores; with `lasting`, once the bound was reached, the newest mean."""
         self.until: int | None = None
-        """Steps and updates after which the bound must still be held, once it was reached."""
+        """The number of steps plus updates at which the bound must still be reached; None before it was first reached."""
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         count = report.env_steps + report.updates

@@ -1,4 +1,4 @@
-"""That everything learns: every trained tensor, every optimiser, every target network."""
+"""Clauses about training: every trained tensor, optimiser and target network changes, and counts are correct."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from rlsdk.testing.noted_env import NotedEnv, NotedEpisode, steps_in
 from rlsdk.testing.subject import ACTIONS, Subject
 
 FIRST, LONGEST = 48, 1600
-"""Steps (or updates) of the first training, and of all together: what has not moved by then does not move."""
+"""The steps (or updates) of the first training, and the limit for all trainings together. A tensor that has not changed then
+counts as never changing."""
 ENVS = 3
 MEMBERS = 10
-"""Networks in one tensor, at most."""
+"""A tensor of three dimensions whose first one is at most this is taken for the weights of an ensemble of networks."""
 
 
 def _train_until(agent: Agent, done: Callable[[], bool]) -> int:
-    """Train a little, and on until `done()`. Returns the steps."""
+    """Train, each time twice as long, until `done()` or `LONGEST` steps; return the number of steps."""
     steps, total = FIRST, 0
     while total < LONGEST:
         agent.learn(steps, reset_num_timesteps=False)
@@ -41,7 +42,7 @@ def _train_until(agent: Agent, done: Callable[[], bool]) -> int:
 
 
 def _still(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> list[str]:
-    """The tensors that have not changed in a bit, and those of which a member of an ensemble [C, .., ..] has not."""
+    """Return the names of tensors that have not changed in a bit, or of which a member of an ensemble [C, .., ..] has not."""
     return [path for path, value in before.items() if not _moved(value, now[path])]
 
 
@@ -65,7 +66,7 @@ def parameters_move(subject: Subject) -> None:
 
 
 def _with_encoders(subject: Subject) -> Iterator[tuple[str, Agent]]:
-    """(description, small agent) for policies whose encoders have parameters."""
+    """Yield (description, small agent) for policies whose encoders have parameters."""
     actions = ACTIONS[subject.action_kind]
     makers = {"Cnn": ("images", FakeImageEnv), "MultiInput": ("Dict observations with an image", SimpleMultiObsEnv)}
     for prefix, (what, make) in makers.items():
@@ -141,7 +142,10 @@ def optimisers_remember(subject: Subject) -> None:
 
 
 def _copies(subject: Subject) -> tuple[Agent, dict[str, tuple[nn.Module, nn.Module]]]:
-    """A new agent, and its networks that begin as copies of trained ones; see `Found.copies`."""
+    """Return a new agent, and its networks that begin as copies of trained ones; see `Found.copies`.
+
+    Raises NotApplicable if there are no such networks.
+    """
     agent = small_agent(subject)
     copies = Found(agent).copies()
     if not copies:
@@ -197,7 +201,7 @@ def counts(subject: Subject) -> None:
     for num_envs in (1, ENVS):
         episodes, calls, reports = list[NotedEpisode](), list[object](), list[Report]()
         agent = subject.agent(make_vec_env(lambda: _noted(subject, episodes), num_envs))  # noqa: B023  # in this round only
-        episodes.clear()  # of making the agent
+        episodes.clear()  # remove those that creating the agent has begun
         watch = LambdaCallback(on_report=lambda run, report: reports.append(report))  # noqa: B023
         with recording(agent.parts.algorithm, calls.append):
             while len(calls) < 4 and (not reports or reports[-1].env_steps + reports[-1].updates < LONGEST):
@@ -240,7 +244,7 @@ def samples_differ(subject: Subject) -> None:
 
 @contextmanager
 def _noting_generators(memory: Buffer[object, object], states: list[bytes]) -> Iterator[None]:
-    """Adds the state of the generator of each call of `memory.sample` and `memory.sample_several` to `states`."""
+    """Inside the `with` statement, append the generator's state at each call of `sample` and `sample_several` to `states`."""
     kind = type(memory)
     before = {name: getattr(kind, name) for name in ("sample", "sample_several") if hasattr(kind, name)}
     own = before.keys() & vars(kind).keys()

@@ -1,4 +1,4 @@
-"""Short trainings of a plugin that differ in one setting: what each leaves, and whether two leave the same."""
+"""Short trainings of a plugin that differ in settings, and the comparison of the weights and actions after them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from rlsdk.testing.subject import ACTIONS, Subject, differing, flat_state
 from rlsdk.training.run import Run
 
 STEPS, ROUNDS = 32, 3
-"""Environment steps of a training, and rounds of collecting and updating that it has at least."""
+"""The smallest numbers of environment steps and of rounds (collecting and updating) of a training."""
 LONG = 4
-"""Times the usual length: a training whose halves have several rounds."""
+"""A long training has this multiple of the usual length, so that each half has several rounds."""
 RESTLESS: dict[str, object] = {"learning_rate": 1e-2, "n_epochs": 2}
-"""Settings with which a short training moves far, where a config class has them and the plugin declares no others."""
+"""Settings with which a short training changes the weights much. They are used if the plugin has them and no other values are
+given."""
 Left = dict[str, torch.Tensor]
-"""What a training leaves: name -> tensor."""
+"""The result of a training: name -> tensor, for the weights and for actions of the policy."""
 
 
 class AnsweringEnv(AnySpaceEnv):
-    """`AnySpaceEnv` whose rewards depend on the actions too."""
+    """An `AnySpaceEnv` whose rewards also depend on the actions."""
 
     def step(self, action: object) -> tuple[object, float, bool, bool, dict[str, object]]:
         observation, reward, terminated, truncated, info = super().step(action)
@@ -56,18 +57,18 @@ class Place:
     make: Callable[[], object] = attrs.field(eq=False)
     policy: str
     about: str = ""
-    """Words of settings that matter there."""
+    """Words in the descriptions of settings that are likely to have an effect in this environment."""
 
 
 @attrs.frozen
 class Refused:
-    """A training that the plugin does not take: why."""
+    """A training that the plugin refused with an error; `why` is the error as text."""
 
     why: str
 
 
 class Trials:
-    """Trainings of one plugin; equal ones run once."""
+    """Runs short trainings of one plugin. Results are cached, so that a training with equal settings runs once."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -81,11 +82,11 @@ class Trials:
             self.steps = max(STEPS, ROUNDS * agent.learn(1).num_timesteps)
 
     def agent(self, place: Place, changes: Mapping[str, object]) -> Agent:
-        """An agent that has not learnt, with settings under their dotted names."""
+        """Return an untrained agent; `changes`: dotted name of a setting -> value."""
         return self.subject.agent(place.make(), policy=place.policy, **{**self.base, **self._changed(changes)})
 
     def _changed(self, changes: Mapping[str, object]) -> dict[str, object]:
-        """The same for the config class: a nested one is made again."""
+        """Return the changes as name -> value of the config class. Dotted names become a changed nested config object."""
         flat = {name: value for name, value in changes.items() if "." not in name}
         for name, value in changes.items():
             if "." in name:
@@ -96,11 +97,11 @@ class Trials:
         return flat
 
     def untrained(self, place: Place) -> Left:
-        """The weights before the usual training."""
+        """Return the weights of an agent before the usual training."""
         return flat_state(self.agent(place, {}))
 
     def accepts(self, name: str, value: object) -> bool:
-        """Whether the config class takes this value, under its dotted name."""
+        """Return whether the config class accepts this value for the setting with the dotted name `name`."""
         try:
             self._changed({name: value})
         except Exception:  # any error of a validator
@@ -108,7 +109,7 @@ class Trials:
         return True
 
     def first_half(self, changes: Mapping[str, object]) -> Left | Refused:
-        """What the first half of a long training in the usual place leaves."""
+        """Return the result of the first half of a long training in the usual environment."""
         length = LONG * self.steps
         try:
             with quietly():
@@ -118,19 +119,19 @@ class Trials:
         return left_by(self.subject, agent)
 
     def left(self, place: Place, changes: Mapping[str, object], times: int = 1) -> Left | Refused:
-        """What a training of `times` the usual length leaves."""
+        """Return the result of a training of `times` the usual length."""
         key = (place.name, times, tuple(sorted((name, repr(value)) for name, value in changes.items())))
         if key not in self._done:
             try:
                 with quietly():
                     self._done[key] = left_by(self.subject, self.agent(place, changes).learn(times * self.steps))
-            except Exception as error:  # a value may be refused, or be of no use: another one is tried
+            except Exception as error:  # a value may be refused or unusable; the caller tries another one
                 self._done[key] = Refused(f"{type(error).__name__}: {error}")
         return self._done[key]
 
 
 class _FirstHalf(Callback):
-    """Ends a training of `length` steps, or updates where no steps are made, in the middle."""
+    """A callback that ends a training of `length` steps, or updates if no steps are made, in the middle."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -140,7 +141,10 @@ class _FirstHalf(Callback):
 
 
 def left_by(subject: Subject, agent: Agent) -> Left:
-    """Weights and the like, and what the agent answers; without numbers, which may repeat a setting that nothing reads."""
+    """Return the weights and other tensors of the agent, and its actions for some observations.
+
+    0-d tensors are left out, because they may be copies of a setting that nothing reads.
+    """
     found = {name: value for name, value in flat_state(agent).items() if value.dim() and "normalizer" not in name}
     space = agent.observation_space
     space.seed(1)
@@ -153,20 +157,20 @@ def left_by(subject: Subject, agent: Agent) -> Left:
 
 
 def same(one: Left, other: Left) -> bool:
-    """To the bit."""
+    """Return whether two results are equal, bit for bit."""
     return not differing(one, other)
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without what trainings print and warn of."""
+    """Inside the `with` statement, suppress warnings and what trainings print."""
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
 
 
 def _places(subject: Subject) -> Iterator[Place]:
-    """The first is the usual one."""
+    """Yield the environments to train in. The first is the usual one."""
     vectors, kinds, first = subject.seen, subject.manifest.observations, ACTIONS[subject.action_kind]
     vector_policy = subject.usual_policy
 
@@ -190,10 +194,10 @@ def _places(subject: Subject) -> Iterator[Place]:
 
 
 def usual(trials: Trials) -> Left:
-    """What the usual training leaves.
+    """Return the result of the usual training.
 
     Raises:
-        NotApplicable: two of them differ.
+        NotApplicable: the plugin refuses this training, or two equal trainings differ.
     """
     place = trials.places[0]
     one = trials.left(place, {})

@@ -1,4 +1,4 @@
-"""The process in which clauses are checked: it gets their ids one by one, and answers each with its outcome."""
+"""The process in which clauses are checked. It reads ids of clauses, one at a time, and writes the result of each."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rlsdk.testing.kit import CheckResult, broken, clauses, named_clause, outcom
 from rlsdk.testing.request import Request, require_settings
 
 SUBREAPER = 36
-"""Of prctl: processes whose parent ended become this one's children, so that they are found."""
+"""PR_SET_CHILD_SUBREAPER of prctl: descendants whose parent ended become children of this process, so that they are found."""
 
 
 def child() -> None:
-    """Body of the process. What a plugin prints goes to a file; answers go to a descriptor of their own."""
+    """Run the process. What a plugin prints goes to a file; answers are written to a separate file descriptor."""
     host, leave = os.getpid(), os._exit
     commands, answers = _own_streams()
     threading.Thread(target=child_process.end_with_parent, args=(os.getppid(), _leave_with_all), daemon=True).start()
@@ -40,7 +40,7 @@ def child() -> None:
         for line in commands:
             name = json.loads(line)
             outcome = _outcome(name, request)
-            if os.getpid() != host:  # a process that the plugin forked, and that came back from the plugin's code
+            if os.getpid() != host:  # the plugin forked this process, which returned from the plugin's code
                 answer(stray=name)
                 leave(0)
             answer(outcome=outcome.as_dict())
@@ -51,13 +51,13 @@ def _outcome(name: str, request: Request) -> CheckResult:
     chosen = named_clause(name)
     try:
         return outcome_of(chosen, request.algorithm, request.settings)
-    except BaseException as error:  # KeyboardInterrupt and the like: only the plugin raises it here
+    except BaseException as error:  # such as KeyboardInterrupt, which only the plugin can raise here
         return broken(chosen, error)
 
 
 @contextlib.contextmanager
 def _prepared(line: bytes, answer: Any) -> Iterator[Request]:
-    """The request, with the plugin loaded and everything imported; an error is answered."""
+    """Load the plugin, import all modules and yield the request. If loading fails, answer the error and end the process."""
     from rlsdk.testing.strategies import thoroughly
 
     request = Request.of_line(line)
@@ -73,13 +73,13 @@ def _prepared(line: bytes, answer: Any) -> Iterator[Request]:
 
 
 def _warm_up() -> None:
-    """What the first clause would wait for: the imports of the clauses, and those that torch does for the first optimiser."""
+    """Import the clauses, and what torch imports for its first optimiser, so that the first clause does not take longer."""
     clauses()
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
 
 
 def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """(commands, answers): standard input and output, moved to where a plugin's prints and reads do not reach them."""
+    """Return (commands, answers): copies of standard input and output, which a plugin cannot read from or print to."""
     commands, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -91,10 +91,10 @@ def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _write_stacks() -> None:
-    """Write the main thread's stack when the process crashes, and when the parent asks with `ASK_STACK`.
+    """Let the process write its stack if it crashes, or if the parent sends the signal `ASK_STACK`.
 
-    `faulthandler.dump_traceback_later` is not used: its thread reads the frames of threads that run, and so can crash.
-    Stacks go to a descriptor of their own, since clauses capture what is written to standard error.
+    `faulthandler.dump_traceback_later` is not used: its thread reads the frames of running threads, and so can crash.
+    Stacks are written to a separate file descriptor, because clauses capture what is written to standard error.
     """
     errors = os.dup(2)
     faulthandler.enable(errors)
@@ -109,7 +109,7 @@ def _adopt_orphans() -> None:
 
 
 def _leave_with_all(code: int) -> None:
-    """End this process, and those of its group."""
+    """End this process and all processes of its group."""
     if hasattr(os, "killpg"):
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The parent's side of the process in which clauses are checked: questions, deadlines, memory."""
+"""`WorkerProcess` starts the process in which clauses are checked, sends questions to it, and limits its time and memory."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from rlsdk.registry import child_process
 from rlsdk.runtime.memory_budget import available_bytes, gigabytes
 
 MEMORY = 4 * 10**9
-"""Bytes for the process and those it starts, at most nine tenths of what is free."""
+"""The memory limit, in bytes, of the process and those it starts; lower if less than that is free (nine tenths of it)."""
 POLL, LOOK = 0.05, 0.25
-"""Seconds between looks at whether the process lives, and at its memory."""
+"""Seconds between checks whether the process is alive, and between checks of its memory."""
 STACK = 1.0
-"""Seconds that a process which hangs gets to write its stack."""
+"""Seconds that a hanging process has to write its stack."""
 LEAST = 0.1
-"""Seconds that an answer gets at least."""
+"""The smallest time limit of an answer, in seconds."""
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-"""Processes of Python's own, which end with the process that they serve."""
+"""Helper processes of Python, which end together with the process that they belong to."""
 
 
 @attrs.frozen
 class Fault:
-    """Why no answer came."""
+    """Why there was no answer."""
 
     text: str
-    """Continues a sentence about the process."""
+    """The reason, as text that continues a sentence about the process."""
     output: str
-    """What the process wrote since the question."""
+    """What the process has written to its error output since the question."""
     hangs: bool = False
 
 
 class WorkerProcess:
-    """One process with `child` of `rlsdk.testing.worker`.
+    """A process that runs `child` of `rlsdk.testing.worker`.
 
-    Memory is read in `/proc`, from here: a limit of the address space (`RLIMIT_AS`) would also count what is
-    reserved and never used, as CUDA and threads do, and would not count the plugin's own processes. Where there is no `/proc`,
-    neither memory nor processes that are left are looked at.
+    This class reads its memory in `/proc`. A limit of the address space (`RLIMIT_AS`) is not used: it would also count memory
+    that is reserved and never used, as by CUDA and threads. It would not count processes that the plugin starts. Without
+    `/proc`, neither memory nor remaining processes are checked.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,10 @@ class WorkerProcess:
         threading.Thread(target=self._read, daemon=True).start()
 
     def ask(self, question: bytes, seconds: float) -> dict[str, Any] | Fault:
-        """The answer to one line; a fault where the process ends, takes too much memory or does not answer in time."""
+        """Send one line and return the answer.
+
+        Return a fault if the process ends, uses too much memory or does not answer in time.
+        """
         begin = self._output.seek(0, 2)
         fault = self._send(question) or self._wait(time.monotonic() + max(seconds, LEAST), seconds)
         if isinstance(fault, dict):
@@ -69,11 +72,11 @@ class WorkerProcess:
 
     @property
     def command(self) -> str:
-        """Its command line, which is also that of a process that it forks."""
+        """The command line of the process. Processes that it forks have the same."""
         return next((m.command for m in child_process.members(self._process.pid) if m.pid == self._process.pid), "")
 
     def left(self, grace: float) -> list[child_process.Member]:
-        """The processes that still run `grace` seconds later besides the child itself; they are ended."""
+        """Wait up to `grace` seconds for processes that the child started; end and return those that still run then."""
         end = time.monotonic() + grace
         while (found := self._others()) and time.monotonic() < end:
             time.sleep(POLL)
@@ -82,7 +85,7 @@ class WorkerProcess:
         return found
 
     def strays(self) -> int:
-        """How many forked processes came back from the plugin's code since this was asked."""
+        """Return how many forked processes have returned from the plugin's code since the last call."""
         count = 0
         with contextlib.suppress(queue.Empty):
             while (answer := self._answers.get_nowait()) is not None:
@@ -90,7 +93,7 @@ class WorkerProcess:
         return count
 
     def close(self) -> None:
-        """End the process, and all that it started."""
+        """End the process and all processes that it started."""
         child_process.end(self._process)
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
@@ -98,7 +101,7 @@ class WorkerProcess:
         self._output.close()
 
     def _read(self) -> None:
-        """Body of a thread: answers into the queue; None at the end."""
+        """Put the answers of the process into the queue, and None at the end. This runs in a thread."""
         assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError), self._process.stdout as lines:
             for line in lines:
@@ -115,7 +118,7 @@ class WorkerProcess:
         return None
 
     def _wait(self, end: float, seconds: float) -> dict[str, Any] | Fault:
-        """The next answer that is not a stray's."""
+        """Wait for the next answer of the process itself; answers of forked processes ("strays") are only counted."""
         look, strays = time.monotonic() + LOOK, 0
         while True:
             try:
@@ -138,7 +141,7 @@ class WorkerProcess:
                     return fault
 
     def _ask_stack(self) -> None:
-        """Have the process write its stack, which shows where it hangs."""
+        """Let the process write its stack, which shows where it hangs."""
         if child_process.ASK_STACK is not None and self._process.poll() is None:
             before, end = self._written(), time.monotonic() + STACK
             self._process.send_signal(child_process.ASK_STACK)
@@ -149,7 +152,7 @@ class WorkerProcess:
         return os.fstat(self._output.fileno()).st_size
 
     def _too_much(self) -> Fault | None:
-        """Why the process must end, where it and those it started take too much memory."""
+        """Return a fault if the process and those it started use too much memory; else None."""
         running = child_process.members(self._process.pid)
         if sum(child_process.private_bytes(each.pid) for each in running) <= self._memory:
             return None
