@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import copy
 import shutil
 import tempfile
 import tomllib
@@ -109,9 +108,8 @@ class Case:
 
         env: Any = make_vec_env(self.source(), self.n_envs, seed=seed)
         env = VecNormalize(env) if self.normalize else env
-        given = copy.deepcopy(self.settings)  # the peers write into what they are given
         library = kind.__module__.partition(".")[0]
-        settings = {name: translated(name, value, library) for name, value in given.items()}
+        settings = translated(self.settings, env.action_space, library)
         model = kind(self.policy, env, seed=seed, device="cpu", **settings)
         extra = {"async_eval": self._players(model)} if self.workers else {}
         model.learn(self.warmup, **extra)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 
-def translated(name: str, value: Any, library: str = "stable_baselines3") -> Any:
-    """Translate the value of a setting to that of the peer `library`."""
+def translated(settings: Mapping[str, Any], actions: Any, library: str = "stable_baselines3") -> dict[str, Any]:
+    """Translate settings to those of the peer `library`. `actions`: the action space."""
+    return {name: _translated(name, copy.deepcopy(value), actions, library) for name, value in settings.items()}
+
+
+def _translated(name: str, value: Any, actions: Any, library: str) -> Any:
     if name == "policy_kwargs" and "activation_fn" in value:
         return {**value, "activation_fn": _activation(value["activation_fn"], library)}
     if isinstance(value, str) and value.startswith("lin_"):
@@ -18,7 +24,8 @@ def translated(name: str, value: Any, library: str = "stable_baselines3") -> Any
     if name == "action_noise":
         from stable_baselines3.common.noise import NormalActionNoise
 
-        return NormalActionNoise(np.array([value["mean"]]), np.array([value["sigma"]]))  # one value for all dimensions
+        # arrays of the shape of the actions: an array of one number gives all dimensions the same noise
+        return NormalActionNoise(np.full(actions.shape, value["mean"]), np.full(actions.shape, value["sigma"]))
     return value
 
 

@@ -159,13 +159,13 @@ def theirs(spec: Mapping[str, Any]) -> dict[str, Any]:
     if spec["env"].startswith("rlsdk/"):
         import_module("rlsdk.environments")  # registers the environments
     library, _, name = spec["algorithm"].rpartition(".")
-    settings = {key: translated(key, value, library) for key, value in spec["settings"].items()}
+    settings = dict(spec["settings"])
     policy, normalize = settings.pop("policy", "MlpPolicy"), settings.pop("normalize", False)
 
     def made() -> tuple[Any, Any]:
         envs = make_vec_env(spec["env"], spec["n_envs"], seed=spec["seed"])
         envs = normalized(envs, normalize, settings.get("gamma", 0.99)) if normalize else envs
-        given = {key: dict(value) if isinstance(value, dict) else value for key, value in settings.items()}
+        given = translated(settings, envs.action_space, library)
         kind = getattr(import_module(library), name)
         return kind(policy, envs, seed=spec["seed"], device="cpu", **given), envs
 

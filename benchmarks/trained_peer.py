@@ -33,9 +33,9 @@ def trained_peer(
 
     torch.set_num_threads(1)
     n_envs, steps = size
-    given = {name: translated(name, value) for name, value in settings.items()}
-    normalize = given.pop("normalize", False)
     envs: Any = make_vec_env(env, n_envs, seed=seed)
+    given = translated(settings, envs.action_space)
+    normalize = given.pop("normalize", False)
     others: Any = make_vec_env(env, 1, seed=seed + 1000)
     if normalize:
         envs = normalized(envs, normalize, given.get("gamma", 0.99))
