@@ -46,7 +46,7 @@ def stored_like(node: T, stored: object) -> T:
 
 
 def put_back(generator: Generator, state: object) -> None:
-    """Call `generator.set_state(state)` after checking the state. torch uses positions in it to read memory, and those in a file
+    """Check `state` and call `generator.set_state(state)`. torch reads memory at positions from the state, and those in a file
     may be wrong.
 
     Raises:

@@ -158,7 +158,7 @@ def _write_zip(stream: IO[bytes], members: Mapping[str, Member]) -> None:
 def read_archive(
     source: Path | IO[bytes], wanted: Iterable[str] | None = None, *, kind: str
 ) -> tuple[Document, dict[str, dict[str, object]]]:
-    """(document, sections) of an archive. Only the sections in `wanted` are read, or all if it is None; absent ones are skipped.
+    """(document, sections) of an archive. Only the sections in `wanted` are read; None reads all, absent names are ignored.
 
     Raises:
         ArtifactError: the file is missing, damaged or truncated, not of rlsdk, or of another kind or format version.
