@@ -29,11 +29,11 @@ class NetArchError(SettingsError):
 
 
 class PluginError(RlsdkError):
-    """An algorithm id is unknown, ambiguous, switched off, incompatible, or its plugin is broken."""
+    """An algorithm id is unknown or ambiguous, or its plugin is switched off, incompatible or broken."""
 
 
 class UnsupportedSpaceError(RlsdkError, ValueError):
-    """An algorithm or encoder was given a space it cannot handle; the message lists those it can."""
+    """An algorithm or encoder does not support a space; the message lists the spaces that it supports."""
 
 
 class EnvironmentFault(RlsdkError, RuntimeError):  # noqa: N818  # EnvironmentError is a builtin
@@ -66,7 +66,7 @@ class WorkError(RlsdkError, RuntimeError):
 
 
 class UsageError(RlsdkError, RuntimeError):
-    """A call came at the wrong moment, for example `learn` on an agent that has no environment."""
+    """A call is not possible in the current state, for example `learn` of an agent without an environment."""
 
 
 class UnknownAttributeError(RlsdkError, AttributeError):
@@ -107,7 +107,7 @@ def _on_one_line(message: str) -> str:
 
 
 def suggest(name: str, candidates: Iterable[str]) -> str:
-    """A sentence naming the candidate closest to `name`, or all of them when none is close.
+    """Text for a message: the candidate that is similar to `name`, or all candidates if none is similar.
 
     >>> suggest("learning_rat", ["learning_rate", "gamma"])
     "did you mean 'learning_rate'?"
@@ -206,7 +206,7 @@ def shown(value: object, most: int = 300) -> str:
         if isinstance(value, int):  # an integer of more than 4,300 digits
             return "a very large number"
         text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
-    return one_line(" ".join(line.strip() for line in text.splitlines()), most)  # arrays have a line for each row
+    return one_line(" ".join(line.strip() for line in text.splitlines()), most)  # `repr` of arrays has a line per row
 
 
 def _escaped(character: str) -> str:

@@ -40,7 +40,7 @@ class Observation:
     features: Features
     is_first: Tensor
     action_mask: Tensor | None = None
-    """bool [.., A], True where the action is allowed; None when the environment has no masks."""
+    """bool [.., A], True where the action is allowed; None if the environment has no masks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class EnvStep:
     terminated: Tensor  # bool [B]
     truncated: Tensor  # bool [B]
     valid: Tensor  # bool [B]; False for the filler rows of next-step autoreset environments
-    final_observation: Observation | None = None  # [number of rows that ended]
+    final_observation: Observation | None = None  # [number of episodes that ended]
     episodes: tuple[Episode, ...] = ()
     infos: Infos | None = None
     """The `info` of each environment, B mappings; None unless a callback needs it."""
@@ -131,7 +131,7 @@ class StepData(Generic[ExtrasT]):
     valid: Tensor
     extras: ExtrasT
     info: Mapping[str, Tensor] = field(default_factory=dict)
-    """Declared entries of `info`, float32 [T, B] each, as `EnvStep.info`."""
+    """The declared entries of `info`, float32 [T, B] each; see `EnvStep.info`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +165,7 @@ class Transitions:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     """The extras of the acting policy that the buffer stores, [N, ..] by name."""
     info: Mapping[str, Tensor] = field(default_factory=dict)
-    """Declared entries of `info`, float32 [N] each, as `EnvStep.info`."""
+    """The declared entries of `info`, float32 [N] each; see `EnvStep.info`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

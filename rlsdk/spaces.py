@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from rlsdk.errors import ArtifactError
 
 MAX_ELEMENTS = 2**25
-"""The most elements of an array in a space that is read from a file; larger arrays are refused."""
+"""The largest number of elements of an array in a space that is read from a file."""
 MAX_DIMENSIONS, MAX_START = 32, 2**62
 MAX_CHOICES = 2**20
-"""The most discrete choices of a space that is read from a file; more are refused."""
+"""The largest number of discrete choices of a space that is read from a file."""
 MAX_DEPTH = 8
-"""The most levels of nested Dict and Tuple spaces in a file; files with more are refused."""
+"""The largest number of levels of nested Dict and Tuple spaces in a file."""
 STORED_AS = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """The dtype that stores each larger unsigned integer, such as those of depth images. torch has these dtypes but can neither
 index nor add their tensors."""

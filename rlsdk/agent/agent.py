@@ -155,13 +155,13 @@ class Agent(Generic[ConfigT]):
 
     @property
     def replay_buffer(self) -> Buffer[Any, Any] | None:
-        """The replay buffer, None for algorithms without one."""
+        """The replay buffer; None for algorithms without one."""
         restore_replay(self._assembled)
         return self.parts.buffer
 
     @property
     def num_timesteps(self) -> int:
-        """Environment steps since training began, or since `learn(reset_num_timesteps=True)` was last called."""
+        """The environment steps since training began, or since `learn(reset_num_timesteps=True)` was last called."""
         return self._assembled.num_timesteps
 
     @num_timesteps.setter
@@ -175,7 +175,7 @@ class Agent(Generic[ConfigT]):
     # --- learning ------------------------------------------------------------------------------------------------
 
     @in_plain_modes
-    def learn(  # noqa: PLR0913  # the documented signature
+    def learn(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         total_timesteps: float,
         callback: Callback | BaseCallback | Callable[..., object] | Sequence[object] | None = None,
@@ -192,7 +192,7 @@ class Agent(Generic[ConfigT]):
         Args:
             total_timesteps: steps counted over all environments (may be 1e6, or 0); updates if a data set is learnt from.
             callback: a `Callback` or `BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
-            log_interval: off-policy: finished episodes between two logs (default 4); otherwise rounds (default 1).
+            log_interval: finished episodes between two logs if off-policy (default 4), otherwise rounds (default 1).
             tb_log_name: the name of the run in the folder `tensorboard_log`.
             reset_num_timesteps: count steps from 0 again; False continues the count and the TensorBoard curve.
             progress_bar: show progress on standard error.
@@ -221,7 +221,7 @@ class Agent(Generic[ConfigT]):
         return update_from_memory(self._assembled, gradient_steps, batch_size)
 
     @in_plain_modes
-    def pretrain(  # noqa: PLR0913  # the documented signature
+    def pretrain(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         dataset: str | Path | Dataset,
         n_epochs: int = 10,
@@ -373,7 +373,7 @@ class Agent(Generic[ConfigT]):
         return persistence.save_checkpoint(self._assembled, path, replay=replay, journal=journal)
 
     @class_only
-    def load(  # the documented signature
+    def load(  # the signature of stable-baselines3
         cls,  # noqa: N805
         path: str | Path | IO[bytes],
         env: object = None,
@@ -383,7 +383,7 @@ class Agent(Generic[ConfigT]):
         force_reset: bool = True,
         **kwargs: object,
     ) -> Self:
-        """Make a new agent from a file. Without `env` it can predict but not train, unless it learns from a data set.
+        """Make a new agent from a file. Without `env` it can predict; `learn` needs one unless it learns from a data set.
 
         Args:
             path: a file name (`.rlsdk` may be left out), a Path or a binary file object.

@@ -25,7 +25,7 @@ from rlsdk.storage.archive import AGENT_KIND
 KIND = AGENT_KIND
 SUFFIX = ".rlsdk"
 SHOWN_FILES = 5
-"""The most existing files that the error about a missing file names."""
+"""The largest number of existing files that the error about a missing file names."""
 NOT_RESTORED = ("env", *PLACES)
 """Settings (dotted names) that are not stored and must be passed again at loading, so that no file chooses where to write."""
 FREE = re.compile(r".*_kwargs\.")
@@ -189,7 +189,7 @@ def _without(settings: Mapping[str, object], names: Iterable[str]) -> dict[str, 
 
 
 def _places(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of arguments for the user's classes whose text may name a file or folder."""
+    """Yield the dotted names of the arguments for classes of the user whose text may name a file or folder."""
     for key, value in settings.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from rlsdk.settings import docstring
 
 
 class OfAlgorithm(Protocol):
-    """A class that belongs to an algorithm."""
+    """An agent class, which has the spec of its algorithm."""
 
     spec: ClassVar[AlgorithmSpec]
 

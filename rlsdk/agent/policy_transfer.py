@@ -88,7 +88,7 @@ class StoredPolicy:
         """Raise a clear error if the networks that are built inside the block do not match the `net_arch` of the file.
 
         Raises:
-            SettingsError: the file's `net_arch` does not match the networks of the algorithm; the message names both algorithms.
+            SettingsError: the file's `net_arch` does not match the algorithm's networks; the message names both algorithms.
         """
         own = given.get("policy_kwargs", {})
         try:

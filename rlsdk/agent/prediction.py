@@ -27,7 +27,7 @@ from rlsdk.tree import layout, leaves, map_tensors
 NodeT = TypeVar("NodeT")
 
 
-def predict(  # the documented arguments
+def predict(  # the arguments of `Agent.predict`
     agent: AssembledAgent,
     observation: object,
     state: object,
@@ -164,7 +164,7 @@ class InputReader:
         return self.preprocessing.observed(seen, memory)[0], inner
 
     def action(self, given: object) -> Features:
-        """Actions as tensors [N, ..] in environment units, nested like the space. Raises ObservationError."""
+        """Actions as tensors [N, ..] in environment units, nested like the space. Raises ObservationError if invalid."""
         rows, _ = batch_of(self.action_space, _in_numpy(self.action_space, given), "action")
         return self._moved(self._stack_actions(rows))
 

@@ -31,7 +31,7 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
     env.select_info((*agent.spec.info, *agent.parts.info))
     if isinstance(plan, NormalizesEpisodes):
-        return env  # its candidates act in numpy, wherever the networks are
+        return env  # the candidates of this plan act in numpy on any device
     env.require_steps()
     device = agent.context.device
     return agent.preprocessing.environment(env if device == "cpu" else OnDevice(env, device))
@@ -63,8 +63,8 @@ def _acting(agent: AssembledAgent, env: VectorEnv) -> tuple[ActingState[object],
 
 
 def _first_seed(agent: AssembledAgent) -> int | None:
-    """The seed with which the environments are reset: derived from the agent's seed, or at the first training of an agent
-    without a seed, the one that the environments were made with."""
+    """The seed with which the environments are reset, derived from the agent's seed. The first training of an agent whose
+    setting `seed` is None uses the seed that the environments were made with, if there is one."""
     steps = agent.total_steps
     own = agent.env.seeds.first if agent.env is not None and agent.config.seed is None and not steps else None
     return derive(agent.seed, "environments", steps) if own is None else own

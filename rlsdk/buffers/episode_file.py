@@ -197,7 +197,7 @@ def read_header(path: str | Path) -> Header:
 class EpisodeFile:
     """The tensors of a file of episodes. Each is read and checked at its first use.
 
-    Later changes of the file have no effect: small tensors are held in memory, and large ones are mapped from an unnamed copy.
+    Changes of the file after that have no effect: small tensors are held in memory, large ones are mapped from an unnamed copy.
     """
 
     def __init__(self, header: Header) -> None:

@@ -37,7 +37,7 @@ def stacks(stored: Features, history: tuple[Tensor, Tensor], following: Tensor) 
 
     Args:
         stored: every frame of the buffer, [rows, *single].
-        history: positions int64 [N, count] of the frames up to each row, and up to the last row before the next observation.
+        history: two positions int64 [N, count]: of the frames up to each row, and up to the row before the next observation.
         following: positions int64 [N] of the newest frames of the next observations.
     """
     newest = following.unsqueeze(1)

@@ -85,7 +85,7 @@ class HindsightReplay:
         self.share = n_sampled_goal / (n_sampled_goal + 1)
         envs = context.num_envs
         self._first_row, self._last_row = torch.empty(0, envs, dtype=torch.int64), torch.empty(0, envs)
-        self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of the running episodes
+        self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of running episodes
 
     def reconfigure(self, config: HasGamma) -> None:
         """Use `gamma` of new settings; see `ReplayBuffer.reconfigure`.

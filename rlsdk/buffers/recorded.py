@@ -67,7 +67,7 @@ class RecordedTransitions:
         return 0 if self.dataset.path is None else self.episodes.steps
 
     def bytes_required(self) -> int:
-        """0, because the recordings exist before the training."""
+        """0, because the recordings are in a file and no memory is allocated for rows."""
         return 0
 
     def extend(self, item: object) -> NoReturn:
@@ -127,7 +127,7 @@ class RecordedSequences:
         return len(self.rows)
 
     def bytes_required(self) -> int:
-        """0, because the recordings exist before the training."""
+        """0, because the recordings are in a file and no memory is allocated for rows."""
         return 0
 
     def extend(self, item: object) -> NoReturn:

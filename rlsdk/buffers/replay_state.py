@@ -17,7 +17,7 @@ from rlsdk.runtime.stored import count_in
 from rlsdk.spaces import Space, leaf_spaces, map_leaves
 
 MAX_NAMED = 1000
-"""The most names of extras, or of entries of `info`, in a file."""
+"""The largest number of names of extras, or of entries of `info`, in a file."""
 
 
 def taken(rows: RowStorage) -> dict[str, object]:

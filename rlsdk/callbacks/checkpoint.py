@@ -40,7 +40,7 @@ class CheckpointCallback(Callback):
     So a checkpoint writes only new rows. `Agent.save(path, include=["replay"])` writes everything into one file.
     """
 
-    def __init__(  # noqa: PLR0913  # the documented signature
+    def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         save_freq: int,
         save_path: str | Path,
@@ -70,7 +70,7 @@ class CheckpointCallback(Callback):
 
     @property
     def save_freq(self) -> int:
-        """Environment steps between two checkpoints."""
+        """The number of environment steps between two checkpoints."""
         return self.counter.every
 
     @save_freq.setter

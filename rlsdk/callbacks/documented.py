@@ -75,7 +75,7 @@ class BaseCallback:
         self._init_callback()
 
     def on_training_start(self, locals_: Locals, globals_: Locals) -> None:
-        """Called before the first step."""
+        """Called before the first step of a training."""
         self.locals, self.globals = locals_, globals_
         self.num_timesteps = self.model.num_timesteps
         self._on_training_start()
@@ -151,14 +151,14 @@ class EventCallback(BaseCallback):
 
 
 class FunctionCallback(BaseCallback):
-    """A plain function `f(locals, globals) -> bool`, called after every step; see `BaseCallback` for `locals`."""
+    """Adapts a function `f(locals, globals) -> bool`, which is called after every step; see `BaseCallback` for `locals`."""
 
     def __init__(self, function: Callable[[Locals, Locals], object]) -> None:
         super().__init__()
         self.function = function
 
     def _on_step(self) -> bool:
-        return cast("bool", self.function(self.locals, self.globals))  # None continues too
+        return cast("bool", self.function(self.locals, self.globals))  # None does not stop the training
 
 
 class HasHooks(Protocol):

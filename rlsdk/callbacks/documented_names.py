@@ -15,7 +15,7 @@ StopTrainingOnMaxEpisodes = StopOnMaxEpisodes
 StopTrainingOnRewardThreshold = StopOnRewardThreshold
 
 
-def StopTrainingOnNoModelImprovement(  # noqa: N802  # the documented name
+def StopTrainingOnNoModelImprovement(  # noqa: N802  # the name in stable-baselines3
     max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0
 ) -> StopOnNoImprovement:
     """A callback that stops after more than `max_no_improvement_evals` evaluations in a row without a better mean return; the

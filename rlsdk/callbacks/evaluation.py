@@ -33,7 +33,7 @@ class EvalCallback(Callback):
 
     calls_hooks = True
 
-    def __init__(  # noqa: PLR0913  # the documented signature
+    def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         eval_env: Any,
         callback_on_new_best: object = None,

@@ -35,10 +35,10 @@ AGENT_KIND = "rlsdk-agent"
 """The kind of a file that holds an agent; checkpoints have this kind too."""
 MAX_JSON = 16 * 2**20
 MAX_BRACKETS = 2**20
-"""The most `{` and `[` in a JSON member: each becomes a Python object of some hundred bytes."""
+"""The largest number of `{` and `[` in a JSON member: each becomes a Python object of some hundred bytes."""
 MAX_DEPTH = 50
 MAX_NAME = 1000
-"""The most characters of a name in JSON or of the name of a tensor."""
+"""The largest number of characters of a name in JSON or of the name of a tensor."""
 MAP_FROM = 64 * 2**20
 """From this many bytes on, the tensors of a section are mapped from an unnamed temporary file instead of held in memory."""
 _MANIFEST = "manifest.json"
@@ -60,7 +60,7 @@ Document = dict[str, object]
 Members = Mapping[str, Mapping[str, object]]
 """Name of a member -> its size and digest according to the manifest."""
 Block = bytes | memoryview
-"""Bytes to be written."""
+"""Bytes that are written to an archive."""
 
 
 def table_in(document: Mapping[str, object], name: str) -> Mapping[str, object]:
@@ -307,8 +307,8 @@ def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, chun
 
 
 def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str, Tensor]:
-    """The tensors [..] of a member. A large member is copied to a private file, its digest is checked, and the copy is mapped:
-    another process may change or truncate the archive while the tensors are in use."""
+    """The tensors [..] of a member. A large member is copied to a private file, checked by its digest, and mapped. The copy is
+    needed because another process may change or truncate the archive while the tensors are in use."""
     size = archive.getinfo(member).file_size
     if size < MAP_FROM:
         return _loaded(_checked(archive, member, listed))
@@ -329,7 +329,7 @@ def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str
 
 
 def _loaded(block: bytes) -> dict[str, Tensor]:
-    """The tensors [..] of a block in memory."""
+    """The tensors [..] of a block of bytes, loaded into memory."""
     tensors: dict[str, Tensor] = safetensors.torch.load(block)
     return tensors
 

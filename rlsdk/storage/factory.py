@@ -46,7 +46,7 @@ def read(
     """(document, sections) of a file; see `read_archive`.
 
     Raises:
-        ArtifactError: the file is not a file of this `kind`.
+        ArtifactError: the file cannot be read, or is not of this `kind`.
     """
     serializer = plugin_serializer(source)
     if serializer is None:

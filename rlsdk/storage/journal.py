@@ -57,7 +57,7 @@ class Journal:
             return dict(state), []
         flat, empty = _rows(ring["leaves"])
         size = len(next(iter(flat.values())))
-        end = int(ring["written"]) + (size - int(ring["filled"]))  # one more row holds only the newest observation
+        end = int(ring["written"]) + (size - int(ring["filled"]))  # plus 1 if a row holds only the newest observation
         before = self.parts[-1].end if self.parts else 0
         start = max(0, before - 2, end - size)  # the newest rows of the last part may have changed since
         rows = torch.arange(start, end) % size

@@ -44,7 +44,7 @@ class HeaderEntry(TypedDict):
 
 
 class TensorBlock:
-    """Named tensors as one block of bytes that is never in memory as a whole."""
+    """Encodes named tensors as one block of bytes, in chunks, so that the block is never in memory as a whole."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         """`tensors`: name -> tensor [..] of any shape. Raises ValueError for a dtype that is not in `NAMES`."""

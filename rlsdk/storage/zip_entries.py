@@ -19,7 +19,7 @@ _LOCAL_HEADER = struct.calcsize(_LOCAL_FORMAT)
 def padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """An extra field that makes the entry's data begin at a multiple of `ALIGNMENT` bytes."""
     assert archive.fp is not None
-    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # zipfile's own rule
+    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # the rule of zipfile for large entries
     before = archive.fp.tell() + _LOCAL_HEADER + len(info.filename.encode()) + sizes + 4
     return struct.pack("<HH", _PADDING_FIELD, -before % ALIGNMENT) + bytes(-before % ALIGNMENT)
 
