@@ -57,7 +57,7 @@ class ResourceError(RlsdkError, MemoryError):
 
 
 class DivergenceError(RlsdkError, FloatingPointError):
-    """A loss or weight became NaN or infinite; training stopped at the update where this happened."""
+    """A loss, another metric or an action became NaN or infinite. Training stopped after that round, or at that action."""
 
 
 class WorkError(RlsdkError, RuntimeError):

@@ -67,5 +67,5 @@ class Ring:
 
 
 def _array(values: Tensor) -> Any:
-    """On the CPU a numpy view of the tensor, because numpy takes a third of torch's time for a few numbers; else the tensor."""
+    """On the CPU a numpy view [..] of the tensor: numpy takes a third of torch's time for a few numbers; else the tensor."""
     return values.numpy() if values.device.type == "cpu" else values
