@@ -49,7 +49,10 @@ class EvaluationLog:
             warnings.warn(f"{self.path} cannot be continued and is begun again: {error}", stacklevel=3)
 
     def write(self, history: Sequence[tuple[int, Evaluation]]) -> None:
-        """Replace the file atomically with the earlier evaluations and those in `history`, as (environment steps, result)."""
+        """Replace the file atomically with the earlier evaluations and those in `history`, as (environment steps, result).
+
+        Earlier evaluations with another number of episodes are dropped.
+        """
         arrays: Arrays = {
             "timesteps": np.array([step for step, _ in history], np.int64),
             "results": np.array([result.returns for _, result in history], np.float64),
