@@ -1,4 +1,4 @@
-"""The `rlsdk` command, and `python -m rlsdk`."""
+"""The entry point of the `rlsdk` command and of `python -m rlsdk`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends it without a traceback, also while its modules are imported."""
+    """Run the command line. Ctrl-C ends it without a traceback, even while modules are still being imported."""
     try:
         from rlsdk.cli.main import main as run
 

@@ -1,6 +1,6 @@
-"""Every error rlsdk raises on purpose, and the texts of their messages.
+"""The exception classes that rlsdk raises on purpose, and functions that build their messages.
 
-A message names the mistake, its place, what is accepted and the fix.
+A message names the mistake, where it is, what is accepted and how to fix it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 
 class RlsdkError(Exception):
-    """Root of the hierarchy: `except rlsdk.errors.RlsdkError` catches everything below and nothing else."""
+    """The base class of all errors of rlsdk: `except rlsdk.errors.RlsdkError` catches these and no others."""
 
     def __str__(self) -> str:
-        return printable(super().__str__())  # messages quote files, manifests and environments
+        return printable(super().__str__())  # messages may quote files, manifests and environments
 
 
 class SettingsError(RlsdkError, ValueError):
@@ -29,19 +29,19 @@ class NetArchError(SettingsError):
 
 
 class PluginError(RlsdkError):
-    """An algorithm id is unknown, ambiguous, switched off, incompatible, or its plugin is broken."""
+    """An algorithm id is unknown or ambiguous, or its plugin is switched off, incompatible or broken."""
 
 
 class UnsupportedSpaceError(RlsdkError, ValueError):
-    """An algorithm or encoder was given a space it cannot handle; the message lists those it can."""
+    """An algorithm or encoder does not support a space; the message lists the spaces that it supports."""
 
 
 class EnvironmentFault(RlsdkError, RuntimeError):  # noqa: N818  # EnvironmentError is a builtin
-    """An environment could not be made, raised, or returned something outside its own declaration."""
+    """An environment could not be made, raised an error, or returned a value that its spaces do not allow."""
 
 
 class ObservationError(RlsdkError, ValueError):
-    """An observation or action handed in by the caller does not fit the agent's space."""
+    """An observation or action that the caller passed does not fit the agent's space."""
 
 
 class MaskError(RlsdkError, ValueError):
@@ -49,23 +49,24 @@ class MaskError(RlsdkError, ValueError):
 
 
 class ArtifactError(RlsdkError, ValueError):
-    """An agent file is missing, damaged, foreign, malicious or not writable."""
+    """A file of an agent is missing, damaged, malicious, of another format, or cannot be written."""
 
 
 class ResourceError(RlsdkError, MemoryError):
-    """Something would not fit into memory; raised before anything is allocated."""
+    """Something would not fit into memory or on the disk. The error is raised before anything is allocated."""
 
 
 class DivergenceError(RlsdkError, FloatingPointError):
-    """A loss or weight became NaN or infinite; training stopped at the update where it arose."""
+    """A loss, another metric or an action became NaN or infinite. Training stopped after that round, or at that action."""
 
 
 class WorkError(RlsdkError, RuntimeError):
-    """Work given to an executor ended its process twice, cannot be pickled, or raised an error that cannot be raised here."""
+    """A function that an executor ran in another process ended that process twice, cannot be pickled, or raised an error that
+    cannot be raised again in this process."""
 
 
 class UsageError(RlsdkError, RuntimeError):
-    """A call came at the wrong moment, for example `learn` on an agent that has no environment."""
+    """A call is not possible in the current state, for example `learn` of an agent without an environment."""
 
 
 class UnknownAttributeError(RlsdkError, AttributeError):
@@ -77,12 +78,15 @@ class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # named afte
 
 
 LONGEST_NAME = 100
-"""Characters of a name that are compared with known ones: comparing takes time with the square of the length."""
+"""The number of characters of a name that are compared with known names: the time grows with the square of the length."""
 
 
 @contextmanager
 def fitting(what: str) -> Iterator[None]:
-    """State of a file is put back inside; any error becomes an `ArtifactError` that begins with `what`."""
+    """Turn any error inside the block, which restores the state of a file, into an `ArtifactError` that begins with `what`.
+
+    Errors of rlsdk are raised unchanged.
+    """
     try:
         yield
     except RlsdkError:
@@ -92,7 +96,7 @@ def fitting(what: str) -> Iterator[None]:
 
 
 def _on_one_line(message: str) -> str:
-    """The first of the mismatches that torch lists one a line, and how many follow.
+    """The heading and the first mismatch of a message in which torch lists one mismatch per line, and the number of others.
 
     >>> _on_one_line("Error(s) in loading Net:\\n\\tsize mismatch for a.\\n\\tsize mismatch for b.")
     'Error(s) in loading Net: size mismatch for a. (and 1 more)'
@@ -103,7 +107,7 @@ def _on_one_line(message: str) -> str:
 
 
 def suggest(name: str, candidates: Iterable[str]) -> str:
-    """A sentence naming the candidate closest to `name`, or all of them when none is close.
+    """Text for a message: the candidate that is similar to `name`, or all candidates if none is similar.
 
     >>> suggest("learning_rat", ["learning_rate", "gamma"])
     "did you mean 'learning_rate'?"
@@ -117,13 +121,13 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` probably stands for; None where none is close."""
+    """The candidate that `name` is probably a misspelling of; None if no candidate is similar."""
     close = get_close_matches(name[:LONGEST_NAME], sorted(set(candidates)), n=1, cutoff=0.6)
     return close[0] if close else None
 
 
 def message_of(error: BaseException) -> str:
-    """`str` of an exception; a remark in its place where `__str__` raises."""
+    """The message of an exception, `str(error)`; a placeholder text if `__str__` raises."""
     try:
         return str(error)
     except Exception:
@@ -135,7 +139,9 @@ OURS = Path(__file__).parent
 
 
 def raised(error: BaseException, where: str = "") -> str:
-    """What foreign code did, for a message that begins with whose it is; at the end the line of that code.
+    """The end of a message about an error in code outside rlsdk; the caller puts the name of that code in front of it.
+
+    `where` names the call that failed. The file and line of the user's code that raised are appended.
 
     >>> "environment 'Mine-v0' " + raised(ValueError("no"), "step(2)")
     "environment 'Mine-v0' raised ValueError in step(2): no"
@@ -145,7 +151,10 @@ def raised(error: BaseException, where: str = "") -> str:
 
 
 def _line_of(error: BaseException) -> str:
-    """The innermost line of the traceback in code of the user, neither ours nor of an installed package; "" without one."""
+    """The innermost frame of the traceback in the user's code, as ` (file, line n)`; "" if there is none.
+
+    Code of rlsdk and of installed packages does not count as the user's.
+    """
     found = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
@@ -157,11 +166,11 @@ def _line_of(error: BaseException) -> str:
 
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories that move the cursor, reorder or hide text, or cannot be encoded."""
+"""Unicode categories of characters that move the cursor, reorder or hide text, or cannot be encoded."""
 
 
 def printable(text: str) -> str:
-    r"""`text` with control characters written as escapes; newlines and tabs stay.
+    r"""`text` with control characters written as escapes; newlines and tabs are unchanged.
 
     >>> printable("a\x1b[31mb")
     'a\\x1b[31mb'
@@ -172,21 +181,21 @@ def printable(text: str) -> str:
 
 
 def one_line(value: object, most: int | None = None) -> str:
-    r"""The text of a value, for one line of a table or message: newlines and tabs are escaped too. Of a text with more than
-    `most` characters the rest is left out.
+    r"""The text of a value on one line, for a table or message: like `printable`, but newlines and tabs are escaped too. A text
+    with more than `most` characters is cut, and `...` is appended.
 
     >>> one_line("a\nb")
     'a\\nb'
     >>> one_line("abcdef", 3)
     'abc...'
     """
-    cut = str(value) if most is None else str(value)[: most + 1]  # escapes make it longer, never shorter
+    cut = str(value) if most is None else str(value)[: most + 1]  # escapes make the text longer, never shorter
     text = "".join(_escaped(c) if c in "\n\t" else c for c in printable(cut))
     return text if most is None or len(text) <= most else f"{text[:most]}..."
 
 
 def shown(value: object, most: int = 300) -> str:
-    """`repr` of a value for a message: on one line, at most about `most` characters, and of values whose `repr` raises too.
+    """`repr` of a value on one line, for a message, cut after `most` characters. If `repr` raises, the text names the type.
 
     >>> shown("a" * 9, 4)
     "'aaa..."
@@ -194,10 +203,10 @@ def shown(value: object, most: int = 300) -> str:
     try:
         text = repr(value)
     except Exception as error:
-        if isinstance(value, int):  # of more than 4,300 digits
+        if isinstance(value, int):  # an integer of more than 4,300 digits
             return "a very large number"
         text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
-    return one_line(" ".join(line.strip() for line in text.splitlines()), most)  # arrays have a line for each row
+    return one_line(" ".join(line.strip() for line in text.splitlines()), most)  # `repr` of arrays has a line per row
 
 
 def _escaped(character: str) -> str:

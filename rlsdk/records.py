@@ -1,8 +1,8 @@
-"""The records that travel between environment, policy, buffer and algorithm.
+"""The records that environments, policies, buffers and algorithms exchange.
 
 Letters used in every shape: T time steps, B environments, N rows of a batch, A action dimensions, P candidates, D parameters.
-Records are frozen: a function gets a record and returns a record. They are dataclasses, not attrs classes, because frozen
-attrs classes cannot be built inside a `torch.compile(fullgraph=True)` region.
+Records are frozen: functions return new records instead of changing theirs. They are dataclasses, not attrs classes, because
+frozen attrs classes cannot be built inside a `torch.compile(fullgraph=True)` region.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 Features = Any
-"""A tensor, or a nested dict/tuple of tensors, as the observation space is nested. dtypes are the space's own."""
+"""A tensor, or a dict or tuple of tensors nested like the observation space. `rlsdk.spaces.dtype_of` gives the dtypes."""
 
 Infos = Sequence[Mapping[str, Any]]
-"""One `info` per environment, as gymnasium gave it; in the row of an episode that ended, that of its last step."""
+"""One `info` per environment, as gymnasium returned it. Where an episode ended, it is the `info` of the last step."""
 
 Unit = Literal["steps", "updates"]
-"""The unit of progress of a training."""
+"""The unit in which the progress of a training is counted."""
 
 Metrics = Mapping[str, Tensor]
-"""Name -> 0-d float tensor, on the device; the driver moves them to the host once per update."""
+"""Name -> 0-d float tensor, on the device. The training loop copies them to the host once per update."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """What a policy sees. `features` has leading shape [B] (or [T, B], [N]); `is_first` is bool of that shape."""
+    """The input of a policy. `features` has leading shape [B] (or [T, B], [N]). `is_first` is bool of that shape and marks the
+    first observation of each episode."""
 
     features: Features
     is_first: Tensor
     action_mask: Tensor | None = None
-    """bool [.., A], True where the action is allowed; None when the environment has no masks."""
+    """bool [.., A], True where the action is allowed; None if the environment has no masks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One finished episode as the environment gave it: true rewards, before any normalisation."""
+    """The result of one finished episode. `episode_return` is the sum of the environment's rewards before normalisation."""
 
     env: int
     episode_return: float
@@ -56,8 +57,8 @@ class Episode:
 class EnvStep:
     """The result of one vector step.
 
-    `observation` is already the first of the next episode in rows that ended; the true last observation of those
-    rows, in row order, is in `final_observation` (None when no row ended).
+    Where an episode ended, `observation` already holds the first observation of the next episode. The last observations of the
+    episodes that ended are in `final_observation`, in the order of the rows (None when no episode ended).
     """
 
     observation: Observation
@@ -65,22 +66,23 @@ class EnvStep:
     terminated: Tensor  # bool [B]
     truncated: Tensor  # bool [B]
     valid: Tensor  # bool [B]; False for the filler rows of next-step autoreset environments
-    final_observation: Observation | None = None  # [number of rows that ended]
+    final_observation: Observation | None = None  # [number of episodes that ended]
     episodes: tuple[Episode, ...] = ()
     infos: Infos | None = None
     """The `info` of each environment, B mappings; None unless a callback needs it."""
     action: Any = None
-    """The actions that led here, [B] or [B, A], nested as the action space; set for callbacks."""
+    """The actions of this step, [B] or [B, A], nested like the action space; set for callbacks."""
     stops: bool = False
     """Whether a callback ended the training with this step."""
     info: Mapping[str, Tensor] = field(default_factory=dict)
-    """The entries of `info` that the algorithm declares (`Parts.info`, or `info` in the manifest), float32 [B] each. Rows that
-    ended hold those of the last step, rows that are not `valid` 0. Empty where nothing is declared."""
+    """The entries of `info` that the algorithm declares (`Parts.info`, or `info` in the manifest), float32 [B] each. Where an
+    episode ended, they are those of its last step; rows that are not `valid` hold 0. Empty if no entries are declared."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActingState(Generic[CarryT]):
-    """The acting state of a group of B environments: the observation [B] to act on next, and the policy's carry."""
+    """The state in which a group of B environments waits for actions: the next observation [B] to act on, and the carry
+    (recurrent state) of the policy."""
 
     observation: Observation
     carry: CarryT
@@ -88,19 +90,19 @@ class ActingState(Generic[CarryT]):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a training is: totals since the agent was made. A plan takes one and yields the next."""
+    """The progress of a training: totals since the agent was made. A plan takes a cursor and yields the next one."""
 
     env_steps: int = 0
     updates: int = 0
 
     def count(self, unit: Unit) -> int:
-        """What progress is counted in: environment steps, or updates."""
+        """The progress in `unit`: the number of environment steps or of updates."""
         return self.env_steps if unit == "steps" else self.updates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Act(Generic[CarryT, ExtrasT]):
-    """The result of a policy. `action` is in the units of the environment's action space."""
+    """The output of a policy. `action` is in the units of the environment's action space."""
 
     action: Tensor  # [B] or [B, A]
     carry: CarryT
@@ -109,7 +111,8 @@ class Act(Generic[CarryT, ExtrasT]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinalObservations:
-    """The observations episodes ended with, F of them, at row `time[f]`, column `env[f]` of a rollout."""
+    """The last observations of the F episodes that ended in a rollout; the f-th one ended at step `time[f]` of environment
+    `env[f]`."""
 
     time: Tensor  # int64 [F]
     env: Tensor  # int64 [F]
@@ -118,7 +121,7 @@ class FinalObservations:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepData(Generic[ExtrasT]):
-    """[T, B] steps as stored: the observation acted on, and what the action led to."""
+    """[T, B] steps: the observation that the policy acted on, its action, and the reward and flags that followed."""
 
     observation: Observation
     action: Tensor
@@ -128,12 +131,12 @@ class StepData(Generic[ExtrasT]):
     valid: Tensor
     extras: ExtrasT
     info: Mapping[str, Tensor] = field(default_factory=dict)
-    """Declared entries of `info`, float32 [T, B] each, as `EnvStep.info`."""
+    """The declared entries of `info`, float32 [T, B] each; see `EnvStep.info`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rollout(Generic[CarryT, ExtrasT]):
-    """T steps of B environments, and the observation and carry after them."""
+    """T steps of B environments, the carry before them, and the observation and carry after them."""
 
     steps: StepData[ExtrasT]
     initial_carry: CarryT
@@ -149,7 +152,7 @@ class Rollout(Generic[CarryT, ExtrasT]):
 class Transitions:
     """N transitions. The target of a value is `reward + discount * value(next_observation)`.
 
-    `discount` is gamma ** n, and 0 where the episode *terminated*; a time limit leaves it alone.
+    `discount` is gamma ** n for n steps, and 0 where the episode *terminated*. A time limit does not make it 0.
     """
 
     observation: Observation
@@ -157,35 +160,36 @@ class Transitions:
     reward: Tensor  # float32 [N]
     discount: Tensor  # float32 [N]
     next_observation: Observation
-    index: Tensor  # int64 [N]; where in the buffer the row came from
+    index: Tensor  # int64 [N]; the position of each row in the buffer
     weight: Tensor | None = None  # float32 [N]; importance weights of prioritised sampling
     extras: Mapping[str, Tensor] = field(default_factory=dict)
-    """The extras of the acting policy that the memory stores, [N, ..] by name."""
+    """The extras of the acting policy that the buffer stores, [N, ..] by name."""
     info: Mapping[str, Tensor] = field(default_factory=dict)
-    """Declared entries of `info`, float32 [N] each, as `EnvStep.info`."""
+    """The declared entries of `info`, float32 [N] each; see `EnvStep.info`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences(Generic[CarryT]):
     """N sequences of T consecutive steps, [T, N]. Episodes may end and begin within them.
 
-    Where `steps.valid` is False the row is padding (the memory held fewer steps) or a filler row. `loss_mask` is False there,
-    and in the burn-in: the first rows, which only bring a carry up to date.
+    Where `steps.valid` is False the row is padding (the buffer held fewer steps) or a filler row. `loss_mask` is False there.
+    It is also False in the burn-in: the first rows, which only compute the carry for the rows after them.
     """
 
     steps: StepData[Mapping[str, Tensor]]
-    """The extras are those that the memory stores, by name."""
-    next_observation: Observation  # [T, N]; the last one of the episode where it ended
+    """The steps [T, N]. Their extras are those that the buffer stores, by name."""
+    next_observation: Observation  # [T, N]; the last observation of the episode where it ended
     discount: Tensor  # float32 [T, N]; gamma, and 0 where the episode terminated
     loss_mask: Tensor  # bool [T, N]
-    initial_carry: CarryT | None  # [N, ..]; None where the memory stores no carries
-    index: Tensor  # int64 [N]; where in the buffer the first row came from
+    initial_carry: CarryT | None  # [N, ..]; None if the buffer stores no carries
+    index: Tensor  # int64 [N]; the position in the buffer of the first row of each sequence
     weight: Tensor | None = None  # float32 [N]; importance weights of prioritised sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """P candidates and their scores."""
+    """P candidate parameter vectors and their scores, for algorithms that search without gradients. `env_steps` counts the
+    environment steps of scoring."""
 
     parameters: Tensor  # [P, D]
     score: Tensor  # [P]
@@ -194,17 +198,17 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """What a plan reports to the driver after each round; counts are totals since training began."""
+    """What a plan reports to the training loop after each round; counts are totals since training began."""
 
     env_steps: int
     updates: int
     episodes: tuple[Episode, ...]
     metrics: Metrics | None
-    """Means over the updates of this round; None when the round had none (warm-up)."""
+    """Means over the updates of this round; None if the round had no updates (warm-up)."""
 
 
 def successors(rollout: Rollout[CarryT, ExtrasT]) -> Observation:
-    """The observation [T, B] that each step led to: the next row, or the last observation of its episode."""
+    """The next observation [T, B] of each step: that of the next row, or the last observation of the episode if it ended."""
     following = tree.map_tensors(
         lambda rows, last: torch.cat([rows[1:], last.unsqueeze(0)]), rollout.steps.observation, rollout.last_observation
     )

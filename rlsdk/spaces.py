@@ -1,6 +1,6 @@
-"""Observation and action spaces as plain descriptions: comparable, storable as JSON, independent of gymnasium and torch.
+"""Classes that describe observation and action spaces. They can be compared, stored as JSON, and need no gymnasium or torch.
 
-`rlsdk.environments` translates gymnasium's spaces to these and back.
+`rlsdk.environments` converts the spaces of gymnasium to these and back.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from numpy.typing import NDArray
 from rlsdk.errors import ArtifactError
 
 MAX_ELEMENTS = 2**25
-"""Larger arrays than this are refused when a space is read from a file."""
+"""The largest number of elements of an array in a space that is read from a file."""
 MAX_DIMENSIONS, MAX_START = 32, 2**62
 MAX_CHOICES = 2**20
-"""More single choices than this are refused when a space is read from a file."""
+"""The largest number of discrete choices of a space that is read from a file."""
 MAX_DEPTH = 8
-"""Dict and Tuple spaces inside each other; files with more are refused."""
+"""The largest number of levels of nested Dict and Tuple spaces in a file."""
 STORED_AS = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
-"""Larger unsigned integers, such as those of depth images: torch has them, but can neither index nor add them."""
+"""The dtype that stores each larger unsigned integer, such as those of depth images. torch has these dtypes but can neither
+index nor add their tensors."""
 Actions: TypeAlias = NDArray[Any] | Any
-"""Actions as environments take them: an array. For Dict and Tuple spaces a dict or tuple of arrays, for several environments
-a list of these; `Any` stands for them, so that code for other spaces needs no check of the type."""
+"""Actions as environments take them: an array. For Dict and Tuple spaces they are a dict or tuple of arrays, or for several
+environments a list of these. `Any` covers those forms, so that code for other spaces needs no type check."""
 
 
 @attrs.frozen
 class Box:
-    """Arrays between `low` and `high` (element by element), of a numpy dtype given by name."""
+    """Arrays whose elements lie between those of `low` and `high`; `dtype` is the name of a numpy dtype."""
 
     low: NDArray[Any] = attrs.field(eq=attrs.cmp_using(eq=np.array_equal), repr=False)
     high: NDArray[Any] = attrs.field(eq=attrs.cmp_using(eq=np.array_equal), repr=False)
@@ -40,12 +41,13 @@ class Box:
 
     @property
     def is_image(self) -> bool:
-        """Bytes between 0 and 255, in three dimensions: height, width and channels in either order."""
+        """Whether the arrays are images: uint8 from 0 to 255, with the dimensions height, width and channels (channels first or
+        last)."""
         return self.dtype == "uint8" and len(self.shape) == 3 and self.low.min() == 0 and self.high.max() == 255
 
     @property
     def channels_last(self) -> bool:
-        """Of an array with three dimensions: whether the last one, not the first, counts the channels."""
+        """Whether the last dimension of a three-dimensional array, and not the first, counts the channels."""
         return self.shape[0] != min(self.shape) and self.shape[2] == min(self.shape)
 
     @property
@@ -78,14 +80,14 @@ class MultiBinary:
 
 @attrs.frozen
 class Dict:
-    """A named space for each key, in the order given."""
+    """Dictionaries with a space for each key, in the given order."""
 
     spaces: Mapping[str, Space]
 
 
 @attrs.frozen
 class Tuple:
-    """Several spaces side by side."""
+    """Tuples with a space for each position."""
 
     spaces: tuple[Space, ...]
 
@@ -94,10 +96,10 @@ Space = Box | Discrete | MultiDiscrete | MultiBinary | Dict | Tuple
 
 
 def shape_of(space: Space) -> tuple[int, ...]:
-    """Shape of one element of a leaf space.
+    """The shape of one element of a leaf space.
 
     Raises:
-        TypeError: the space is nested.
+        TypeError: the space is a Dict or Tuple.
     """
     if isinstance(space, Discrete):
         return ()
@@ -109,7 +111,10 @@ def shape_of(space: Space) -> tuple[int, ...]:
 
 
 def dtype_of(space: Space) -> str:
-    """numpy dtype, by name, in which a leaf is stored: float32 for any float Box, `STORED_AS` or the Box's own otherwise."""
+    """The name of the numpy dtype that stores a leaf.
+
+    It is float32 for any float Box, `STORED_AS` or the Box's dtype for other boxes, int8 for MultiBinary, and int64 otherwise.
+    """
     if isinstance(space, Box):
         return (
             "float32" if np.issubdtype(np.dtype(space.dtype), np.floating) else STORED_AS.get(space.dtype, space.dtype)
@@ -118,7 +123,7 @@ def dtype_of(space: Space) -> str:
 
 
 def choices_of(space: Space) -> tuple[int, ...]:
-    """How many values each discrete choice of an action space has, in the order action masks list them; () for a Box."""
+    """The number of values of each discrete choice of an action space, in the order of action masks; () for a Box."""
     if isinstance(space, Discrete):
         return (space.n,)
     if isinstance(space, MultiDiscrete):
@@ -132,7 +137,7 @@ def choices_of(space: Space) -> tuple[int, ...]:
 
 
 def map_leaves(space: Space, function: Callable[..., object], *values: Any, path: str = "observation") -> Any:
-    """A value nested as the space is, whose leaves are `function(path, leaf space, leaves of values...)`."""
+    """A value nested like the space, whose leaves are `function(path, leaf space, leaves of values...)`."""
     if isinstance(space, Dict):
         return {
             key: map_leaves(child, function, *(value[key] for value in values), path=f"{path}[{key!r}]")
@@ -156,7 +161,7 @@ def map_space(space: Space, function: Callable[[Space], Space]) -> Space:
 
 
 def leaf_spaces(space: Space, path: str = "observation") -> Iterator[tuple[str, Space]]:
-    """Every leaf with a readable path, such as `observation['camera']`."""
+    """Yield (path, leaf) for every leaf of a space; a path is text such as `observation['camera']`."""
     if isinstance(space, Dict):
         for key, child in space.spaces.items():
             yield from leaf_spaces(child, f"{path}[{key!r}]")
@@ -168,12 +173,12 @@ def leaf_spaces(space: Space, path: str = "observation") -> Iterator[tuple[str, 
 
 
 def nbytes(space: Space) -> int:
-    """Bytes one element takes as stored."""
+    """The number of bytes that store one element of the space."""
     return sum(math.prod(shape_of(leaf)) * np.dtype(dtype_of(leaf)).itemsize for _, leaf in leaf_spaces(space))
 
 
 def to_json(space: Space) -> dict[str, object]:
-    """The space as JSON values; bounds that are equal everywhere are written once, infinities as text."""
+    """The space as JSON values. A bound with equal elements is written as one number, and infinities as text."""
     kind = type(space).__name__
     if isinstance(space, Box):
         bounds = {"low": _bound_to_json(space.low), "high": _bound_to_json(space.high)}
@@ -193,10 +198,10 @@ def _bound_to_json(bound: NDArray[np.generic]) -> object:
 
 
 def from_json(data: object) -> Space:
-    """The space that `to_json` wrote, every field checked (the data may be hostile).
+    """The space that `to_json` wrote. Every field is checked, because the data may be malicious.
 
     Raises:
-        ArtifactError: it is not a space.
+        ArtifactError: the data do not describe a space.
     """
     try:
         return _from_json(_table(data), depth=0)

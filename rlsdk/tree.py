@@ -1,6 +1,6 @@
-"""Apply a function to every tensor of a nested value: record, mapping, tuple, tensor or None.
+"""Functions for trees of tensors. A tree is a tensor, None, or a record (dataclass), mapping or tuple of trees.
 
-Mappings are visited by sorted key, so that two of them with the same keys always line up.
+Mappings are visited by sorted key, so that the leaves of two mappings with the same keys have the same order.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from torch import Tensor
 
 T = TypeVar("T")
 _Path = tuple[str | tuple[Hashable], ...]
-"""How a leaf is reached: names of fields, and keys and positions as (key,)."""
+"""The steps from the root of a tree to a leaf: a field as its name, a key or position as (key,)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """How trees nested alike are taken apart and put together. It is found once for each way of nesting: the few trees of a
-    short rollout would take longer to walk through than their leaves take to compute."""
+    """Two functions that flatten and rebuild trees of the same structure. A layout is found once per structure and cached:
+    traversing the trees of a short rollout would take longer than computing on their leaves."""
 
     pick: Callable[[object], Iterable[Tensor]]
-    """The leaves [..] of such a tree, in order."""
+    """Return the leaves [..] of such a tree, in order."""
     build: Callable[[Iterator[Tensor]], Any]
-    """A tree of leaves [..] in order."""
+    """Return the tree whose leaves [..], in order, are those given."""
 
 
 def layout(node: object) -> Layout:
-    """The layout of trees nested as `node` is.
+    """The layout of trees with the structure of `node`.
 
     Raises:
         TypeError: a leaf is neither tensor nor None.
@@ -45,12 +45,12 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     Raises:
         TypeError: a leaf is neither tensor nor None.
     """
-    node: Any = first  # no cast: this runs for every record of every step
+    node: Any = first  # an annotation, not a cast, to save time: this runs for every record of every step
     found: Any
     if rest:
         nested = layout(node)
         found = nested.build(map(function, nested.pick(node), *map(nested.pick, rest)))
-    elif (names := _RECORDS[node.__class__]) is not None:  # one tree is walked through faster than its layout is found
+    elif (names := _RECORDS[node.__class__]) is not None:  # traversing one tree is faster than finding its layout
         found = node.__class__(*[map_tensors(function, getattr(node, name)) for name in names])
     elif node is None or isinstance(node, Tensor):
         found = node if node is None else function(node)
@@ -65,7 +65,7 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
 
 
 def stack(nodes: Sequence[T]) -> T:
-    """One tree of trees nested alike, whose leaves [..] become [T, ..]."""
+    """Stack T trees of the same structure into one: leaves [..] become [T, ..]."""
     nested = layout(nodes[0])
     found: T = nested.build(map(torch.stack, zip(*map(nested.pick, nodes), strict=True)))
     return found
@@ -76,9 +76,9 @@ def _no_tree(node: object) -> TypeError:
 
 
 def _nesting(node: object) -> Hashable:
-    """The structure of a tree, hashable: `Tensor` or None for a leaf, else the class, the keys of a mapping, and the structures
-    of the children."""
-    if (names := _RECORDS[node.__class__]) is not None:  # the commonest
+    """The structure of a tree as a hashable value: `Tensor` or None for a leaf, else a tuple of the class, the keys of a
+    mapping, and the structures of the children."""
+    if (names := _RECORDS[node.__class__]) is not None:  # the most frequent case
         return (node.__class__, *[_nesting(getattr(node, name)) for name in names])
     if node is None or isinstance(node, Tensor):
         return node if node is None else Tensor
@@ -111,7 +111,7 @@ def _layout(nesting: Hashable) -> Layout:
 
 
 def _builder(nesting: Hashable, path: _Path, paths: list[_Path]) -> Callable[[Iterator[Tensor]], object]:
-    """Makes what is reached by `path`; adds to `paths` how each leaf is."""
+    """Return the function that builds the subtree at `path`, and append the path of each of its leaves to `paths`."""
     if nesting is None:
         return lambda _: None
     if not isinstance(nesting, tuple):
@@ -129,7 +129,7 @@ def _builder(nesting: Hashable, path: _Path, paths: list[_Path]) -> Callable[[It
 
 
 def split(node: T, size: int) -> Iterator[T]:
-    """Parts of `size` rows (the last may be smaller), views of the leaves."""
+    """Split a tree along the first dimension into trees of `size` rows (the last may be smaller); their leaves are views."""
     nested = layout(node)
     parts = zip(*(torch.split(leaf, size) for leaf in nested.pick(node)), strict=True)
     return map(nested.build, map(iter, parts))
@@ -141,12 +141,12 @@ def leaves(node: object) -> list[Tensor]:
 
 
 def is_finite(node: object) -> bool:
-    """Whether no number in the leaves [..] of a tree is NaN or infinite."""
+    """Whether all numbers in the leaves [..] of a tree are finite."""
     return all(bool(leaf.isfinite().all()) for leaf in leaves(node) if leaf.is_floating_point())
 
 
 class _Records(dict[type, tuple[str, ...] | None]):
-    """The fields of records by class, found when it is first seen; None for what is none."""
+    """Class -> the names of its fields, found at the first access; None for a class that is not a dataclass."""
 
     def __missing__(self, kind: Any) -> tuple[str, ...] | None:
         known = dataclasses.is_dataclass(kind)
@@ -163,12 +163,12 @@ def number(node: object) -> dict[str, Tensor]:
 
 
 def numbered(mapping: Mapping[str, Tensor]) -> list[Tensor]:
-    """The leaves [..] that `number` named, in their order (files list them in another)."""
+    """The leaves [..] that `number` named, in the original order (files may list them in another order)."""
     return [leaf for _, leaf in sorted(mapping.items())]
 
 
 def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """A nested mapping as one flat one, keys joined by '/'; an empty mapping stays as it is."""
+    """A nested mapping as a flat one, with keys joined by '/'. Empty mappings are left in place as values."""
     flat: dict[str, object] = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
@@ -180,7 +180,7 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def unflatten(flat: Mapping[str, object]) -> dict[str, object]:
-    """The inverse of `flatten`. Raises ValueError when a name is that of a value and of a table."""
+    """The inverse of `flatten`. Raises ValueError if the same name belongs to a value and to a mapping."""
     nested: dict[str, object] = {}
     for name, value in flat.items():
         *path, last = name.split("/")

@@ -1,4 +1,4 @@
-"""The user-facing class and what belongs to its life: sessions, files, resuming, changing the environment."""
+"""The user-facing class `Agent`, and its functions: sessions, files, resuming, changing the environment."""
 
 from __future__ import annotations
 

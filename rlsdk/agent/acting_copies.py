@@ -1,4 +1,4 @@
-"""Agents in collectors: copies that act and learn nothing."""
+"""Copies of an agent that act in collectors and do not learn."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=AgentConfig)
 
 @attrs.frozen
 class ActingCopy(Generic[ConfigT]):
-    """Makes, in a collector, an agent with the same settings for its environments."""
+    """A function that a collector calls to make an agent with the same settings for the collector's environments."""
 
     spec: AlgorithmSpec
     config: ConfigT
     num_envs: int
-    """Of all collectors: what counts steps counts those of all environments."""
+    """The number of environments of all collectors, because steps are counted over all of them."""
 
     def __call__(self, env: VectorEnv) -> AssembledAgent[ConfigT]:
-        """Its weights come with every round."""
+        """The agent for the environments of one collector; the learner sends its weights at the start of every round."""
         envs = connect(env)
         spaces = envs.observation_space, envs.action_space
         return assemble(self.spec, self.config, spaces, self.num_envs, envs)
 
 
 def acting_copies(agent: AssembledAgent) -> ActingCopy | None:
-    """What makes the agents of collectors; None where the environments are in none.
+    """The function that makes agents in the collectors of `agent`; None if its environments are not in collectors.
 
     Raises:
-        UsageError: layers were replaced, so the settings no longer describe the networks.
+        UsageError: layers were replaced, so that the settings no longer describe the networks.
     """
     if not isinstance(agent.env, CollectorsVectorEnv):
         return None

@@ -1,4 +1,4 @@
-"""Agent: the user-facing class over the parts. A plugin's own class binds its spec and adds nothing else."""
+"""The user-facing class `Agent`. The agent class of a plugin is a subclass that only sets `spec`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 
 
 class Agent(Generic[ConfigT]):
-    """An algorithm with its environment, networks and memory. Make one with a plugin's class or `rlsdk.make`."""
+    """An algorithm with its environment, networks and replay buffer. Make one with a plugin's class or `rlsdk.make`."""
 
     spec: ClassVar[AlgorithmSpec]
     policy_aliases: ClassVar[Mapping[str, str]] = {}
@@ -63,32 +63,32 @@ class Agent(Generic[ConfigT]):
 
     _assembled: AssembledAgent[ConfigT]
     context: BuildContext = own()
-    """What was known of the environment and the machine when the parts were built."""
+    """The spaces, number of environments, device and other facts that the parts were built from."""
     parts: Parts = own()
-    """The policy, the algorithm, the plan and the memory that train."""
+    """The policy, the algorithm, the plan and the replay buffer."""
     policy: TorchPolicy = own("parts.policy")
     preprocessing: Preprocessing = own()
     normalizer: Normalizer | None = own("preprocessing.normalizer")
-    """The running statistics of observations and rewards, with helpers to apply and to undo them; None without."""
+    """The running statistics of observations and rewards, with methods to apply and undo them; None without `normalize`."""
     masks: MaskValidator = own()
     streams: Streams = own()
     device_reason: str = own()
-    """Why the agent is on its device."""
+    """The reason for the choice of the device, as text."""
     cursor: Cursor | None = own()
-    """How far training is; None before it began."""
+    """The progress of the training; None before it began."""
     acting: tuple[ActingState[object], ...] = own()
-    """Where acting stood after the last round, one per group of environments; empty before training began."""
+    """The acting state after the last round, one per group of environments; empty before training began."""
     run: Run | None = own()
-    """The current training."""
+    """The running training; None if there is none."""
     decode_action: ActionDecoder = own()
     policy_transfer: PolicyTransfer | None = own()
-    """What `load_policy` took over, and what not; None for an agent made otherwise."""
+    """The tensors that `load_policy` copied and those that it did not copy; None for an agent made in another way."""
     start_time: int = own()
-    """When `learn` was last called, nanoseconds since 1970; 0 before."""
+    """The time of the last call of `learn`, in nanoseconds since 1970; 0 before the first."""
     seed: int = own()
-    """What the random streams started from."""
+    """The seed of the random streams."""
     logger: Logger = own()
-    """Records values of the user's own beside the metrics: `logger.record("my/value", x)`."""
+    """Records values of the user in addition to the metrics: `logger.record("my/value", x)`."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         self._assembled = from_arguments(self.spec, args, kwargs, class_name=type(self).__name__)
@@ -113,7 +113,7 @@ class Agent(Generic[ConfigT]):
 
     @property
     def config(self) -> ConfigT:
-        """Every setting, as a record; assigning one changes the settings that differ."""
+        """All settings, as a record. Assigning another record changes the settings that differ."""
         return self._assembled.config
 
     @config.setter
@@ -122,7 +122,7 @@ class Agent(Generic[ConfigT]):
 
     @property
     def env(self) -> ConnectedEnv | None:
-        """The training environment, None if there is none; assigning one is `set_env(env)`."""
+        """The training environment, None if there is none. Assigning an environment calls `set_env(env)`."""
         return env_for_users(self._assembled)
 
     @env.setter
@@ -131,7 +131,7 @@ class Agent(Generic[ConfigT]):
 
     @property
     def env_name(self) -> str | None:
-        """The id the environment was made from; None where it was no id."""
+        """The id that the environment was made from; None if it was not made from an id."""
         return self._assembled.env_name
 
     @env_name.setter
@@ -140,28 +140,28 @@ class Agent(Generic[ConfigT]):
 
     @property
     def device(self) -> DeviceName:
-        """Where networks are; equal to a text such as "cpu" and to the `torch.device` of that name."""
+        """The device of the networks. It equals a text such as "cpu" and the `torch.device` of that name."""
         return DeviceName(self.context.device)
 
     @property
     def observation_space(self) -> GymSpace:
-        """The gymnasium space of observations."""
+        """The observation space, as a gymnasium space."""
         return to_gymnasium(self.context.observation_space)
 
     @property
     def action_space(self) -> GymSpace:
-        """The gymnasium space of actions."""
+        """The action space, as a gymnasium space."""
         return to_gymnasium(self.context.action_space)
 
     @property
     def replay_buffer(self) -> Buffer[Any, Any] | None:
-        """The replay buffer, None for algorithms without one."""
+        """The replay buffer; None for algorithms without one."""
         restore_replay(self._assembled)
         return self.parts.buffer
 
     @property
     def num_timesteps(self) -> int:
-        """Environment steps since training began, or since `learn(reset_num_timesteps=True)` was last called."""
+        """The environment steps since training began, or since `learn(reset_num_timesteps=True)` was last called."""
         return self._assembled.num_timesteps
 
     @num_timesteps.setter
@@ -169,13 +169,13 @@ class Agent(Generic[ConfigT]):
         self._assembled.step_offset = self._assembled.total_steps - positive(value, "num_timesteps", least=0)
 
     def derived_seed(self, name: str) -> int:
-        """The seed of the agent's stream `name`, for what must not disturb the others."""
+        """The seed of the random stream `name`, derived from the agent's seed; other streams are not affected by its use."""
         return derive(self.seed, name) % 2**32
 
     # --- learning ------------------------------------------------------------------------------------------------
 
     @in_plain_modes
-    def learn(  # noqa: PLR0913  # the documented signature
+    def learn(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         total_timesteps: float,
         callback: Callback | BaseCallback | Callable[..., object] | Sequence[object] | None = None,
@@ -187,23 +187,23 @@ class Agent(Generic[ConfigT]):
         threads: int | None = 1,
         **documented: Any,
     ) -> Self:
-        """Train for `total_timesteps` more environment steps; returns the agent itself.
+        """Train for `total_timesteps` more environment steps, and return the agent itself.
 
         Args:
-            total_timesteps: environment steps over all environments (1e6 too), or 0; updates where a data set is learnt from.
+            total_timesteps: steps counted over all environments (may be 1e6, or 0); updates if a data set is learnt from.
             callback: a `Callback` or `BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
-            log_interval: finished episodes between two logs (default 4); rounds for the other families (default 1).
-            tb_log_name: name of the run under `tensorboard_log`.
-            reset_num_timesteps: count from 0 again; False continues the count and the curve.
+            log_interval: finished episodes between two logs if off-policy (default 4), otherwise rounds (default 1).
+            tb_log_name: the name of the run in the folder `tensorboard_log`.
+            reset_num_timesteps: count steps from 0 again; False continues the count and the TensorBoard curve.
             progress_bar: show progress on standard error.
-            threads: torch threads while training; None leaves torch's setting alone.
-            documented: `eval_env` and others of the documented library, where they are without effect (see compatibility).
+            threads: the number of torch threads during training; None does not change torch's setting.
+            documented: arguments of stable-baselines3 such as `eval_env`, with values that have no effect (see compatibility).
 
         Raises:
-            UsageError: no environment, or a documented argument without counterpart. SettingsError: a count that is
-            negative.
-            EnvironmentFault: the environment misbehaved. DivergenceError: a loss became NaN. ResourceError: the replay
-            buffer does not fit.
+            UsageError: there is no environment, or a stable-baselines3 argument is not supported. SettingsError: a count
+            is negative.
+            EnvironmentFault: the environment raised an error or returned invalid values. DivergenceError: a loss became NaN.
+            ResourceError: the replay buffer does not fit into memory.
         """
         check_learn_arguments(self.spec, documented, progress_bar)
         name = tb_log_name or self.spec.id.upper()
@@ -213,15 +213,15 @@ class Agent(Generic[ConfigT]):
 
     @in_plain_modes
     def train(self, gradient_steps: int | None = None, batch_size: int | None = None) -> Mapping[str, float]:
-        """Update `gradient_steps` times from the replay buffer, without any environment; returns the mean metrics.
+        """Make `gradient_steps` updates from the replay buffer, without an environment, and return the mean metrics.
 
         Raises:
-            UsageError: the algorithm has no replay buffer, or it is empty. SettingsError: a count that is not positive.
+            UsageError: the algorithm has no replay buffer, or it is empty. SettingsError: a count is missing or not positive.
         """
         return update_from_memory(self._assembled, gradient_steps, batch_size)
 
     @in_plain_modes
-    def pretrain(  # noqa: PLR0913  # the documented signature
+    def pretrain(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         dataset: str | Path | Dataset,
         n_epochs: int = 10,
@@ -232,21 +232,21 @@ class Agent(Generic[ConfigT]):
         batch_size: int = 64,
         train_fraction: float = 0.7,
     ) -> Self:
-        """Fit the policy to the actions of a data set (behaviour cloning), before `learn` or between two; returns the agent.
+        """Fit the policy to the actions of a data set (behaviour cloning), before or between calls of `learn`; return `self`.
 
-        The loss is the policy's own, see `rlsdk.interfaces.Imitates`. With `normalize`, an agent that has not learnt yet takes
-        the statistics of the observations from the data.
+        The policy defines the loss, see `rlsdk.interfaces.Imitates`. With `normalize`, an agent that has not been trained yet
+        computes the statistics of observations from the data.
 
         Args:
-            n_epochs: passes over the steps.
-            learning_rate, adam_epsilon: of an Adam of its own; the optimiser of `learn` is left alone.
+            n_epochs: the number of passes over the data.
+            learning_rate, adam_epsilon: settings of a separate Adam optimiser; that of `learn` is not changed.
             val_interval: epochs between validations, printed with `verbose=1`; None: a tenth of `n_epochs`.
-            batch_size: steps per gradient step.
-            train_fraction: share of the episodes that is learnt from; the others validate.
+            batch_size: the number of steps per gradient step.
+            train_fraction: the fraction of the episodes that is learnt from; the others are for validation.
 
         Raises:
-            ArtifactError, UnsupportedSpaceError, MaskError: the data cannot be read, have other spaces, or no fitting masks.
-            SettingsError: a value out of range. UsageError: the policy has no such loss. DivergenceError: the loss became NaN.
+            ArtifactError, UnsupportedSpaceError, MaskError: the data cannot be read, or their spaces or masks do not fit.
+            SettingsError: a value is out of range. UsageError: the policy has no loss. DivergenceError: the loss became NaN.
         """
         request = Pretraining(n_epochs, learning_rate, adam_epsilon, val_interval, batch_size, train_fraction)
         pretrain(self._assembled, dataset, request)
@@ -262,24 +262,24 @@ class Agent(Generic[ConfigT]):
         deterministic: bool = False,
         action_masks: object = None,
     ) -> tuple[Actions, object]:
-        """(actions, next state) for one observation or a batch of them, in numpy; for Dict and Tuple actions a dict or
-        tuple of arrays, a list of them for a batch.
+        """(actions, next state) for one observation or a batch of observations. Actions are numpy arrays; for Dict and Tuple
+        spaces they are a dict or tuple of arrays, or a list of these for a batch.
 
         Args:
-            observation: of the observation space, or stacked on one more leading axis.
-            state: what the last call returned, for policies with a memory; None begins new episodes.
-            episode_start: bool per observation, True where an episode has just begun.
-            deterministic: the policy's mode instead of a sample.
-            action_masks: bool [A], or one per observation, True where allowed; "none" restricts nothing. Algorithms that
-                need masks refuse to go without.
+            observation: an element of the observation space, or several stacked along a new first dimension.
+            state: the state that the last call returned, for recurrent policies; None begins new episodes.
+            episode_start: bool per observation, True at the first observation of an episode.
+            deterministic: return the mode of the distribution instead of a sample.
+            action_masks: bool [A], or one per observation, True where an action is allowed; "none" allows all actions.
+                Algorithms that need masks raise an error without one.
 
         Raises:
-            ObservationError: a shape, key or value outside the space; a wrong state. MaskError: a mask missing or unusable.
+            ObservationError: an observation is outside the space, or the state is wrong. MaskError: a mask is missing or wrong.
         """
         return predict(self._assembled, observation, state, episode_start, deterministic, action_masks)
 
     def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
-        """A session that acts for `n` environments and remembers for the caller what the policy needs remembered."""
+        """A session that acts for `n` environments and stores the state of recurrent policies between steps."""
         seed = self.derived_seed("session") if seed is None else seed
         return Session(
             self.parts.policy, self.preprocessing, n, deterministic=deterministic, seed=seed, masks=self.masks
@@ -288,48 +288,48 @@ class Agent(Generic[ConfigT]):
     # --- environment ---------------------------------------------------------------------------------------------
 
     def get_env(self) -> NumpyVectorEnv | None:
-        """The training environment, stepped with numpy arrays, which ends the episodes that training was in the middle of; None
-        if there is none. `agent.env` is what algorithms step."""
+        """The training environment with an interface for numpy arrays; None if there is none. Stepping it ends the running
+        episodes of the training. `agent.env` is the environment that algorithms step."""
         return numpy_environment(self._assembled)
 
     def set_env(self, env: object, force_reset: bool = True) -> None:
-        """Train on another environment from now on, with the same spaces.
+        """Replace the training environment by another one with the same spaces.
 
         Args:
-            env: anything the constructor takes.
+            env: an environment in any form that the constructor accepts.
             force_reset: reset it when training continues; False continues from the last observation.
 
         Raises:
-            UnsupportedSpaceError: other spaces. UsageError: another number of environments with a filled buffer.
+            UnsupportedSpaceError: the spaces differ. UsageError: the number of environments differs and the buffer is filled.
         """
         switch_environment(self._assembled, env, force_reset=force_reset)
         restore_replay(self._assembled)
 
     def end_episodes(self) -> None:
-        """Continue training with new episodes, as after its environments were used for something else."""
+        """Reset the environments when training continues, so that it begins new episodes."""
         leave_episodes(self._assembled)
 
     def restart_episodes(self) -> Cursor:
-        """End the running episodes as truncations and begin new ones now; returns the new cursor."""
+        """End the running episodes as truncations, begin new ones now, and return the new cursor."""
         return restart_episodes(self._assembled)
 
     def require_same_spaces(self, envs: object, what: str) -> None:
-        """Raises UnsupportedSpaceError when `envs` has other spaces than the agent."""
+        """Raise UnsupportedSpaceError if the spaces of `envs` differ from the agent's; `what` names `envs` in the message."""
         require_same_spaces(self._assembled, envs, what)
 
     def get_vec_normalize_env(self) -> Normalizer | None:
-        """The normaliser: it belongs to the agent, not to a wrapper of its environment."""
+        """The agent's normaliser, or None. In rlsdk the agent normalises, not a wrapper of its environment."""
         return self.normalizer
 
     def set_random_seed(self, seed: int | None = None) -> None:
-        """Start every random stream of the agent, and its environments at their next reset, from `seed`; None: do nothing."""
+        """Seed the agent's random streams with `seed`, and its environments at their next reset; None: do nothing."""
         if seed is not None:
             reseed(self._assembled, seed)
 
     # --- parameters and files --------------------------------------------------------------------------------------
 
     def get_parameters(self) -> dict[str, State]:
-        """Name -> state of every network and optimiser; tensors are the live ones, copy what you keep."""
+        """Name -> state of every network and optimiser. Training changes these tensors: copy them to store them."""
         return parameters.parameters_of(self._assembled)
 
     def set_parameters(
@@ -338,15 +338,15 @@ class Agent(Generic[ConfigT]):
         exact_match: bool = True,
         device: str = "auto",
     ) -> None:
-        """Replace parameters in place, from an agent file or a mapping as `get_parameters` returns it.
+        """Replace parameters in place, from an agent file or a mapping in the form that `get_parameters` returns.
 
         Args:
-            load_path_or_dict: the source.
-            exact_match: every module must be given; False takes what is there and keeps the rest.
-            device: without effect.
+            load_path_or_dict: the file or mapping.
+            exact_match: require every parameter; False replaces the given parameters and does not change the others.
+            device: has no effect.
 
         Raises:
-            ArtifactError: names or shapes that do not fit; the agent is unchanged then.
+            ArtifactError: names or shapes do not fit; then no parameter is changed.
         """
         parameters.set_parameters(self._assembled, load_path_or_dict, exact_match=exact_match)
 
@@ -355,25 +355,25 @@ class Agent(Generic[ConfigT]):
     ) -> Path | None:
         """Write the agent to a file (`.rlsdk` is appended to names without it) or a binary file object.
 
-        Sections are `policy` (always), `training` (unless excluded) and `replay` (only if included). Names of attributes may be
-        excluded too: settings are stored all the same, for a file without them is not an agent.
+        Sections are `policy` (always), `training` (unless excluded) and `replay` (only if included). Names of attributes are
+        accepted in `exclude` too, but settings are always stored, because an agent cannot be loaded without them.
 
-        Returns where the file is; None for a file object. Raises ArtifactError: the place cannot be written; what was there is
-        untouched.
+        Returns the path of the file; None for a file object. Raises ArtifactError if the file cannot be written; an existing
+        file is unchanged.
         """
         return persistence.save_as_asked(self._assembled, path, exclude, include, dir(self))
 
     def training_state(self, exclude: Iterable[str] = (), include: Iterable[str] = ()) -> TrainingState:
-        """All that a file of the agent holds, as a record with the live tensors; sections as for `save`."""
+        """The content of a file of the agent, as a record; sections as for `save`. Training changes its tensors: copy them."""
         return training_state(self._assembled, exclude=frozenset(exclude), include=frozenset(include))
 
     def save_checkpoint(self, path: Path, *, replay: bool, journal: Journal | None = None) -> bool:
-        """Write the agent, with `replay` its memories too, the rows of the replay buffer into `journal`; returns whether the
-        file holds the running episodes."""
+        """Write the agent to a file, with `replay` also its buffers; a `journal` stores the rows of the replay buffer. Return
+        whether the file contains the running episodes."""
         return persistence.save_checkpoint(self._assembled, path, replay=replay, journal=journal)
 
     @class_only
-    def load(  # the documented signature
+    def load(  # the signature of stable-baselines3
         cls,  # noqa: N805
         path: str | Path | IO[bytes],
         env: object = None,
@@ -383,19 +383,19 @@ class Agent(Generic[ConfigT]):
         force_reset: bool = True,
         **kwargs: object,
     ) -> Self:
-        """A new agent from a file; without `env` it can predict.
+        """Make a new agent from a file. Without `env` it can predict; `learn` needs one unless it learns from a data set.
 
         Args:
-            path: file name (`.rlsdk` may be left out), Path or binary file object.
-            env: environment to continue learning in; must have the same spaces.
-            custom_objects: setting name (dotted) -> value, for classes and functions that files do not hold.
-            print_system_info: print the versions the file was made with, and those here.
+            path: a file name (`.rlsdk` may be left out), a Path or a binary file object.
+            env: the environment to continue training in; it must have the same spaces.
+            custom_objects: name of a setting (dotted) -> value, for classes and functions, which files do not store.
+            print_system_info: print the package versions that the file was saved with, and the installed ones.
             force_reset: reset the environment before training continues; False continues the episodes that were running, in
                 environments whose state can be stored.
             device, kwargs: settings that override the stored ones.
 
         Raises:
-            ArtifactError: missing, damaged, foreign or malicious file. PluginError: its algorithm is not installed.
+            ArtifactError: the file is missing, damaged, malicious or not an agent. PluginError: its plugin is not installed.
         """
         changes = {**(custom_objects or {}), **kwargs, "device": device}
         file = persistence.read(path, replay=env is not None, print_systems=print_system_info)
@@ -408,13 +408,13 @@ class Agent(Generic[ConfigT]):
 
     @class_only
     def load_policy(cls, path: str | Path | IO[bytes], env: object = None, **settings: object) -> Self:  # noqa: N805
-        """A new agent that begins with the policy in a file of any algorithm: its name, networks, normalisation and stacked
-        frames come from there, unless given in `settings`. Tensors of the same name and shape are copied, a warning lists the
-        others (`policy_transfer`). Without `env` the agent has the file's spaces, and learns after `set_env`.
+        """Make a new agent that begins with the policy in a file of any algorithm. The settings `policy`, `policy_kwargs`,
+        `normalize` and `frame_stack` come from the file, unless given in `settings`. Tensors of the same name and shape are
+        copied; a warning lists the others (`policy_transfer`). Without `env` the agent has the file's spaces; call `set_env`.
 
         Raises:
-            ArtifactError: as `load`, or no tensor fits. PluginError: the algorithm of the file is not installed.
-            SettingsError: the class lacks the file's policy, and `settings` name no other.
+            ArtifactError: as for `load`, or no tensor fits. PluginError: the plugin of the file is not installed.
+            SettingsError: the class lacks the file's policy, and `settings` do not choose another.
         """
         stored = StoredPolicy.read(path)
         merged, agent = stored.settings_for(cls.spec, settings), cls.__new__(cls)
@@ -427,24 +427,24 @@ class Agent(Generic[ConfigT]):
         return agent
 
     def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:
-        """Write the replay buffer to a file of its own."""
+        """Write the replay buffer to a separate file."""
         save_replay_buffer(self._assembled, path)
 
     @in_plain_modes
     def load_replay_buffer(self, path: str | Path | IO[bytes], truncate_last_traj: bool = True) -> None:
-        """Read a replay buffer written by `save_replay_buffer`.
+        """Read a replay buffer that `save_replay_buffer` wrote.
 
-        `truncate_last_traj`: the environment is reset before training continues, so the last trajectory is cut there; False
-        leaves the environment where it is.
+        `truncate_last_traj`: reset the environment before training continues, so that the last trajectory ends; False does not
+        reset it.
         """
         load_replay_buffer(self._assembled, path)
         if truncate_last_traj:
             self.end_episodes()
 
     def set_logger(self, logger: MetricSink) -> None:
-        """Send metrics to `logger` only, a `Logger` or any sink; `verbose` and `tensorboard_log` are ignored."""
+        """Write metrics only to `logger`, a `Logger` or any sink; `verbose` and `tensorboard_log` are then ignored."""
         set_logger(self._assembled, logger)
 
     def dump_logs(self, iteration: int = 0) -> None:
-        """Write the metrics of the current training, or what was recorded; a positive `iteration` is logged too."""
+        """Write the metrics of the running training, or else the recorded values; a positive `iteration` is logged too."""
         dump_logs(self._assembled, iteration)

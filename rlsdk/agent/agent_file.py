@@ -1,4 +1,4 @@
-"""The manifest of an agent file: everything about an agent that is not a tensor."""
+"""The manifest of an agent file, which describes the agent: algorithm, settings, spaces and versions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from rlsdk.storage.archive import AGENT_KIND
 KIND = AGENT_KIND
 SUFFIX = ".rlsdk"
 SHOWN_FILES = 5
-"""How many files an error names that are there instead of a missing one."""
+"""The largest number of existing files that the error about a missing file names."""
 NOT_RESTORED = ("env", *PLACES)
-"""Settings (dotted names) that are not stored and are given again at loading: a file does not choose where to write."""
+"""Settings (dotted names) that are not stored and must be passed again at loading, so that no file chooses where to write."""
 FREE = re.compile(r".*_kwargs\.")
-"""Tables of arguments for a caller's own classes; which of them name places cannot be known."""
+"""Settings with arguments for classes of the user. It is unknown which of these arguments name files or folders."""
 MANIFEST: dict[str, type] = {
     "algorithm": str,
     "plugin": dict,
@@ -44,17 +44,17 @@ MANIFEST: dict[str, type] = {
     "observation_space": dict,
     "action_space": dict,
 }
-"""Entries of a manifest and their kinds; any may be missing or null."""
+"""Entry of a manifest -> its type; any entry may be missing or null."""
 PACKAGES = ("rlsdk", "torch", "numpy", "gymnasium", "safetensors")
 
 
 def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
-    """A name without the suffix of a serializer gets `.rlsdk`; file objects stay as they are.
+    """The path of a file to write: `.rlsdk` is appended to a name unless it has that suffix, `.zip`, or a plugin's suffix.
 
-    `.zip` stays too: that is what an agent file is.
+    File objects are returned unchanged.
 
     Raises:
-        ArtifactError: neither a name nor a file object.
+        ArtifactError: `path` is neither a name nor a binary file object.
     """
     if not isinstance(path, str | PathLike):
         if not hasattr(path, "write") or isinstance(path, TextIOBase):
@@ -68,10 +68,11 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
 
 
 def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
-    """The file as named, or with `.rlsdk` or `.zip` appended when only that exists.
+    """The path of a file to read: `path` itself, or with `.rlsdk` or `.zip` appended if only that file exists.
 
     Raises:
-        ArtifactError: neither exists but other files of agents do beside it, or this is neither a name nor a file object.
+        ArtifactError: no such file exists but its folder has other files of agents, or `path` is neither a name nor a binary
+        file object.
     """
     if not isinstance(path, str | PathLike):
         if not hasattr(path, "read") or isinstance(path, TextIOBase):
@@ -92,7 +93,7 @@ def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
 
 
 def _beside(path: Path) -> list[str]:
-    """The names of files of agents in the folder of a file that is missing: that of the same stem, or else the first few."""
+    """The names of agent files in the folder of a missing file: those with the same stem, or else the first `SHOWN_FILES`."""
     if not path.parent.is_dir():
         return []
     names = sorted(p.name for p in path.parent.iterdir() if p.suffix in (SUFFIX, ".zip"))
@@ -101,7 +102,7 @@ def _beside(path: Path) -> list[str]:
 
 
 def system_info() -> dict[str, str]:
-    """Versions of Python, the platform and the packages an agent depends on."""
+    """Name -> version of Python, the platform and the packages that agents depend on."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
     for package in PACKAGES:
         try:
@@ -114,7 +115,7 @@ def system_info() -> dict[str, str]:
 def describe_agent(
     spec: AlgorithmSpec, config: object, context: BuildContext, environment: str | None
 ) -> dict[str, object]:
-    """The manifest's own part: which algorithm, which settings, which spaces, made with what."""
+    """The entries of the manifest that describe the agent: its algorithm, plugin, settings, spaces and package versions."""
     plugin = plugin_of(spec) or find(spec.id)
     settings = _without(_storable(unstructure(config)), NOT_RESTORED)
     return {
@@ -132,10 +133,10 @@ def describe_agent(
 
 
 def require_manifest(document: Mapping[str, object]) -> None:
-    """What every reader of a manifest relies on.
+    """Check the types of the entries of a manifest.
 
     Raises:
-        ArtifactError: an entry is of another kind.
+        ArtifactError: an entry has another type.
     """
     for name, kind in MANIFEST.items():
         value = document.get(name)
@@ -149,7 +150,7 @@ def require_manifest(document: Mapping[str, object]) -> None:
 
 
 def _storable(value: Any) -> Any:
-    """Plain data as JSON has it: numbers that it has no form for, such as infinity, are objects."""
+    """The settings with numbers that JSON cannot represent, such as infinity, replaced by placeholders of objects."""
     if isinstance(value, float) and not isfinite(value):
         return {"object": str(value)}
     if isinstance(value, Mapping):
@@ -158,14 +159,14 @@ def _storable(value: Any) -> Any:
 
 
 def _is_object(value: object) -> bool:
-    """Whether it is a class, a function or an object, which a file cannot hold, or a list of such."""
+    """Whether a setting is a class, function or object, which a file cannot store, or a list with one."""
     if isinstance(value, list):
         return any(_is_object(item) or (isinstance(item, Mapping) and bool(_objects(item))) for item in value)
     return isinstance(value, Mapping) and (set(value) == {"object"} or value.get("kind") == "custom")
 
 
 def _objects(settings: Mapping[str, object], prefix: str = "") -> list[str]:
-    """Dotted names of settings that a file cannot hold."""
+    """The dotted names of settings that a file cannot store."""
     names = []
     for name, value in settings.items():
         if _is_object(value):
@@ -176,7 +177,7 @@ def _objects(settings: Mapping[str, object], prefix: str = "") -> list[str]:
 
 
 def _without(settings: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
-    """The settings without those of these dotted names."""
+    """The settings without those whose dotted names are given."""
     left = dict(settings)
     for name in names:
         first, _, rest = name.partition(".")
@@ -188,7 +189,7 @@ def _without(settings: Mapping[str, object], names: Iterable[str]) -> dict[str, 
 
 
 def _places(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    """Dotted names of free arguments with a text that may name a file or a folder."""
+    """Yield the dotted names of the arguments for classes of the user whose text may name a file or folder."""
     for key, value in settings.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -208,11 +209,11 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def restored_config(document: Mapping[str, object], replacements: Mapping[str, object]) -> dict[str, object]:
-    """The settings of a file with `replacements` (dotted names) laid over them.
+    """The settings of a file, where `replacements` (dotted name -> value) replace the stored values.
 
     Raises:
-        ArtifactError: a setting that was an object, or a free argument that may name a file or folder, is not among the
-        replacements, or the manifest is malformed.
+        ArtifactError: the manifest is malformed, or `replacements` lack a setting that was an object or an argument that may
+        name a file or folder.
     """
     config, missing = document.get("config"), document.get("not_stored")
     if not isinstance(config, dict) or not isinstance(missing, list) or not all(isinstance(n, str) for n in missing):
@@ -230,21 +231,21 @@ def restored_config(document: Mapping[str, object], replacements: Mapping[str, o
             f"the file's settings {places} may name files or folders, which no file may choose; give them again:"
             f" load(..., custom_objects={{{places[0]!r}: ...}})"
         )
-    settings = _without(settings, given.intersection(missing))  # placeholders of objects do not stay in a table
+    settings = _without(settings, given.intersection(missing))  # remove the placeholders of objects
     for name, value in replacements.items():
         settings = merge(settings, nested(name.split("."), _with_digest(settings.get(name), value)))
     return settings
 
 
 def _with_digest(stored: object, given: object) -> object:
-    """The path of a data set that is given again, with the digest it must have: the stored one."""
+    """A replacement that is the path of a data set, with the stored digest that the file must have; others are unchanged."""
     if isinstance(stored, Mapping) and set(stored) == {"name", "digest"} and isinstance(given, str | PathLike):
         return {"path": str(given), "digest": stored["digest"]}
     return given
 
 
 def _dotted(settings: Mapping[str, object], prefix: str = "") -> set[str]:
-    """Dotted names of all settings in tables, and of the tables."""
+    """The dotted names of all settings, of tables and of the settings in them."""
     names = set()
     for key, value in settings.items():
         names |= {f"{prefix}{key}"} | (_dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else set())
@@ -252,7 +253,7 @@ def _dotted(settings: Mapping[str, object], prefix: str = "") -> set[str]:
 
 
 def policy_in(sections: Mapping[str, object]) -> dict[str, object]:
-    """The section of the policy's tensors; raises ArtifactError when the file has none."""
+    """The section with the policy's tensors; raises ArtifactError if the file has none."""
     policy = sections.get("policy")
     if not isinstance(policy, dict):
         raise ArtifactError("the file is damaged: it has no section of a policy")

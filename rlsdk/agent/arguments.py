@@ -1,4 +1,4 @@
-"""Arguments of the documented library that have no effect here, or only one accepted value."""
+"""Arguments that stable-baselines3 documents and that have no effect here: only values without an effect are accepted."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ OF_CONSTRUCTORS: dict[str, tuple[tuple[object, ...], str, tuple[str, ...]]] = {
         ("on-policy",),
     ),
 }
-"""Name -> accepted values, what to use instead of others, families that document it."""
+"""Argument of constructors -> (accepted values, replacement for other values, families of algorithms that have it)."""
 OF_LEARN: dict[str, tuple[tuple[object, ...], str]] = {
     "eval_env": ((None,), EVALUATION),
     "eval_freq": ((None, -1), EVALUATION),
     "n_eval_episodes": ((None, 5), EVALUATION),
     "eval_log_path": ((None,), EVALUATION),
 }
-"""Name -> accepted values, what to use instead of others."""
+"""Argument of `learn` -> (accepted values, replacement for other values)."""
 LEARN = ("total_timesteps", "callback", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar", "threads")
 ASYNC_EVAL = (
     "async_eval is not needed and has no effect: candidates are played side by side, in other processes where the environment"
@@ -45,10 +45,10 @@ ASYNC_EVAL = (
 
 
 def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object]) -> dict[str, object]:
-    """Arguments of a constructor without those that have no effect; settings of the same name win.
+    """The arguments of a constructor without those in `OF_CONSTRUCTORS`, unless the algorithm has a setting of that name.
 
     Raises:
-        UsageError: one of them has a value that would need an effect.
+        UsageError: an argument that has no effect has a value that is not accepted.
     """
     own = {field.name for field in attrs.fields(spec.config_type)}
     rest = dict(arguments)
@@ -59,10 +59,11 @@ def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object]) -> dict
 
 
 def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, object], progress_bar: object) -> None:
-    """Look at arguments of `learn` that it does not have.
+    """Check arguments of `learn` that rlsdk does not have, and the type of `progress_bar`.
 
     Raises:
-        UsageError: a documented one with a value that would need an effect. SettingsError: any other.
+        UsageError: an argument of stable-baselines3 has a value that is not accepted. SettingsError: an argument is unknown,
+        or `progress_bar` is not a bool.
     """
     if not isinstance(progress_bar, bool | int | np.bool_):
         raise SettingsError(f"progress_bar = {progress_bar!r} is not a bool; after reset_num_timesteps give names")
@@ -82,10 +83,10 @@ def _require(name: str, value: object, accepted: tuple[object, ...], instead: st
 
 
 def positive(value: object, name: str, *, least: int = 1) -> int:
-    """A whole number of at least `least`; floats that are whole, such as 1e6, count.
+    """The value as an int. Whole floats such as 1e6 are accepted.
 
     Raises:
-        SettingsError: something else.
+        SettingsError: it is not a whole number of at least `least`.
     """
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     whole = whole or (isinstance(value, float | np.floating) and float(value).is_integer())

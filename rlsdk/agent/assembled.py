@@ -1,6 +1,6 @@
-"""The insides of an agent: its settings, parts, environment and random streams, and the cursor of its training.
+"""The internal state of an agent: its settings, parts, environment and random streams, and the cursor of its training.
 
-`Agent` is what users see of one of these. The functions of this folder work on it and know nothing of `Agent`.
+`Agent` is the user-facing class around one `AssembledAgent`. Most functions of this folder take the `AssembledAgent`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 
 @dataclass(eq=False)
 class AssembledAgent(Generic[ConfigT]):
-    """An agent as its own functions see it; made by `rlsdk.agent.assembly.assemble`."""
+    """The internal state of an agent; `rlsdk.agent.assembly.assemble` makes one."""
 
     spec: AlgorithmSpec
     class_name: str
-    """Of the user-facing class, for messages."""
+    """The name of the user-facing class, for messages."""
     config: ConfigT
     env: ConnectedEnv | None
-    """The vector environment of training; None for an agent that only predicts."""
+    """The vector environment of training; None for an agent without an environment."""
     env_name: str | None
-    """The id the environment was made from; None where it was no id."""
+    """The id that the environment was made from; None if it was not made from an id."""
     seed: int
     device_reason: str
     streams: Streams
@@ -54,53 +54,53 @@ class AssembledAgent(Generic[ConfigT]):
     preprocessing: Preprocessing = field(init=False)
     parts: Parts = field(init=False)
     made_as: list[str] = field(init=False)
-    """The layers that the settings made; see `require_same_layers`."""
+    """The layers that were built from the settings; see `require_same_layers`."""
     logger: Logger = field(default_factory=Logger)
     logger_was_set: bool = False
     cursor: Cursor | None = None
     acting: tuple[ActingState[object], ...] = ()
-    """Where acting stood after the last round, one per group of environments; empty before training began."""
+    """The acting state after the last round, one per group of environments; empty before training began."""
     in_round: bool = False
-    """Whether the environments have gone further than `cursor`."""
+    """Whether a round is running, or has failed, so that the environments have made more steps than `cursor` counts."""
     ahead: tuple[ActingWeights, ...] = ()
-    """The weights that act in the next rounds, where collectors are ahead of the learner."""
+    """The weights that will act in the next rounds, if collectors act with earlier weights than the learner's."""
     run: Run | None = None
-    """The current training."""
+    """The running training; None if there is none."""
     stored_cursor: StoredCursor | None = None
-    """The state of a training that is not running: from a file, or with episodes that have ended."""
+    """The cursor of a training that is not running and that comes from a file, or whose episodes were ended."""
     stored_log: State | None = None
     pending_replay: Callable[[], State] | None = None
-    """Reads the replay buffer of the file the agent was loaded from, until that has been done."""
+    """A function that reads the replay buffer of the agent's file; None once the buffer has been restored."""
     as_stored: bool = True
-    """Whether settings and the number of environments are those of that file."""
+    """Whether the settings and the number of environments are those of the file that the agent was loaded from."""
     step_offset: int = 0
-    """Environment steps before those that `num_timesteps` counts."""
+    """The number of steps at which `num_timesteps` began to count from 0."""
     fingerprint: object = None
-    """Of the environments when the last training ended."""
+    """The fingerprint of the environments when the last training ended, to detect steps outside training."""
     numpy_env: NumpyVectorEnv | None = None
     policy_transfer: PolicyTransfer | None = None
-    """What `load_policy` took over."""
+    """The tensors that `load_policy` copied."""
     met_masks: bool = False
-    """Whether an earlier environment, or the one of its file, gave action masks."""
+    """Whether an earlier environment, or that of the agent's file, had action masks."""
     calls_without_state: int = 0
-    """Of `predict`, where the policy has a memory and neither `state` nor `episode_start` was given."""
+    """The number of calls of `predict` with a recurrent policy but without `state` and `episode_start`."""
     start_time: int = 0
-    """When `learn` was last called, nanoseconds since 1970; 0 before."""
+    """The time of the last call of `learn`, in nanoseconds since 1970; 0 before the first."""
 
     @property
     def trains_with_masks(self) -> bool:
-        """Whether its actions depend on masks: it needs them, or those of an environment were used."""
+        """Whether the agent's actions depend on action masks: it needs masks, or used those of an environment."""
         given = self.met_masks or (self.env is not None and self.env.has_masks)
         return self.masks.required or (self.masks.used and given)
 
     @property
     def total_steps(self) -> int:
-        """What the agent was trained since it was made, in the plan's unit: environment steps or updates."""
+        """The progress since the agent was made, in the unit of its plan: environment steps or updates."""
         return self.counts.count(self.parts.plan.unit)
 
     @property
     def counts(self) -> Cursor:
-        """How far training is."""
+        """The cursor of the training, whether it is running or stored; zeros before training began."""
         if self.cursor is not None:
             return self.cursor
         return Cursor() if self.stored_cursor is None else self.stored_cursor.counts
@@ -118,12 +118,12 @@ class AssembledAgent(Generic[ConfigT]):
 
     @property
     def num_timesteps(self) -> int:
-        """Environment steps as users count them, those of the current round included."""
+        """The number of steps for users: those since `step_offset`, including the steps of the current round."""
         steps = self.total_steps - self.step_offset
         return steps if self.run is None else steps + self.run.steps_in_round
 
     def described(self) -> str:
-        """One line: what the agent is, where it trains and how far it is."""
+        """A description on one line: class, policy, environment, number of steps, seed and device."""
         count, config = self.context.num_envs, self.config
         place = self.env_name or ("its own environment" if self.env is not None else "no environment")
         envs = "1 environment" if count == 1 else f"{count} environments"

@@ -1,4 +1,4 @@
-"""Assembling an agent: its settings, streams, networks, memory and update."""
+"""Builds an agent from its settings: random streams, networks, replay buffer and algorithm."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ConfigT = TypeVar("ConfigT", bound=AgentConfig)
 
 
 class ReadsInputs(Protocol):
-    """A policy whose methods take observations as users have them, in numpy or torch."""
+    """A policy whose methods accept observations of users, in numpy or torch."""
 
     reader: InputReader | None
 
@@ -52,11 +52,11 @@ class ReadsInputs(Protocol):
 def from_arguments(
     spec: AlgorithmSpec, args: tuple[object, ...], kwargs: Mapping[str, object], *, class_name: str
 ) -> AssembledAgent:
-    """The agent that a class's constructor makes of its arguments.
+    """Build an agent from the arguments of the constructor of an agent class.
 
     Raises:
-        UsageError: there is no environment. SettingsError, UnsupportedSpaceError, EnvironmentFault, ResourceError: as
-        `Agent`'s constructor.
+        UsageError: there is no environment. SettingsError, UnsupportedSpaceError, EnvironmentFault, ResourceError: as for
+        the constructor of `Agent`.
     """
     require_usable(spec)
     config = bind(spec.config_type, args, without_effect(spec, kwargs))
@@ -77,10 +77,10 @@ def from_arguments(
 
 
 def _without_environment(spec: AlgorithmSpec, config: AgentConfig, class_name: str) -> AssembledAgent:
-    """An agent whose plan learns from a data set, which has the spaces.
+    """Build an agent that learns from a data set; its spaces are those of the data set.
 
     Raises:
-        UsageError: there is no data set among the settings, or the plan needs an environment.
+        UsageError: the settings contain no data set, or the plan needs an environment.
     """
     spaces = recorded_spaces(config)
     agent = None if spaces is None else assemble(spec, config, spaces, 1, None, class_name=class_name)
@@ -102,10 +102,10 @@ def assemble(
     *,
     class_name: str = "Agent",
 ) -> AssembledAgent[ConfigT]:
-    """An agent with new parameters. `spaces`: of observations and of actions.
+    """Build an agent with new parameters. `spaces`: (observation space, action space).
 
     Raises:
-        SettingsError, UnsupportedSpaceError: the settings do not fit each other, or the spaces.
+        SettingsError, UnsupportedSpaceError: the settings do not fit each other or the spaces.
     """
     require_usable(spec)
     if config.policy not in spec.policies:
@@ -144,10 +144,11 @@ def assemble(
 
 
 def build_parts(agent: AssembledAgent) -> None:
-    """Networks, memory and update for the agent's facts and settings.
+    """Build the parts of an agent (networks, replay buffer, algorithm, plan) from its context and settings.
 
     Raises:
-        PluginError: the plugin lists settings that can change, and its algorithm has no way to take them.
+        PluginError: the plugin declares live settings, but its algorithm has no method `reconfigure`.
+        SettingsError: `env_groups` is more than 1, and the algorithm does not collect step by step.
         ArtifactError: a file that a setting names cannot be read.
     """
     agent.preprocessing = preprocessing_of(agent.context, agent.config)
@@ -174,7 +175,7 @@ def build_parts(agent: AssembledAgent) -> None:
 
 @contextmanager
 def _files_named(agent: AssembledAgent) -> Iterator[None]:
-    """A file that building cannot read is an error that names its setting."""
+    """Turn an OSError about a file inside the block into an ArtifactError that names the setting with the path."""
     try:
         yield
     except OSError as error:
@@ -189,13 +190,13 @@ def _files_named(agent: AssembledAgent) -> Iterator[None]:
 
 
 def reseed(agent: AssembledAgent, seed: int) -> None:
-    """Start every random stream from `seed`; raises SettingsError for one that is out of range."""
+    """Seed every random stream of the agent with `seed`; raises SettingsError if it is out of range."""
     agent.seed = int(structure({"policy": agent.config.policy, "seed": seed}, type(agent.config)).seed)
     agent.streams.reseed(agent.seed)
 
 
 def warn_of_small_minibatches(agent: AssembledAgent) -> None:
-    """Warn if a rollout is smaller than a minibatch, or the last minibatch of every rollout than the others."""
+    """Warn if `batch_size` is larger than a rollout, or does not divide its number of steps."""
     size, plan = getattr(agent.config, "batch_size", None), agent.parts.plan
     if not isinstance(plan, HasRolloutLength) or not size:
         return

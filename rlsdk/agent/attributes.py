@@ -1,8 +1,7 @@
-"""Attributes of an agent: its settings are read and assigned by name, and a name that does not exist is refused.
+"""Reading and assigning attributes of an agent. Settings are attributes, `model.gamma`; unknown names raise an error.
 
-A setting reads in its documented form, `model.gamma`, `model.n_steps`. Assigning one goes through `change_settings`. Names
-that other libraries document for a model are answered from the agent's own records (`DERIVED`), or say what to use instead
-(`ELSEWHERE`).
+A setting is returned in the form that stable-baselines3 documents. Assigning one calls `change_settings`. Other attributes of
+stable-baselines3 are computed (`DERIVED`), or raise an error that names a replacement (`ELSEWHERE`).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class ConstantValue(float):
 
 
 class DeviceName(str):
-    """A device: a text such as "cuda:0" that equals the `torch.device` of that name, and has its `type` and `index`."""
+    """The name of a device, such as "cuda:0". It equals the `torch.device` of that name and has its `type` and `index`."""
 
     __slots__ = ()
 
@@ -44,7 +43,7 @@ class DeviceName(str):
         return torch.device(str(self)).type
 
     @property
-    def index(self) -> int | None:  # type: ignore[override]  # of a device, not of a text
+    def index(self) -> int | None:  # type: ignore[override]  # overrides `str.index`
         return torch.device(str(self)).index
 
     def __eq__(self, other: object) -> bool:
@@ -61,10 +60,10 @@ class DeviceName(str):
 
 
 class Own:
-    """An attribute of `Agent` that shows one of its insides, and cannot be assigned."""
+    """A read-only attribute of `Agent` that returns an attribute of its `AssembledAgent`."""
 
     fset = None
-    """As of a property without a setter."""
+    """None, as for a property without a setter."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -76,7 +75,7 @@ class Own:
         if instance is None:
             return self
         value = instance
-        for name in self._names:  # torch.compile knows no attrgetter
+        for name in self._names:  # torch.compile does not support attrgetter
             value = getattr(value, name)
         return value
 
@@ -85,21 +84,21 @@ class Own:
 
 
 def own(path: str | None = None) -> Any:
-    """`name: Type = own()` in the class body: an `Own`, which type checkers take for a `Type`.
+    """An `Own` for a class body, `name: Type = own()`; type checkers see a `Type`.
 
     Args:
-        path: attributes of `AssembledAgent`, with dots; None: the attribute's own name.
+        path: the attribute of `AssembledAgent`, with dots if nested; None: `name`.
     """
     return Own(path)
 
 
 def read(kind: type, agent: AssembledAgent | None, name: str) -> Any:
-    """The value of an attribute that is not a member of the class `kind`: a setting, or one of `DERIVED`.
+    """The value of an attribute that is not a member of the class `kind`: a setting, or an entry of `DERIVED`.
 
-    `agent`: None until it is assembled.
+    `agent` is None until it is assembled.
 
     Raises:
-        UnknownAttributeError: neither; the message names a replacement or the closest name.
+        UnknownAttributeError: the name is neither; the message names a replacement or the closest name.
     """
     if agent is not None and name in setting_names(type(agent.config)):
         return documented_form(getattr(agent.config, name))
@@ -120,11 +119,11 @@ def read(kind: type, agent: AssembledAgent | None, name: str) -> Any:
 
 
 def write(user_facing: object, agent: AssembledAgent | None, name: str, value: object) -> None:
-    """Assign an attribute of a `user_facing` agent: settings take effect at once where the algorithm can take them.
+    """Assign an attribute of a `user_facing` agent. A changed setting takes effect immediately if the algorithm supports it.
 
     Raises:
-        UsageError: what it names cannot change while the agent lives. SettingsError: the value is not accepted.
-        UnknownAttributeError: no such setting or attribute.
+        UsageError: the setting or attribute cannot change after the agent was made. SettingsError: the value is not accepted.
+        UnknownAttributeError: there is no such setting or attribute.
     """
     kind = type(user_facing)
     if name in vars(user_facing):
@@ -152,18 +151,18 @@ def write(user_facing: object, agent: AssembledAgent | None, name: str, value: o
 
 
 def names(members: Iterable[str], agent: AssembledAgent | None) -> list[str]:
-    """For `dir`: members, settings and derived attributes."""
+    """The names that `dir` lists: members, settings and derived attributes."""
     settings = frozenset[str]() if agent is None else setting_names(type(agent.config))
     return sorted({*members, *settings, *DERIVED})
 
 
 def setting_names(kind: type[object]) -> frozenset[str]:
-    """The settings of a config class."""
+    """The names of the settings of a config class."""
     return frozenset(field.name for field in attrs.fields(cast("Any", kind)))
 
 
 def _declared(kind: type[object]) -> frozenset[str]:
-    """Attributes that the class or its bases declare with a type."""
+    """The names of attributes that the class or its bases declare with a type."""
     return frozenset(name for base in kind.__mro__ for name in inspect.get_annotations(base))
 
 
@@ -175,8 +174,8 @@ def _closest(kind: type, agent: AssembledAgent | None, name: str) -> str:
 
 
 def documented_form(value: object) -> object:
-    """A setting as it is documented: a number for a constant schedule, an int or a pair for a training frequency, a dict of
-    what was given for the settings of networks."""
+    """A setting in the form that stable-baselines3 documents: a number for a constant schedule, an int or a pair for a training
+    frequency, and for network settings a dict of those that differ from the defaults."""
     if isinstance(value, Constant):
         return ConstantValue(value.value)
     if isinstance(value, TrainFrequency):
@@ -200,7 +199,7 @@ def _widths(value: object) -> object:
 
 
 def _episodes(agent: AssembledAgent) -> EpisodeStatistics | None:
-    """The statistics of episodes, of the current training or of the last one."""
+    """The episode statistics of the running training, or of the last one; None before the first."""
     if agent.run is not None:
         return agent.run.episode_statistics
     if agent.stored_log is None:
@@ -211,14 +210,14 @@ def _episodes(agent: AssembledAgent) -> EpisodeStatistics | None:
 
 
 def _last_episodes(agent: AssembledAgent) -> list[Episode]:
-    """The last episodes, those of the round that is being collected too where a callback watches steps."""
+    """The last `stats_window_size` episodes. If a callback has `on_step`, they include those of the current round."""
     episode_statistics = _episodes(agent)
     window = () if episode_statistics is None else episode_statistics.window
     return [*window, *(() if agent.run is None else agent.run.episodes_in_round)][-agent.config.stats_window_size :]
 
 
 def _episode_infos(agent: AssembledAgent) -> deque[dict[str, float]]:
-    """{"r": return, "l": length} of the last episodes."""
+    """{"r": return, "l": length} for each of the last episodes."""
     last, size = _last_episodes(agent), agent.config.stats_window_size
     return deque(({"r": episode.episode_return, "l": episode.length} for episode in last), maxlen=size)
 
@@ -262,7 +261,7 @@ DERIVED: dict[str, Callable[[AssembledAgent], object]] = {
     "_current_progress_remaining": _progress_remaining,
     "_last_obs": _last_observation,
 }
-"""Attributes of the documented library, computed when they are read."""
+"""Attribute of stable-baselines3 -> the function that computes it when it is read."""
 
 ELSEWHERE = {
     "rollout_buffer": "rollouts are records: an algorithm's `update` gets one, and see rlsdk.training.collect",
@@ -294,4 +293,4 @@ ELSEWHERE = {
     "_vec_normalize_env": "get_vec_normalize_env() is it",
     "action_space": "it is the environment's",
 }
-"""Documented names that are absent or cannot be assigned, and what to use."""
+"""Attribute that is absent or cannot be assigned -> what to use instead."""

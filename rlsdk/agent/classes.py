@@ -1,4 +1,4 @@
-"""The user-facing class of an algorithm: the plugin's own, or one made for it."""
+"""The user-facing class of an algorithm: the class that its plugin defines, or a generated one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.settings import docstring
 
 
 class OfAlgorithm(Protocol):
-    """A class that belongs to an algorithm."""
+    """An agent class, which has the spec of its algorithm."""
 
     spec: ClassVar[AlgorithmSpec]
 
@@ -30,11 +30,11 @@ NOT_CALLED = {
     ),
     "evaluations": ("predict",),
 }
-"""What does its work without these methods of a subclass; most are inner methods of the documented library."""
+"""Activity -> methods that it does not call, so that overriding them has no effect; most are internal in stable-baselines3."""
 
 
 def bind(cls: type[Any]) -> None:
-    """Give a new class below `rlsdk.Agent` its algorithm, and warn of methods that would have no effect."""
+    """Set the `spec` of a new subclass of `rlsdk.Agent`, and warn of overridden methods that would have no effect."""
     if "spec" not in vars(cls) and (spec := spec_of_class(cls)) is not None:
         cls.spec = spec
     if "spec" in vars(cls):
@@ -51,10 +51,10 @@ def bind(cls: type[Any]) -> None:
 
 
 def class_of(spec: AlgorithmSpec, base: type[AgentT]) -> type[AgentT]:
-    """The plugin's own class, or one made for a spec that names none; a subclass of `base`.
+    """The agent class that the plugin defines, or a generated one if it defines none; a subclass of `base`.
 
     Raises:
-        PluginError: the plugin names something else.
+        PluginError: the plugin's class is not a subclass of `base`.
     """
     own = agent_type(spec)
     if own is None:
@@ -66,10 +66,11 @@ def class_of(spec: AlgorithmSpec, base: type[AgentT]) -> type[AgentT]:
 
 
 def class_for(document: Mapping[str, object], asked: type[AgentT], base: type[AgentT]) -> type[AgentT]:
-    """The class of the agent in a file: the one it was `asked` of, or for plain `base` that of the plugin the file names.
+    """The class for the agent in a file: `asked`, the class whose `load` was called, or if that is `base` the plugin's class.
 
     Raises:
-        ArtifactError: the file holds another algorithm. PluginError: its plugin is not installed, or broken.
+        ArtifactError: the file holds an agent of another algorithm than `asked`. PluginError: its plugin is not installed, or
+        is broken.
     """
     name = algorithm_in(document)
     if asked is base:

@@ -1,4 +1,4 @@
-"""Which agents can train in environments that are in collectors."""
+"""Checks that an agent can train in environments that are in collectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk.training import OffPolicyPlan
 
 
 def take_groups(agent: AssembledAgent, env: ConnectedEnv) -> None:
-    """Let a new agent have a group for each collector, unless its settings choose other groups; raises as
+    """Give a new agent one group of environments per collector, unless `env_groups` is set; raises like
     `require_collecting`."""
     if env.collectors > 1 and agent.config.env_groups == 1:
         agent.config = evolve(agent.config, {"env_groups": env.collectors})
@@ -23,7 +23,7 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
     """Check that the agent can train in environments that are in collectors.
 
     Raises:
-        SettingsError: its algorithm, its groups or its device do not allow it.
+        SettingsError: its algorithm, number of groups or device does not allow it.
     """
     count, groups, plan, name = env.collectors, agent.config.env_groups, agent.parts.plan, agent.spec.id
     if count == 1 and not isinstance(env, CollectorsVectorEnv):
@@ -49,7 +49,7 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
 
 
 def _require_lag(agent: AssembledAgent, max_lag: int) -> None:
-    """Raises SettingsError: the algorithm does not learn from what an older policy collected."""
+    """Raise SettingsError if the algorithm cannot learn from steps that an older policy collected."""
     plan, allowing = agent.parts.plan, ability(agent.parts.algorithm, AllowsLag)
     if isinstance(plan, OffPolicyPlan):
         if plan.episodes:

@@ -1,4 +1,4 @@
-"""A limit on the size of an agent from a file before its weights are read: settings of a few bytes can describe any network."""
+"""A limit on the size of the networks that a file describes, because settings of a few bytes can describe any network."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rlsdk.errors import ArtifactError
 
 FREE_BYTES = 512 * 2**20
 PER_BYTE = 16
-"""Bytes of networks, targets, gradients and optimisers for each byte of the file, beyond `FREE_BYTES`."""
+"""The allowed bytes of networks, targets, gradients and optimisers per byte of the file, in addition to `FREE_BYTES`."""
 FREE_WORK = 2e10
-"""Multiplications for orthogonal initial weights."""
+"""The allowed multiplications for orthogonal initial weights, for a file of any size."""
 BY_SIZE = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full)
 OF_TENSOR = (Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full)
 
 
 class ConstructionLimit(TorchFunctionMode):
-    """Refuses tensors, inside the block, that are together too large for the agent of a file of `size` bytes."""
+    """Limits the total size of tensors that are made inside the block, for the agent of a file with `size` bytes of tensors."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class ConstructionLimit(TorchFunctionMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Raises ArtifactError before a tensor is allocated that is too large."""
+        """Call a torch function. Raises ArtifactError before it would allocate a tensor that passes the limit."""
         options = kwargs or {}
         if func in BY_SIZE:
             self._charge(options.get("size", args), options.get("dtype"))
@@ -46,7 +46,7 @@ class ConstructionLimit(TorchFunctionMode):
             self._require_rest()
         return func(*args, **options)
 
-    def _require_rest(self) -> None:  # not of every function: those that leave `no_grad` come here too
+    def _require_rest(self) -> None:  # not for every function: those that leave `no_grad` are also intercepted
         if self.left < 0 or self.work_left < 0:
             raise ArtifactError(
                 "the file's settings and spaces describe networks that are far larger than the file; they do not belong to it"

@@ -1,4 +1,4 @@
-"""Copies of whole agents, as `copy.deepcopy` makes them."""
+"""Copies of agents for `copy.deepcopy`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.errors import UsageError, message_of, one_line
 
 
 class HasAssembled(Protocol):
-    """`rlsdk.Agent`, or a class of the user's below it."""
+    """`rlsdk.Agent` or a subclass of it."""
 
     _assembled: AssembledAgent
 
@@ -23,10 +23,10 @@ AgentT = TypeVar("AgentT", bound=HasAssembled)
 
 
 def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
-    """An agent that continues exactly as `agent` would, in a copy of its environment.
+    """A copy of an agent, with a copy of its environment, that continues exactly as `agent` would.
 
     Raises:
-        UsageError: the environment cannot be copied, or layers were replaced.
+        UsageError: the environment cannot be copied, or layers of the networks were replaced.
     """
     made = type(agent).__new__(type(agent))
     memo[id(agent)] = made
@@ -36,7 +36,7 @@ def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
 
 
 def not_pickled(agent: object) -> UsageError:
-    """For `pickle` and `copy.copy`."""
+    """The error for `pickle` and `copy.copy`, which agents do not support."""
     name = type(agent).__name__
     return UsageError(
         f"a {name} is not pickled, as reading a pickle can run any code: {name}.save(file) writes it, also into an io.BytesIO,"
@@ -45,8 +45,8 @@ def not_pickled(agent: object) -> UsageError:
 
 
 def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
-    """It is a new one and gets the state of the other, as from a file: networks, optimisers and kernels share memory, which a
-    copy of one object after another would tear apart."""
+    """Assemble a new agent and restore the state of the other, as from a file. Networks, optimisers and kernels share memory,
+    and separate deep copies of these objects would not."""
     state = training_state(agent, include=frozenset({"replay"}) if has_memories(agent.parts) else frozenset())
     env = _copied_environment(agent.env, memo)
     spaces = agent.context.observation_space, agent.context.action_space
@@ -65,7 +65,7 @@ def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
 def _copied_environment(env: ConnectedEnv | None, memo: dict[int, Any]) -> ConnectedEnv | None:
     try:
         return deepcopy(env, memo)
-    except Exception as error:  # processes, windows, handles of other libraries
+    except Exception as error:  # environments may hold processes, windows or handles of other libraries
         cause = one_line(f"{type(error).__name__}: {message_of(error)}", 200)
         raise UsageError(
             f"the agent's environment cannot be copied ({cause}); save the agent and load it with another environment"

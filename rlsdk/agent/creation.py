@@ -1,4 +1,4 @@
-"""Making an agent by the id of its algorithm, or from a file."""
+"""Functions that make an agent from the id of its algorithm or from a file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rlsdk.registry import load as load_plugin
 
 
 def agent_class(spec: AlgorithmSpec) -> type[Agent]:
-    """The plugin's own class, or one made for a spec that names none."""
+    """The agent class that the plugin defines, or a generated one if it defines none."""
     return class_of(spec, Agent)
 
 
 def make(algorithm: str, *, env: object, policy: str | None = None, **settings: object) -> Agent:
-    """An agent by the id of its algorithm: `rlsdk.make("tqc", env="Pendulum-v1", learning_rate=1e-3)`.
+    """Make an agent from the id of its algorithm: `rlsdk.make("tqc", env="Pendulum-v1", learning_rate=1e-3)`.
 
     Raises:
-        PluginError: unknown or broken algorithm. SettingsError, EnvironmentFault: as the class itself.
+        PluginError: the algorithm is unknown or its plugin is broken. SettingsError, EnvironmentFault: as for the agent class.
     """
     spec = load_plugin(algorithm)
     return agent_class(spec)(policy or spec.policies[0], env, **settings)
 
 
 def load(path: str | Path | IO[bytes], env: object = None, device: str = "auto", **kwargs: Any) -> Agent:
-    """The agent in a file; the file names its algorithm. Arguments as `Agent.load`."""
+    """Load an agent of any algorithm from a file. The arguments are those of `Agent.load`."""
     return Agent.load(path, env, device, **kwargs)

@@ -1,4 +1,4 @@
-"""Agents that learn from a data set: their spaces, and the statistics of its observations."""
+"""Functions for agents that learn from a data set: reading its spaces, and computing statistics for `normalize`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.spaces import Space
 
 
 def recorded_spaces(config: AgentConfig) -> tuple[Space, Space] | None:
-    """(observation space, action space) of the first data set among the settings; None where there is none.
+    """(observation space, action space) of the first data set in the settings; None if there is none.
 
     Raises:
         ArtifactError: the file is missing or damaged.
@@ -27,14 +27,14 @@ def recorded_spaces(config: AgentConfig) -> tuple[Space, Space] | None:
 
 
 def recorded_in(path: str) -> tuple[str | None, tuple[Space, Space]]:
-    """(id of the environment, or None; (observation space, action space)) of the data set at `path`, as `read_header`."""
+    """(environment id or None, (observation space, action space)) of the data set at `path`; raises like `read_header`."""
     header = read_header(path)
     return header.environment, (header.observation_space, header.action_space)
 
 
 def observe_data_set(agent: AssembledAgent) -> None:
-    """Update the statistics of `normalize` with all observations and rewards of a memory that is filled already, once before
-    the first update: no environment shows any."""
+    """Update the statistics of `normalize` with all observations and rewards of a data set, once before the first update. An
+    agent that learns from an environment computes them from its steps instead."""
     normalizer, memory = agent.preprocessing.normalizer, agent.parts.buffer
     if normalizer is None or agent.parts.plan.needs_environment or agent.counts.updates:
         return

@@ -1,4 +1,4 @@
-"""Checks of the content of a file, before an agent takes it over."""
+"""Checks of the content of a file before it is loaded into an agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from rlsdk.interfaces import State
 
 @contextmanager
 def blaming_the_file(own: bool) -> Iterator[None]:
-    """Errors about settings, spaces and memories become errors of the file, where they are its `own` and not the caller's."""
+    """Turn errors about settings, spaces and buffers inside the block into errors about the file.
+
+    `own`: whether the settings are the file's; errors about settings that the caller changed are raised unchanged.
+    """
     try:
         yield
     except (SettingsError, UnsupportedSpaceError, UsageError) as error:
@@ -25,12 +28,15 @@ def blaming_the_file(own: bool) -> Iterator[None]:
 
 
 def bytes_of(sections: Mapping[str, object]) -> int:
-    """Bytes of the tensors in some sections."""
+    """The number of bytes of the tensors in `sections`."""
     return sum(leaf.nbytes for leaf in tree.flatten(sections).values() if isinstance(leaf, Tensor))
 
 
 def require_finite(mine: State, stored: State, where: str) -> None:
-    """Raises ArtifactError for weights that are not finite: training stops before it could save any."""
+    """Raise ArtifactError if a stored tensor has NaN or infinite values, unless the new agent has the same ones.
+
+    Training raises an error at such values before it could save them.
+    """
     own = tree.flatten(mine)
     for name, value in tree.flatten(stored).items():
         if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
@@ -40,7 +46,7 @@ def require_finite(mine: State, stored: State, where: str) -> None:
 
 
 def require_same_shapes(mine: State, stored: State, where: str) -> None:
-    """Raises ArtifactError for weights of other names or shapes than `mine`."""
+    """Raise ArtifactError if the stored weights have other names or shapes than those of `mine`."""
     shapes = [
         {name: value.shape for name, value in tree.flatten(state).items() if isinstance(value, Tensor)}
         for state in (mine, stored)

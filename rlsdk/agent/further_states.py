@@ -1,4 +1,4 @@
-"""States of an agent besides those of its policy, algorithm and replay buffer: what its plugin lists, and its plan's."""
+"""The states of an agent in addition to those of its policy, algorithm and replay buffer: `Parts.states`, and its plan's."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from rlsdk.interfaces import Buffer, Parts, State, Stateful
 from rlsdk.interfaces.own_state import restore_state, stored_state
 
 PLAN = "plan"
-"""Where the state of a plan is, beside `states`."""
+"""The key of the state of a plan in the section `training`; the key of the other states is `states`."""
 
 
 def memories_of(parts: Parts) -> dict[str, Buffer[object, object]]:
-    """Further memories, which are saved where the replay buffer is."""
+    """Additional buffers by name; they are saved only when the replay buffer is."""
     return {name: state for name, state in parts.states.items() if isinstance(state, Buffer)}
 
 
 def has_memories(parts: Parts) -> bool:
-    """Whether there is anything that files hold only on request."""
+    """Whether the agent has a replay buffer or additional buffers, which files store only on request."""
     return parts.buffer is not None or bool(memories_of(parts))
 
 
 def further_states(parts: Parts) -> dict[str, object]:
-    """Entries of the section `training`; none for most agents."""
+    """Entries `states` and `plan` of the section `training`; most agents have none."""
     memories = memories_of(parts)
     states = {name: stored_state(state) for name, state in parts.states.items() if name not in memories}
     plan: State = {PLAN: stored_state(parts.plan)} if isinstance(parts.plan, Stateful) else {}
@@ -31,7 +31,7 @@ def further_states(parts: Parts) -> dict[str, object]:
 
 
 def restore_further(parts: Parts, section: State) -> None:
-    """Put back what `further_states` gave. Raises KeyError or ValueError when something is missing or differs."""
+    """Restore the states that `further_states` returned. Raises KeyError or ValueError if one is missing or does not fit."""
     if set(parts.states) - set(memories_of(parts)):
         restore_states(parts, section["states"])
     if isinstance(parts.plan, Stateful):
@@ -39,7 +39,7 @@ def restore_further(parts: Parts, section: State) -> None:
 
 
 def restore_states(parts: Parts, states: State) -> None:
-    """Put back the states of `Parts.states`, but for memories."""
+    """Restore the states of `Parts.states`, except buffers."""
     memories = memories_of(parts)
     for name, state in parts.states.items():
         if name not in memories:
@@ -48,18 +48,18 @@ def restore_states(parts: Parts, states: State) -> None:
 
 
 def stored_memories(parts: Parts) -> State | None:
-    """The section `memories`; None where there are none."""
+    """The section `memories` with the states of additional buffers; None if there are none."""
     return {name: dict(memory.state_dict()) for name, memory in memories_of(parts).items()} or None
 
 
 def restore_memories(parts: Parts, section: State) -> None:
-    """Put back what `stored_memories` gave. Raises KeyError when one is missing, and what a memory raises."""
+    """Restore the buffers that `stored_memories` returned. Raises KeyError if one is missing, and the errors of the buffers."""
     for name, memory in memories_of(parts).items():
         memory.load_state_dict(section[name])
 
 
 def move(parts: Parts, device: str) -> None:
-    """Move further networks to a device."""
+    """Move the networks in `Parts.states` to a device."""
     for state in parts.states.values():
         if isinstance(state, nn.Module):
             state.to(device)

@@ -1,4 +1,4 @@
-"""One call of `learn`: its start, its logs, and its cleanup."""
+"""Runs one call of `learn`: starts the training, sets up its logs, and cleans up after it."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from rlsdk.training.trained_agent import TrainedAgent
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `learn`, as given."""
+    """The arguments of one call of `learn`."""
 
     total_timesteps: float
     log_interval: int | None
     name: str
-    """Of the run under `tensorboard_log`."""
+    """The name of the run in the folder `tensorboard_log`."""
     fresh: bool
-    """Whether steps are counted from 0 again."""
+    """Whether steps are counted from 0 again (`reset_num_timesteps`)."""
     threads: int | None
 
 
 def callbacks_of(given: object, progress_bar: bool) -> list[Callback]:
-    """The callbacks that `learn` was given, and the progress bar."""
+    """The callbacks that were passed to `learn`, and the progress bar if it is requested."""
     return [*as_callbacks(given), *([ProgressBar()] if progress_bar else [])]
 
 
 def run_training(
     agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
 ) -> None:
-    """Train; raises as `Agent.learn`. `user_facing`: what callbacks get as `run.agent`."""
+    """Train the agent; raises like `Agent.learn`. `user_facing` is the agent that callbacks get as `run.agent`."""
     if agent.run is not None:
         raise UsageError(
             "a training of this agent is running; call learn again after it (a callback that returns False ends it), or train a"
@@ -76,11 +76,11 @@ def run_training(
 
 
 def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
-    """The run with its sinks, and with the statistics of the last one where that continues."""
+    """Set up the sinks of a run, and if the training continues, the statistics of the last run; return the run."""
     if not agent.logger_was_set:
         agent.logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))
     run.copies = lambda: acting_copies(agent)
-    run.copies()  # what cannot be copied is refused before anything is collected
+    run.copies()  # raises an error about agents that cannot be copied before anything is collected
     agent.logger.hyperparameters(flat_scalars(agent.config))
     run.tb_log_name = request.name
     if not request.fresh and agent.stored_log is not None:

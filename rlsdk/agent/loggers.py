@@ -1,4 +1,4 @@
-"""Where the metrics of an agent go."""
+"""Chooses the sinks and the logger to which the metrics of an agent are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 
 
 def chosen_sinks(config: AgentConfig, name: str, *, fresh: bool) -> list[MetricSink]:
-    """The sinks for `verbose` and `tensorboard_log`; `name`: of the run in TensorBoard.
+    """The sinks that `verbose` and `tensorboard_log` choose; `name` is the name of the run in TensorBoard.
 
     Raises:
         SettingsError: tensorboard is not installed.
@@ -29,10 +29,10 @@ def set_logger(agent: AssembledAgent, given: MetricSink) -> None:
 
 
 def as_logger(given: object) -> Logger:
-    """A logger, or one that writes to a sink.
+    """`given` itself if it is a logger, or a logger that writes to `given` if it is a sink.
 
     Raises:
-        SettingsError: neither.
+        SettingsError: it is neither.
     """
     if isinstance(given, Logger):
         return given
@@ -45,7 +45,7 @@ def as_logger(given: object) -> Logger:
 
 
 def dump_logs(agent: AssembledAgent, iteration: int) -> None:
-    """Write the metrics of the current training; outside of one, what was recorded."""
+    """Write the metrics of the running training, or the recorded values if none is running."""
     if iteration > 0:
         agent.logger.record("time/iterations", iteration, exclude="tensorboard")
     if agent.run is not None:

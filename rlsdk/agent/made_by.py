@@ -1,4 +1,4 @@
-"""Which plugin an agent file belongs to, and what happens where it was made with another version of that plugin."""
+"""Finds the plugin of an agent file, and converts files that an earlier version of the plugin wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNKNOWN = "unknown"
 
 
 def made_with(document: Mapping[str, object]) -> tuple[str, str]:
-    """(distribution, version) of the plugin that made a file, `unknown` where it is not given."""
+    """(distribution, version) of the plugin that a file was made with; `unknown` for an entry that is missing or malformed."""
     named = document.get("plugin")
     named = named if isinstance(named, dict) else {}
     context = (named.get("distribution"), _PACKAGE), (named.get("version"), _VERSION)
@@ -28,7 +28,7 @@ def made_with(document: Mapping[str, object]) -> tuple[str, str]:
 
 
 def algorithm_in(document: Mapping[str, object]) -> str:
-    """The id of the algorithm of a file; raises ArtifactError when its manifest names none."""
+    """The id of the algorithm of a file; raises ArtifactError if its manifest names none."""
     name = document.get("algorithm")
     if not isinstance(name, str):
         raise ArtifactError("the file is damaged: its manifest names no algorithm")
@@ -36,10 +36,10 @@ def algorithm_in(document: Mapping[str, object]) -> str:
 
 
 def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
-    """The installed algorithm of a file; of several plugins that offer it, the one the file was made with.
+    """The spec of the algorithm of a file. If several installed plugins offer the algorithm, that of the file's plugin.
 
     Raises:
-        ArtifactError: the file names no algorithm. PluginError: its plugin is not installed, or broken.
+        ArtifactError: the file names no algorithm. PluginError: its plugin is not installed or is broken.
     """
     name, (distribution, _) = algorithm_in(document), made_with(document)
     qualified = f"{distribution}/{name}"
@@ -55,10 +55,12 @@ def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
 
 
 def upgraded(document: Mapping[str, object], sections: State, spec: AlgorithmSpec) -> tuple[dict[str, object], State]:
-    """Document and sections as the installed versions of rlsdk and the plugin (`AlgorithmSpec.upgrade`) write them.
+    """(document, sections) of a file, converted to the form that the installed rlsdk and plugin write.
+
+    The plugin converts its settings and state with `AlgorithmSpec.upgrade`.
 
     Raises:
-        ArtifactError: the plugin's function fails. PluginError: it returns something else than settings and state.
+        ArtifactError: that function fails. PluginError: it does not return settings and state.
     """
     settings, missing = document.get("config"), document.get("not_stored")
     if isinstance(settings, dict):
@@ -78,7 +80,7 @@ def upgraded(document: Mapping[str, object], sections: State, spec: AlgorithmSpe
 
 @contextmanager
 def naming(source: Path | IO[bytes], document: Mapping[str, object], spec: AlgorithmSpec) -> Iterator[None]:
-    """Errors inside name the file, the version of the plugin it was made with, and the one that is installed."""
+    """Add to errors inside the block the file, the version of the plugin it was made with, and the installed version."""
     try:
         yield
     except RlsdkError as error:

@@ -1,4 +1,4 @@
-"""Parts of an agent under names that its users know."""
+"""Properties of agent classes that return a part of the agent, such as a network, under a convenient name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def part(path: str, doc: str) -> Any:
-    """A read-only property of an agent class: `path` leads to it from `Parts`.
+    """A read-only property of an agent class that returns the attribute `path` (with dots) of the agent's `Parts`.
 
     `critic_target: ContinuousCritics = part("algorithm.target.network", "The target network of the critics.")`
     """

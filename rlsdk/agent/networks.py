@@ -1,4 +1,4 @@
-"""The networks of an agent: the layers its settings describe, and whether these are unchanged."""
+"""The networks of an agent, and checks that their layers are still those that the settings describe."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from rlsdk.networks.architecture import architecture
 
 
 class Wraps(Protocol):
-    """A part that adds to another one, as exploration does to a policy."""
+    """A part that wraps another part, for example exploration around a policy."""
 
     @property
     def inner(self) -> object: ...
 
 
 def architecture_of(parts: Parts) -> list[str]:
-    """Layers of the policy's networks and the algorithm's: classes, sizes and names."""
+    """The layers of all networks of an agent, as text: classes, sizes and names."""
     return architecture(*networks_of(parts))
 
 
 def networks_of(parts: Parts) -> list[nn.Module]:
-    """The policy's networks, the algorithm's and further ones."""
+    """The networks of the policy, of the algorithm and in `Parts.states`."""
     return [module for part in (parts.policy, parts.algorithm, *parts.states.values()) for module in _networks(part)]
 
 
 def take_over_modes(now: Parts, before: Parts) -> None:
-    """Let networks that were built again have what users set on those before: frozen parameters, and modes of layers. Hooks
-    may belong to the networks before; a warning names the loss."""
+    """Copy from earlier networks to rebuilt ones which parameters are frozen, and the train or eval mode of layers.
+
+    Hooks are not copied, because they may refer to the earlier networks; a warning reports this.
+    """
     pairs = [pair for both in zip(networks_of(now), networks_of(before), strict=True) for pair in _layers(*both)]
     for layer, old in pairs:
         layer.training = old.training
@@ -53,10 +55,12 @@ def _layers(network: nn.Module, before: nn.Module) -> zip[tuple[nn.Module, nn.Mo
 
 
 def require_same_layers(agent: AssembledAgent, what: str) -> None:
-    """Refuse to make another agent from the settings where they no longer describe the networks.
+    """Check that the settings still describe the networks, before another agent is made from the settings.
+
+    `what` is the beginning of the message.
 
     Raises:
-        UsageError: layers were replaced by others since the agent was made.
+        UsageError: layers were replaced since the agent was made.
     """
     now = architecture_of(agent.parts)
     if now != agent.made_as:
@@ -69,7 +73,8 @@ def require_same_layers(agent: AssembledAgent, what: str) -> None:
 
 
 def _networks(part: object) -> list[nn.Module]:
-    """The modules of a part: itself, what it wraps, and what it holds, target networks included."""
+    """The modules of a part: the part itself or the part that it wraps, or else the networks in its attributes, with target
+    networks."""
     while not isinstance(part, nn.Module) and (wrapper := ability(part, Wraps)) is not None:
         part = wrapper.inner
     if isinstance(part, nn.Module):

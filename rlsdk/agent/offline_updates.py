@@ -1,4 +1,4 @@
-"""Updates from the replay buffer alone, without an environment."""
+"""Updates from the replay buffer without an environment (`Agent.train`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of an agent by name: read, and replaced in place."""
+"""Reads the parameters of an agent by name, and replaces them in place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parameters_of(agent: AssembledAgent) -> dict[str, State]:
 
 
 def _further(agent: AssembledAgent) -> dict[str, State]:
-    """`states`: those of further networks and optimisers."""
+    """The entry `states` with the states of `Parts.states`; empty if there are none."""
     found = further_states(agent.parts).get("states")
     return {"states": found} if isinstance(found, Mapping) else {}
 
@@ -62,7 +62,7 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
 
 
 def _under_every_name(current: State, given: State) -> State:
-    """`given`, its tensors under every name by which `current` holds the same tensor: networks may share a parameter."""
+    """`given` with each tensor under all names that `current` has for it, because networks may share a parameter."""
     names: dict[tuple[int, torch.Size], list[str]] = {}
     for name, value in flatten(current).items():
         if isinstance(value, Tensor) and value.numel():
@@ -75,8 +75,8 @@ def _under_every_name(current: State, given: State) -> State:
 
 
 def _require_all(current: object, given: object, place: str) -> None:
-    """Raises ArtifactError when `given` lacks a tensor or value of `current`, or has one that is unknown."""
-    if not isinstance(current, Mapping) or not current:  # empty: an optimiser that has made no step
+    """Raise ArtifactError if `given` lacks a tensor or value of `current`, or has one that `current` lacks."""
+    if not isinstance(current, Mapping) or not current:  # an optimiser that has made no step has an empty state
         return
     if place not in ("", " of 'policy'") and isinstance(given, Mapping) and not given:  # see `_require_emptied`
         return
@@ -91,8 +91,8 @@ def _require_all(current: object, given: object, place: str) -> None:
 
 
 def _require_emptied(agent: AssembledAgent, given: State) -> None:
-    """Raises ValueError where a state is empty in `given`, as that of an optimiser was before its first step, and the
-    agent's is not: it has not gone back to that."""
+    """Raise ValueError if a state is empty in `given`, like that of an optimiser before its first step, but was not emptied in
+    the agent."""
     now = flatten(parameters_of(agent))
     for name, value in flatten(given).items():
         if isinstance(value, Mapping) and name not in now:
@@ -106,14 +106,14 @@ def _copied(value: object) -> object:
 
 
 def _merged(old: object, new: object, exact: bool) -> object:
-    """A copy of `new` over `old`, or `exact`ly of `new`; shapes must agree wherever both have a tensor."""
+    """A copy of `new`; unless `exact`, entries that `new` lacks are those of `old`. Tensors in both must have equal shapes."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return {**({} if exact else old), **{name: _merged(old.get(name), value, exact) for name, value in new.items()}}
     if isinstance(old, Tensor) and torch.as_tensor(new).shape != old.shape:
         raise ArtifactError(
             f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}"
         )
-    # a copy: algorithms may store tensors that they load, and write to them
+    # a copy, because algorithms may store the tensors that they load and change them
     return _copied(torch.as_tensor(new) if isinstance(old, Tensor) else new)
 
 
@@ -127,7 +127,7 @@ def _apply(agent: AssembledAgent, parameters: State) -> None:
 
 
 def _take_over_count(agent: AssembledAgent) -> None:
-    """Algorithms that count their updates have the count among their parameters; the cursor must agree with it."""
+    """Set the updates of the cursor to the count of an algorithm that counts them, which is one of its parameters."""
     counter = ability(agent.parts.algorithm, CountsUpdates)
     if counter is not None:
         agent.counts = Cursor(agent.counts.env_steps, counter.updates)

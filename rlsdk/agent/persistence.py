@@ -1,4 +1,4 @@
-"""Agents to files and back."""
+"""Writes agents to files and loads them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Target = str | Path | IO[bytes]
 
 
 def write(state: TrainingState, path: Target, journal: Journal | None = None) -> None:
-    """Write an agent file. With a journal, the rows of the replay buffer go there.
+    """Write an agent file. With a journal, the rows of the replay buffer are written to the journal instead.
 
     Raises:
-        ArtifactError: the place cannot be written; what was there is untouched.
+        ArtifactError: the file cannot be written; an existing file is unchanged.
     """
     sections: dict[str, State] = {"policy": state.policy}
     if state.learning is not None:
@@ -71,10 +71,10 @@ def save_as_asked(
     include: Iterable[str] | None,
     attributes: Iterable[str],
 ) -> Path | None:
-    """`Agent.save`: besides sections, names of attributes may be given, as in the documented library.
+    """See `Agent.save`. As in stable-baselines3, `exclude` and `include` may also contain names of attributes.
 
     Raises:
-        SettingsError: a name that is neither section nor attribute, or an attribute that files never hold is to be included.
+        SettingsError: a name is neither a section nor an attribute, or `include` has an attribute that files never contain.
     """
     excluded, included = (
         {"replay" if n == "replay_buffer" else n for n in ([names] if isinstance(names, str) else names or ())}
@@ -101,7 +101,7 @@ def save_as_asked(
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """What was read of an agent file."""
+    """The path, manifest and sections of an agent file."""
 
     source: Path | IO[bytes]
     document: Mapping[str, object]
@@ -109,12 +109,13 @@ class AgentFile:
 
 
 def read(path: Target, *, replay: bool, print_systems: bool) -> AgentFile:
-    """The manifest and the sections of a file; the replay buffer only if `replay`, or if the file may be closed later.
+    """Read the manifest and the sections of an agent file.
 
-    `print_systems`: print the versions it was made with, and those here.
+    The replay buffer is read only with `replay`, or from a file object, which may be closed later.
+    `print_systems`: print the package versions that the file was saved with, and the installed ones.
 
     Raises:
-        ArtifactError: missing, damaged, foreign or malicious file.
+        ArtifactError: the file is missing, damaged, malicious, or not of an agent.
     """
     source = agent_file.existing(path)
     if print_systems:
@@ -129,7 +130,7 @@ def read(path: Target, *, replay: bool, print_systems: bool) -> AgentFile:
 def load(
     file: AgentFile, spec: AlgorithmSpec, changes: Mapping[str, object], *, class_name: str, force_reset: bool
 ) -> AssembledAgent:
-    """The agent in a file, without an environment; see `Agent.load`."""
+    """Build the agent in a file, without an environment; see `Agent.load`."""
     with naming(file.source, file.document, spec):
         require_usable(spec)
         document, sections = upgraded(file.document, file.sections, spec)
@@ -146,7 +147,7 @@ def load(
 def _assembled(
     spec: AlgorithmSpec, document: Mapping[str, object], changes: Mapping[str, object], size: int, class_name: str
 ) -> AssembledAgent:
-    """An agent with the settings and spaces of a file whose tensors have `size` bytes, and new parameters."""
+    """Assemble an agent with the settings and spaces of a file and new parameters; the file has `size` bytes of tensors."""
     plugin = plugin_of(spec)
     own = not set(changes) - {"device"} and (plugin is None or made_with(document)[1] in (plugin.version, UNKNOWN))
     with blaming_the_file(own):
@@ -160,7 +161,7 @@ def _assembled(
     ):
         try:
             agent = assemble(spec, config, (observation, action), num_envs, None, class_name=class_name)
-        except OSError as error:  # its plugin opens a data set that is gone
+        except OSError as error:  # the plugin opens a data set that no longer exists
             fix = "give the setting that names it again: load(..., custom_objects={'name': value})"
             raise ArtifactError(f"the agent cannot be built: {error}; {fix}") from error
     agent.seed = _count(document, "seed")

@@ -1,4 +1,4 @@
-"""A new agent that continues from the policy of another one's file: of another algorithm, other settings, other shapes."""
+"""Makes a new agent that begins with the policy in a file, which may be of another algorithm, settings or shapes."""
 
 from __future__ import annotations
 
@@ -28,34 +28,38 @@ from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
 
 SHARED = ("policy", "normalize", "frame_stack")
-"""Settings besides `policy_kwargs` that define the policy."""
+"""Settings that define the policy, in addition to `policy_kwargs`."""
 NOT_NETWORKS = ("optimizer_class", "optimizer_kwargs", "ortho_init", "log_std_init", "kernel")
-"""Entries of `policy_kwargs` that define something else than the networks."""
+"""Entries of `policy_kwargs` that do not define the networks."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicy:
-    """The policy of a file: its tensors, and the settings that define it."""
+    """The policy in a file: its tensors, and the settings that define it."""
 
     algorithm: str
     file: str
-    """For people."""
+    """The name of the file, for messages."""
     document: Mapping[str, object]
     state: Mapping[str, object]
 
     @staticmethod
     def read(path: persistence.Target) -> StoredPolicy:
-        """Raises ArtifactError: missing, damaged or foreign file. PluginError: its plugin is not installed."""
+        """Read the policy of an agent file.
+
+        Raises:
+            ArtifactError: the file is missing, damaged, or not of an agent. PluginError: its plugin is not installed.
+        """
         file = persistence.read(path, replay=False, print_systems=False)
         document, sections = upgraded(file.document, file.sections, spec_for(file.document))
         name = f"the file {path}" if isinstance(path, str | Path) else "the file"
         return StoredPolicy(algorithm_in(document), name, document, agent_file.policy_in(sections))
 
     def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
-        """The settings of the file that another algorithm has too and that define the policy, under those `given`.
+        """The settings `given`, and those of the file that define the policy, if the algorithm of `spec` has them.
 
         Raises:
-            SettingsError: no policy is given, and the algorithm lacks the file's. ArtifactError: the file is damaged.
+            SettingsError: `given` has no policy, and the algorithm lacks the file's. ArtifactError: the file is damaged.
         """
         config = self.document.get("config")
         if not isinstance(config, dict):
@@ -70,7 +74,7 @@ class StoredPolicy:
         networks = config.get("policy_kwargs")
         stored = networks if isinstance(networks, dict) else {}
         missing = {str(name).removeprefix("policy_kwargs.") for name in _listed_of(self.document)}
-        missing |= {name.replace("_class", "_kwargs") for name in missing}  # arguments of classes that no file holds
+        missing |= {name.replace("_class", "_kwargs") for name in missing}  # arguments of classes that are not stored
         chosen = {name: value for name, value in stored.items() if name in known and name not in missing}
         own = given.get("policy_kwargs")
         if isinstance(own, Mapping):
@@ -81,10 +85,10 @@ class StoredPolicy:
 
     @contextmanager
     def fitting(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> Iterator[None]:
-        """Networks of another algorithm are built inside, with the settings of the file.
+        """Raise a clear error if the networks that are built inside the block do not match the `net_arch` of the file.
 
         Raises:
-            SettingsError: the file's `net_arch` is of networks that the algorithm has not; the message names both.
+            SettingsError: the file's `net_arch` does not match the algorithm's networks; the message names both algorithms.
         """
         own = given.get("policy_kwargs", {})
         try:
@@ -98,10 +102,10 @@ class StoredPolicy:
             ) from None
 
     def into(self, agent: AssembledAgent) -> PolicyTransfer:
-        """Copy every tensor of the file that the agent's policy has with the same shape.
+        """Copy every tensor of the file that the agent's policy has under the same name and with the same shape.
 
         Raises:
-            ArtifactError: there is none, or they are not finite; the agent is unchanged then.
+            ArtifactError: there is none, or a tensor is not finite; then the agent is unchanged.
         """
         own = tree.flatten(agent.preprocessing.policy_state(agent.parts.policy))
         theirs, unchanged, merged = tree.flatten(self.state), dict[str, str](), dict[str, object]()
@@ -125,12 +129,12 @@ class StoredPolicy:
 
 
 def _is_weight(name: str, value: object) -> bool:
-    """Whether an entry of a policy is more than a number or a statistic."""
+    """Whether an entry of a policy is a weight: a tensor that is neither 0-d nor a statistic of the normaliser."""
     return isinstance(value, Tensor) and value.dim() > 0 and not name.startswith("normalizer/")
 
 
 def _chosen(own: object, theirs: Mapping[str, object], name: str) -> tuple[object, str]:
-    """(the value to use, why it is the agent's own: empty where it is the file's)."""
+    """(the value to use, why it is the agent's `own` and not the file's). The reason is empty if it is the file's."""
     if name not in theirs:
         return own, "not in the file"
     value = theirs[name]
@@ -143,7 +147,7 @@ def _chosen(own: object, theirs: Mapping[str, object], name: str) -> tuple[objec
 
 
 def _names(config_type: type[AgentConfig], field: str) -> tuple[str, ...]:
-    """The settings of a table of settings."""
+    """The names of the settings in the table `field` of a config class."""
     kind = type(getattr(structure({"policy": ""}, config_type), field, None))
     return tuple(getattr(entry, "name", "") for entry in getattr(kind, "__attrs_attrs__", ()))
 
@@ -156,7 +160,7 @@ def _listed_of(document: Mapping[str, object]) -> list[object]:
 def without_environment(
     stored: StoredPolicy, spec: AlgorithmSpec, settings: Mapping[str, object], class_name: str
 ) -> AssembledAgent:
-    """A new agent with the spaces of the file; it predicts, and learns after `set_env`."""
+    """Assemble a new agent with the spaces of the file. It can predict, and train after `set_env`."""
     config = bind(spec.config_type, (), settings)
     observation, action = (
         spaces.from_json(stored.document.get(name)) for name in ("observation_space", "action_space")
@@ -166,6 +170,6 @@ def without_environment(
 
 
 def warn_of_rest(transfer: PolicyTransfer) -> None:
-    """One warning that lists what was not taken over."""
+    """Warn once with a list of the tensors that were not copied, if there are any."""
     if transfer.partial:
         warnings.warn(f"load_policy: {transfer}", stacklevel=3)

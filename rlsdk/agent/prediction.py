@@ -1,4 +1,4 @@
-"""Observations as users have them, numpy or torch, one or many, to the records that policies take; and `predict`."""
+"""Converts observations of users (numpy or torch, one or a batch) to the records that policies take; defines `predict`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rlsdk.tree import layout, leaves, map_tensors
 NodeT = TypeVar("NodeT")
 
 
-def predict(  # the documented arguments
+def predict(  # the arguments of `Agent.predict`
     agent: AssembledAgent,
     observation: object,
     state: object,
@@ -65,7 +65,7 @@ def _predict(
 
 
 def _is_noise(carry: object) -> bool:
-    """Whether all that is remembered is gSDE's noise, which deterministic actions are without."""
+    """Whether a carry consists only of the noise of gSDE, which deterministic actions do not use."""
     if isinstance(carry, NoiseMatrices):
         return True
     if dataclasses.is_dataclass(carry):
@@ -74,7 +74,7 @@ def _is_noise(carry: object) -> bool:
 
 
 def _warn_the_second_time(agent: AssembledAgent) -> None:
-    """A single call without state may well be that of an episode's first observation."""
+    """Warn at the second call of `predict` without state: a single call may be for the first observation of an episode."""
     agent.calls_without_state += 1
     if agent.calls_without_state == 2:
         warnings.warn(
@@ -86,7 +86,7 @@ def _warn_the_second_time(agent: AssembledAgent) -> None:
 
 
 def _firsts(starts: object, count: int) -> Tensor:
-    """Bool [count]: where episodes have just begun. Raises ObservationError for another number of values."""
+    """`starts` as bool [count], True at the first observation of an episode. Raises ObservationError for a wrong shape."""
     values = _numpy(starts).astype(bool)
     if values.shape not in ((), (1,), (count,)):
         raise ObservationError(
@@ -96,11 +96,10 @@ def _firsts(starts: object, count: int) -> Tensor:
 
 
 def _carry_of(state: object, fresh: object, count: int) -> object:
-    """The memory to act with: `state` of an earlier call where it is like the `fresh` one of `count` observations. Policies
-    without memory ignore it.
+    """The carry to act with: `state` of an earlier call, or `fresh` if it is None or the policy is not recurrent.
 
     Raises:
-        ObservationError: it is of another policy, or of another number of observations.
+        ObservationError: `state` is of another policy, or of another number of observations than `count`.
     """
     if state is None or not leaves(fresh):
         return fresh
@@ -122,7 +121,7 @@ def _carry_of(state: object, fresh: object, count: int) -> object:
 
 
 class InputReader:
-    """Turns observations and actions as users have them into what policies take; records pass as they are."""
+    """Converts observations and actions of users to the form that policies take; `Observation` records are unchanged."""
 
     def __init__(self, preprocessing: Preprocessing) -> None:
         context = preprocessing.context
@@ -138,17 +137,18 @@ class InputReader:
     def read(
         self, given: object, memory: object = None, action_masks: object = None, episode_starts: object = None
     ) -> tuple[Observation, object]:
-        """(the observation as the policy takes it: stacked, normalised, on its device; the policy's memory).
+        """(observation in the form that the policy takes, carry of the policy). The observation has stacked frames, is
+        normalised, and is on the policy's device.
 
         Args:
-            given: of the observation space in numpy or torch, or stacked on one more leading axis; or a record, which is
-                taken as policies take them.
-            memory: what `predict` returned; None: episodes start here. Arrays are taken for `action_masks`.
-            action_masks: bool [A] or [N, A], True where allowed; None restricts nothing.
-            episode_starts: bool [N], True where an episode has just begun; None: everywhere, unless there is a memory.
+            given: an element of the observation space in numpy or torch, several stacked along a new first dimension, or an
+                `Observation`, which is returned unchanged.
+            memory: the state that `predict` returned; None begins episodes. An array is used as `action_masks`.
+            action_masks: bool [A] or [N, A], True where an action is allowed; None allows all actions.
+            episode_starts: bool [N], True at the first observation of an episode; None: all True without `memory`, else False.
 
         Raises:
-            ObservationError: a shape, key or value outside the space. MaskError: an unusable mask.
+            ObservationError: an observation is outside the space. MaskError: a mask is not usable.
         """
         if isinstance(memory, np.ndarray | Tensor | list):
             memory, action_masks = None, memory
@@ -164,7 +164,7 @@ class InputReader:
         return self.preprocessing.observed(seen, memory)[0], inner
 
     def action(self, given: object) -> Features:
-        """Actions in environment units, tensors [N, ..] nested as the space is; raises ObservationError."""
+        """Actions as tensors [N, ..] in environment units, nested like the space. Raises ObservationError if invalid."""
         rows, _ = batch_of(self.action_space, _in_numpy(self.action_space, given), "action")
         return self._moved(self._stack_actions(rows))
 
@@ -186,7 +186,7 @@ def _numpy(value: object) -> NDArray[np.generic]:
 
 
 def _in_numpy(space: Space, value: object) -> object:
-    """`value` in numpy, whole floats as integers where the space holds integers."""
+    """`value` as numpy arrays, nested like the space; whole floats become integers if the space has integers."""
     if isinstance(space, Dict) and isinstance(value, Mapping):
         return {key: _in_numpy(space.spaces[key], item) if key in space.spaces else item for key, item in value.items()}
     if isinstance(space, Tuple) and isinstance(value, tuple | list) and len(value) == len(space.spaces):

@@ -1,4 +1,4 @@
-"""Fitting a policy to recorded actions before, or between, trainings (`Agent.pretrain`)."""
+"""Fits a policy to recorded actions before or between trainings (`Agent.pretrain`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rlsdk.runtime.threads import limited_threads
 from rlsdk.settings.dataset import Dataset, as_dataset
 
 SEQUENCE = 64
-"""Steps of the sequences that policies with a memory are fitted to."""
+"""The length in steps of the sequences that recurrent policies are fitted to."""
 Source = str | PathLike[str] | Dataset
 
 
@@ -42,7 +42,7 @@ class Pretraining:
     train_fraction: float
 
     def __post_init__(self) -> None:
-        """Raises SettingsError: one is out of range."""
+        """Raise SettingsError if an argument is out of range."""
         for name in ("n_epochs", "batch_size"):
             positive(getattr(self, name), name)
         if self.val_interval is not None:
@@ -56,7 +56,7 @@ class Pretraining:
 
     @property
     def interval(self) -> int:
-        """Epochs between two validations."""
+        """The number of epochs between two validations."""
         return self.val_interval or max(1, self.n_epochs // 10)
 
 
@@ -81,7 +81,7 @@ def pretrain(agent: AssembledAgent, source: Source, wanted: Pretraining) -> None
 
 
 def _split(episodes: Episodes, share: float, name: str) -> tuple[Episodes, Episodes | None]:
-    """(episodes to learn from, those to validate on), split by episode."""
+    """(episodes for training, episodes for validation or None). `share` is the fraction for training."""
     if share == 1.0:
         return episodes, None
     if len(episodes) == 1:
@@ -95,7 +95,7 @@ def _split(episodes: Episodes, share: float, name: str) -> tuple[Episodes, Episo
 
 
 def _observe(agent: AssembledAgent, episodes: Episodes) -> None:
-    """Statistics of `normalize` from the data, for an agent that has seen no other observations."""
+    """Update the observation statistics of `normalize` from the data, if the agent has not been trained yet."""
     normalizer = agent.preprocessing.normalizer
     if normalizer is None or agent.counts.env_steps or agent.counts.updates:
         return
@@ -104,7 +104,7 @@ def _observe(agent: AssembledAgent, episodes: Episodes) -> None:
 
 
 class _Fitting:
-    """Epochs of Adam on the loss of recorded actions. The optimiser and the random streams of training are left alone."""
+    """Minimises the loss of recorded actions with Adam. The optimiser and random streams of training are not used."""
 
     def __init__(self, agent: AssembledAgent, policy: Imitates, wanted: Pretraining) -> None:
         assert isinstance(policy, nn.Module)
@@ -120,10 +120,14 @@ class _Fitting:
         with without_compiler():
             self.optimizer = torch.optim.Adam(self.parameters, lr=wanted.learning_rate, eps=wanted.adam_epsilon)
         self.sequences = bool(tree.leaves(agent.parts.policy.initial_carry(1)))
-        """Whether rows are learnt from in order: the policy remembers something."""
+        """Whether the policy is recurrent, so that it is fitted to sequences instead of single steps."""
 
     def fit(self, training: Episodes, held_out: Episodes | None) -> None:
-        """Raises DivergenceError: the loss became NaN or infinite; the parameters are those before `fit` then."""
+        """Fit the policy for `n_epochs` epochs. After any error the parameters are those before `fit`.
+
+        Raises:
+            DivergenceError: the loss became NaN or infinite.
+        """
         before = [parameter.detach().clone() for parameter in self.parameters]
         try:
             for epoch in range(1, self.wanted.n_epochs + 1):
@@ -140,11 +144,11 @@ class _Fitting:
             self.module.eval()
 
     def _epoch(self, episodes: Episodes) -> float:
-        """One pass over all steps, in random order; the mean loss."""
+        """Make one pass over all steps in random order, and return the mean loss."""
         self.module.train()
         total, size = 0.0, self.wanted.batch_size
         for losses in self._losses(episodes, shuffle=True):
-            # a smaller last batch counts less, so that every step counts the same
+            # dividing a smaller last batch by `size` too gives every step the same weight
             loss = losses.sum() / max(size, len(losses))
             self.optimizer.zero_grad(set_to_none=False)
             torch.autograd.backward(loss)
@@ -164,14 +168,14 @@ class _Fitting:
             return float(sum(losses.sum() for losses in self._losses(episodes, shuffle=False))) / episodes.steps
 
     def _losses(self, episodes: Episodes, *, shuffle: bool) -> Iterator[Tensor]:
-        """The losses [N] of one batch after the other."""
+        """Yield the losses [N] of each batch."""
         for observation, action, starts in self._batches(episodes, shuffle=shuffle):
             seen = self.agent.preprocessing.build_context.observation_normalizer(observation.features)
             features = Observation(seen, observation.is_first, observation.action_mask)
             yield self.policy.imitation_loss(features, action, starts)
 
     def _batches(self, episodes: Episodes, *, shuffle: bool) -> Iterator[tuple[Observation, Features, Tensor | None]]:
-        """(observations [N, ..], actions [N, ..], where sequences begin: bool [N] or None) of every step once."""
+        """Yield batches (observations [N, ..], actions [N, ..], starts of sequences bool [N] or None) with every step once."""
         first = episodes.sequence_starts(SEQUENCE) if self.sequences else torch.arange(episodes.steps)
         order = torch.randperm(len(first), generator=self.generator) if shuffle else torch.arange(len(first))
         size = max(1, self.wanted.batch_size // SEQUENCE) if self.sequences else self.wanted.batch_size

@@ -1,4 +1,4 @@
-"""New settings for an agent in use: each takes effect in the running algorithm, or is refused."""
+"""Changes settings of an existing agent. A setting that cannot change raises an error."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rlsdk.settings import evolve
 from rlsdk.settings.agent_config import AgentConfig
 
 OF_THE_AGENT = frozenset({"stats_window_size", "tensorboard_log", "verbose"})
-"""Settings that no part sees; `learn` reads them."""
+"""Settings that only `learn` reads, not the parts of the agent."""
 OF_MEMORIES = frozenset({"gamma", "n_steps"})
-"""Settings that a replay buffer is made with."""
+"""Settings that a replay buffer uses."""
 
 
 def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> None:
-    """Let the agent use new settings from now on. They are in the files it writes.
+    """Change settings of the agent. Files that are written later contain the new values.
 
-    A setting can change if the plugin lists it (`AlgorithmSpec.live`); the plan is made again, and every part with a method
-    `reconfigure(config)` gets the new settings. What is refused leaves the agent as it was.
+    A setting can change if the plugin lists it in `AlgorithmSpec.live`, or if it is in `OF_THE_AGENT`. The plan is made again,
+    and every part with a method `reconfigure(config)` gets the new settings. After an error the agent is unchanged.
 
     Raises:
-        SettingsError: unknown, mistyped or out of range. UsageError: the setting cannot change while the agent lives.
+        SettingsError: a setting is unknown, mistyped or out of range. UsageError: it cannot change after the agent was made.
     """
     before, config = agent.config, evolve(agent.config, changes)
     changed = {name for name in changes if getattr(config, name) != getattr(before, name)}

@@ -1,4 +1,4 @@
-"""Where a training begins and continues: from a stored cursor, or with new episodes."""
+"""Begins or continues a training: from a stored cursor, or with new episodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rlsdk.training import split_acting
 
 
 def training_env(agent: AssembledAgent) -> VectorEnv | None:
-    """What the agent's plan collects in: its environment, on its device, with observations prepared; None for a plan that
-    needs none.
+    """The environment in which the agent's plan collects: its tensors are on the agent's device, and observations are
+    preprocessed. A plan that needs no environment gets `agent.env`, which may be None.
 
     Raises:
-        UsageError: the agent has no environment, or one that only plays whole episodes.
+        UsageError: the agent has no environment, or one that only runs whole episodes.
     """
     env, plan = agent.env, agent.parts.plan
     if not plan.needs_environment:
@@ -31,18 +31,19 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
     env.select_info((*agent.spec.info, *agent.parts.info))
     if isinstance(plan, NormalizesEpisodes):
-        return env  # its candidates act in numpy, wherever the networks are
+        return env  # the candidates of this plan act in numpy on any device
     env.require_steps()
     device = agent.context.device
     return agent.preprocessing.environment(env if device == "cpu" else OnDevice(env, device))
 
 
 def begin(agent: AssembledAgent, env: VectorEnv | None) -> Cursor:
-    """Set the point from which `agent` continues in `env`, and return the counts: a stored cursor's running episodes, or new
-    ones; none for a plan without environment.
+    """Set the acting state and cursor from which `agent` continues in `env`, and return the cursor.
+
+    The agent continues the running episodes of a stored cursor, or begins new ones. A plan without environment has no episodes.
 
     Raises:
-        ArtifactError: the stored episodes are not of such environments.
+        ArtifactError: the stored episodes do not fit the environments.
     """
     counts = agent.counts
     agent.acting = () if env is None or not agent.parts.plan.needs_environment else _acting(agent, env)
@@ -62,17 +63,18 @@ def _acting(agent: AssembledAgent, env: VectorEnv) -> tuple[ActingState[object],
 
 
 def _first_seed(agent: AssembledAgent) -> int | None:
-    """The seed of the environments where new episodes begin: that of the agent, or one the environments were made with."""
+    """The seed with which the environments are reset, derived from the agent's seed. The first training of an agent whose
+    setting `seed` is None uses the seed that the environments were made with, if there is one."""
     steps = agent.total_steps
     own = agent.env.seeds.first if agent.env is not None and agent.config.seed is None and not steps else None
     return derive(agent.seed, "environments", steps) if own is None else own
 
 
 def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episodes: State) -> Observation:
-    """The observation [B] to act on next in the episodes of a file; the environments continue in the middle of them.
+    """Restore the running episodes of a file in the environments, and return the observation [B] to act on next.
 
     Raises:
-        ArtifactError: the episodes are not of such environments.
+        ArtifactError: the episodes do not fit the environments.
     """
     with fitting("the episodes in the file cannot be taken up"):
         resuming = ability(env, CapturesState)
@@ -90,8 +92,7 @@ def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episo
 
 
 def leave_episodes(agent: AssembledAgent) -> None:
-    """Continue training with new episodes, as after the environments were used for something else: the next `learn`, or the
-    next round of a training that is running."""
+    """Make the training continue with new episodes: at the next `learn`, or at the next round if a training is running."""
     if agent.run is None:
         _forget_episodes(agent)
     else:
@@ -99,15 +100,17 @@ def leave_episodes(agent: AssembledAgent) -> None:
 
 
 def _forget_episodes(agent: AssembledAgent) -> None:
-    """Keep the counts and the carry of a training, without its episodes."""
+    """Store the counts and the carry of a training without its episodes."""
     if agent.cursor is not None:
         agent.stored_cursor = StoredCursor.of(agent.cursor, agent.acting)
         agent.cursor, agent.acting, agent.in_round = None, (), False
 
 
 def leave_moved_episodes(agent: AssembledAgent) -> None:
-    """Continue training with new episodes if the environments were stepped or reset since it ended: by the user, by another
-    agent that shares them, or by a round that failed."""
+    """Make the training continue with new episodes if the environments were stepped or reset since it ended.
+
+    The user, another agent with the same environments, or a round that failed may have stepped them.
+    """
     if agent.cursor is not None and (agent.in_round or _moved(agent)):
         leave_episodes(agent)
 
@@ -117,29 +120,29 @@ def _moved(agent: AssembledAgent) -> bool:
 
 
 def stored_cursor(agent: AssembledAgent) -> StoredCursor | None:
-    """The cursor of an agent, with its episodes if their state can be read; None before training began."""
+    """The cursor of an agent, with its running episodes if their state can be read; None before training began."""
     if agent.cursor is None:
         return agent.stored_cursor
     return StoredCursor.of(agent.cursor, agent.acting, episodes_of(agent))
 
 
 def episodes_of(agent: AssembledAgent) -> State | None:
-    """The state of the environments an agent trains in; None where it cannot be read, as in the middle of a round."""
+    """The state of the environments in which an agent trains; None if it cannot be read, for example during a round."""
     if agent.env is None or not agent.acting or agent.in_round or _moved(agent):
         return None
     try:
         state: State = read_state(training_env(agent))
         return state
-    except (OpaqueValue, EnvironmentFault):  # unknown, closed or broken: what was learnt can be saved all the same
+    except (OpaqueValue, EnvironmentFault):  # of an unknown kind, closed or broken: the rest of the agent can be saved
         return None
 
 
 def restart_episodes(agent: AssembledAgent) -> Cursor:
-    """End the running episodes as truncations and begin new ones, as a training does that is resumed from a file without
-    them.
+    """End the running episodes as truncations, begin new ones, and return the new cursor. A training that is resumed from a
+    file without running episodes begins in the same way.
 
     Raises:
-        UsageError: a round is being collected in them.
+        UsageError: a round is being collected in the environments.
     """
     if agent.run is not None and agent.in_round:
         raise UsageError(

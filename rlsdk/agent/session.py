@@ -1,4 +1,4 @@
-"""A session: an agent acting on observations, which remembers between steps what the policy needs."""
+"""A session: it acts on observations with the policy of an agent and stores the policy's state between steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlsdk.tree import map_tensors
 
 
 class Session:
-    """Acts for `n` environments at a time. `act` takes numpy observations; `ended` notes which episodes are over.
+    """Acts for `n` environments at a time. `act` takes numpy observations; call `ended` for episodes that have ended.
 
     >>> session = agent.session(1)                     # doctest: +SKIP
     >>> action = session.act(observation)              # doctest: +SKIP
@@ -44,20 +44,21 @@ class Session:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything: every environment starts a new episode."""
+        """Reset the policy's state: every environment begins a new episode."""
         self.carry = self.preprocessing.initial_carry(self.policy, self.n)
         self.is_first = torch.ones(self.n, dtype=torch.bool)
 
     def ended(self, done: object) -> None:
-        """Mark environments whose episode is over, bool [n] or one bool; their next observation starts an episode."""
+        """Mark the environments whose episode has ended, bool [n] or one bool; their next observation begins an episode."""
         self.is_first = self.is_first | torch.as_tensor(np.broadcast_to(np.asarray(done, dtype=bool), (self.n,)).copy())
 
     def act(self, observation: object, action_masks: object = None) -> Actions:
-        """Actions for `n` observations stacked on a leading axis; with n = 1 also for a single one, then unstacked.
+        """The actions for `n` observations stacked along the first dimension; with n = 1, a single observation without that
+        dimension is accepted too and gives a single action.
 
         Raises:
-            ObservationError: not the shape of the space, or not `n` of them. MaskError: a mask is needed and missing, or
-            has the wrong length, or allows nothing.
+            ObservationError: the observations do not fit the space, or are not `n`. MaskError: a required mask is missing, or
+            a mask has the wrong length or allows no action.
         """
         rows, single = batch_of(self.context.observation_space, observation)
         if len(rows) != self.n:
@@ -67,11 +68,11 @@ class Session:
         return actions[0] if single else actions
 
     def action_on(self, observation: Observation) -> torch.Tensor:
-        """The action part of `act_on`, [n] or [n, A], on the CPU."""
+        """The actions of `act_on`, [n] or [n, A], on the CPU."""
         return map_tensors(lambda leaf: leaf.cpu(), self.act_on(observation).action)
 
     def act_on(self, observation: Observation) -> Act[object, object]:
-        """The policy's answer to an `Observation` record on the CPU; the session remembers the carry."""
+        """The output of the policy for an `Observation` on the CPU; the session stores its carry for the next step."""
         device = self.context.device
         moved = observation if device == "cpu" else map_tensors(lambda leaf: leaf.to(device), observation)
         carry = self._begun(moved.is_first)
@@ -83,7 +84,10 @@ class Session:
         return act
 
     def _begun(self, first: torch.Tensor) -> object:
-        """The carry; where an episode starts, `first` bool [n], as when a rollout starts (gSDE samples new matrices)."""
+        """The carry, after `begin_rollout` in environments where an episode begins (gSDE samples new matrices then).
+
+        `first` bool [n] marks these environments.
+        """
         if not bool(first.any()):
             return self.carry
         begun = self.preprocessing.begin_rollout(self.policy, self.carry)

@@ -1,4 +1,4 @@
-"""The cursor of a training in files: counts, the carry and the running episodes."""
+"""The cursor of a training in the form that files store: counts, the carry and the running episodes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from rlsdk.training.groups import joined
 
 @dataclass(frozen=True, slots=True)
 class StoredCursor:
-    """A cursor as files hold it: with `episodes`, in the middle of them; without, environments begin new episodes.
+    """A cursor in the form that files store. With `episodes`, training continues the running episodes; without, it begins new
+    ones.
 
-    Observations and environments are those of all groups in order, so that they fit any number of groups.
+    Observations and environments of all groups are joined in order, so that they fit any number of groups.
     """
 
     counts: Cursor
     carry: Mapping[str, Tensor]
-    """The leaves of the first group's carry, then those of the second, ..."""
+    """The leaves of the carry of the first group, then those of the second, and so on."""
     episodes: Mapping[str, object] | None = None
-    """`environments`: their state; `features`, `is_first`, `mask`: the observation to act on next."""
+    """The running episodes: `environments` is the state of the environments; `features`, `is_first` and `mask` are the
+    observation to act on next."""
 
     @staticmethod
     def of(counts: Cursor, acting: tuple[ActingState[object], ...], environments: State | None = None) -> StoredCursor:
@@ -45,7 +47,7 @@ class StoredCursor:
 
     @staticmethod
     def from_state(counts: State, state: State) -> StoredCursor:
-        """What `state_dict` and the counts hold. Raises ValueError when they are anything else."""
+        """The cursor that `state_dict` returned, with its counts. Raises ValueError if the state is malformed."""
         carry, episodes = state.get("carry", {}), state.get("episodes")
         if not isinstance(carry, Mapping) or not all(isinstance(leaf, Tensor) for leaf in carry.values()):
             raise ValueError("the carry is not a table of tensors")
@@ -54,14 +56,14 @@ class StoredCursor:
         return StoredCursor(Cursor(count_in(counts, "env_steps"), count_in(counts, "updates")), carry, episodes)
 
     def state_dict(self) -> dict[str, object]:
-        """All but the counts."""
+        """The carry and the running episodes, without the counts."""
         return {"carry": self.carry} if self.episodes is None else {"carry": self.carry, "episodes": self.episodes}
 
     def carried_to(self, acting: tuple[ActingState[object], ...]) -> tuple[ActingState[object], ...]:
-        """`acting`, one state per group, with the carry of this one; a carry of another shape is left fresh.
+        """The acting states, one per group, with the stored carry. If its shapes do not fit, `acting` is returned unchanged.
 
         Raises:
-            ArtifactError: the carry is of another dtype.
+            ArtifactError: the stored carry has another dtype.
         """
         fresh = tuple(state.carry for state in acting)
         leaves = tree.leaves(fresh)
@@ -73,8 +75,10 @@ class StoredCursor:
         return tuple(replace(state, carry=carry) for state, carry in zip(acting, carries, strict=True))
 
     def _regrouped(self, acting: tuple[ActingState[object], ...]) -> list[Tensor]:
-        """The leaves of the carry for the groups of `acting`, where it was written with another number of groups; leaves
-        without rows (0-d) are those of the first group."""
+        """The leaves of the stored carry, split into the groups of `acting` if it was written with another number of groups.
+
+        All groups get the 0-d leaves of the first group.
+        """
         stored, size = tree.numbered(self.carry), len(tree.leaves(acting[0].carry))
         if not size or not stored or len(stored) % size or len(stored) == size * len(acting):
             return stored
@@ -84,10 +88,11 @@ class StoredCursor:
         return [part[group] for group in range(len(rows)) for part in parts]
 
     def observation(self, like: Features, space: Space, mask: Tensor | None) -> Observation:
-        """The observation to act on next: features like `like` [B, ..], inside `space`, and a mask like `mask`, bool [B, A].
+        """The stored observation to act on next. Its features must have the form of `like` [B, ..] and be inside `space`; its
+        mask must have the form of `mask`, bool [B, A].
 
         Raises:
-            ArtifactError: it does not fit.
+            ArtifactError: the stored observation does not fit.
         """
         assert self.episodes is not None
         with fitting("the file's observations do not fit the environments"):

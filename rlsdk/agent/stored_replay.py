@@ -1,4 +1,4 @@
-"""Replay buffers in files: in an agent's own, put back when they are needed, or in files of theirs."""
+"""Replay buffers in files: in agent files, from which they are restored when they are needed, or in separate files."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from rlsdk.storage.journal import FOLDER, joined
 KIND = "rlsdk-replay"
 SECTION = "replay"
 MEMORIES = "memories"
-"""The section of further memories."""
+"""The section with the additional buffers in `Parts.states`."""
 
 
 def pending_replay(
     source: Path | IO[bytes], document: Mapping[str, object], sections: State, spec: AlgorithmSpec
 ) -> Callable[[], State]:
-    """Reads the sections `replay` and `memories` of an agent file when they are needed: prediction does not wait for them.
+    """A function that reads the sections `replay` and `memories` of an agent file. It is called when they are needed, so that
+    loading an agent for prediction is fast.
 
-    `document` is as it stands in the file, `sections` have been upgraded. A file object is read now: it may be closed later.
+    `document` is the manifest of the file before `upgraded`, `sections` are those after it. The sections of a file object have
+    been read before, because it may be closed later.
     """
     if SECTION in sections or MEMORIES in sections or not isinstance(source, Path):
         return lambda: _memories(document, sections, source)
@@ -55,17 +57,21 @@ def _memories(document: Mapping[str, object], sections: State, source: Path | IO
 
 
 def require_room(agent: AssembledAgent) -> None:
-    """Refuse a replay buffer that cannot fit, as long as it is empty: a filled one holds its memory already."""
+    """Check that an empty replay buffer will fit into memory; a filled one has allocated its memory already.
+
+    Raises:
+        ResourceError: it will not fit.
+    """
     if agent.parts.buffer is not None and not len(agent.parts.buffer):
         advice = "lower buffer_size, or set optimize_memory_usage=True"
         require_memory(agent.parts.buffer.bytes_required(), "the replay buffer", advice)
 
 
 def restore_replay(agent: AssembledAgent) -> None:
-    """Put back the replay buffer of the file the agent was loaded from, if that is still to be done.
+    """Restore the replay buffer from the file that the agent was loaded from, unless this has been done.
 
     Raises:
-        ArtifactError: the file is gone, has changed, or its memory does not fit.
+        ArtifactError: the file is missing or has changed, or its buffer does not fit the agent.
     """
     if agent.pending_replay is None:
         return
@@ -82,15 +88,17 @@ def restore_replay(agent: AssembledAgent) -> None:
 
 @contextmanager
 def _refilling(agent: AssembledAgent, what: str) -> Iterator[None]:
-    """A memory of the file is put back inside. Raises ArtifactError where it does not fit, which blames the file only if the
-    agent is as it was stored."""
+    """Turn errors inside the block, which restores a buffer of the file, into an ArtifactError.
+
+    The error is about the file if settings and number of environments are those of the file, else about the new ones.
+    """
     if agent.as_stored:
         with blaming_the_file(True), fitting(f"the {what} in the file does not fit"):
             yield
         return
     try:
         yield
-    except Exception as error:  # any error of a memory with other settings
+    except Exception as error:  # with other settings, restoring a buffer may raise any error
         reason = f" ({error})" if isinstance(error, RlsdkError) else ""
         raise ArtifactError(
             f"the {what} in the file does not fit the settings or the number of environments given now{reason}; give those that"
@@ -99,7 +107,7 @@ def _refilling(agent: AssembledAgent, what: str) -> Iterator[None]:
 
 
 def _whole(document: Mapping[str, object], state: State, source: Path | IO[bytes]) -> State:
-    """The state of the replay buffer, with the rows of the folder beside the file, if they are stored there."""
+    """The state of the replay buffer, with its rows from the folder next to the file if they are stored there."""
     parts = document.get("replay_parts")
     if parts is None:
         return state
@@ -111,7 +119,7 @@ def _whole(document: Mapping[str, object], state: State, source: Path | IO[bytes
 
 
 def save_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> None:
-    """Write the replay buffer alone."""
+    """Write the replay buffer to a separate file; see `Agent.save_replay_buffer`."""
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
     restore_replay(agent)
@@ -119,7 +127,7 @@ def save_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
 
 
 def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> None:
-    """Read a replay buffer into the agent's own."""
+    """Read a replay buffer from a separate file into the agent's; see `Agent.load_replay_buffer`."""
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
     if agent.run is not None and agent.in_round:

@@ -1,4 +1,4 @@
-"""Replacing parts and environments of an agent, for wrappers that measure or record."""
+"""Replaces the parts and environment of an agent temporarily, for wrappers that measure or record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.interfaces import Parts
 
 @contextmanager
 def substituted(agent: Agent, parts: Parts, env: ConnectedEnv | None) -> Iterator[None]:
-    """Let `agent` train with other parts and another environment inside the block."""
+    """Replace the parts and the environment of `agent` inside the block, and restore them afterwards."""
     own, before = agent._assembled, (agent.parts, agent.env)
     own.parts, own.env = parts, env
     try:

@@ -1,4 +1,4 @@
-"""Another environment for an agent that exists: what must be the same, and what is built again."""
+"""Replaces the environment of an existing agent: checks that it fits, and rebuilds networks if the number of copies differs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlsdk.training.groups import require_groups
 
 @in_plain_modes
 def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool) -> None:
-    """Let `agent` train on `env` from now on; arguments and errors as `Agent.set_env`."""
+    """Replace the training environment of `agent` by `env`; arguments and errors are those of `Agent.set_env`."""
     if agent.run is not None:
         raise UsageError(
             "a training is running in the agent's environment; end it first (a callback that returns False does), then call"
@@ -48,7 +48,8 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
 
 
 def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
-    """The training environment, to be stepped with numpy arrays; the same object until it is replaced."""
+    """The training environment with an interface for numpy arrays; None without one. It is the same object until the
+    environment is replaced."""
     if agent.env is None:
         return None
     known = agent.numpy_env
@@ -58,7 +59,7 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
 
 
 def env_for_users(agent: AssembledAgent) -> ConnectedEnv | None:
-    """The environment as users get it: during training it refuses to be moved."""
+    """The environment for users: during training, stepping or resetting it raises an error."""
     return agent.env if agent.env is None or agent.run is None else cast("ConnectedEnv", EnvInTraining(agent.env))
 
 
@@ -69,7 +70,7 @@ def _user_moves(agent: AssembledAgent) -> None:
 
 
 def require_same_spaces(agent: AssembledAgent, envs: object, what: str) -> None:
-    """Raises UnsupportedSpaceError when `envs` has other spaces than the agent."""
+    """Raise UnsupportedSpaceError if `envs` has other spaces than the agent; `what` names `envs` in the message."""
     for name in ("observation_space", "action_space"):
         mine, theirs = getattr(agent.context, name), getattr(envs, name)
         if mine != theirs:
@@ -78,7 +79,7 @@ def require_same_spaces(agent: AssembledAgent, envs: object, what: str) -> None:
 
 def _resize(agent: AssembledAgent, num_envs: int) -> None:
     memories = [agent.parts.buffer, *memories_of(agent.parts).values()]
-    recorded = not agent.parts.plan.needs_environment  # such memories hold a data set, and are made again
+    recorded = not agent.parts.plan.needs_environment  # then the buffers hold a data set and are built again
     if not recorded and any(memory is not None and len(memory) for memory in memories):
         raise UsageError(
             f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}"

@@ -1,4 +1,4 @@
-"""Modes of torch that the caller may have set: an agent does not depend on them, or raises an error that names the mode."""
+"""Protects agents from global modes of torch such as autocast: they are switched off, or an error names the mode."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ResultT = TypeVar("ResultT")
 
 
 def in_plain_modes(function: Callable[P, ResultT]) -> Callable[P, ResultT]:
-    """Run a function with gradients on, outside inference mode and autocast.
+    """A decorator that runs a function with gradients enabled, outside inference mode and autocast.
 
     Raises:
-        UsageError: torch makes something else than float32 tensors on the processor by default.
+        UsageError: at a call, if new tensors of torch are not float32 on the CPU by default.
     """
 
     @wraps(function)
@@ -38,13 +38,13 @@ def in_plain_modes(function: Callable[P, ResultT]) -> Callable[P, ResultT]:
 
 
 def modes_are_plain() -> bool:
-    """Whether there is nothing that `in_plain_modes` would change or refuse, inference mode and gradients aside."""
+    """Whether `in_plain_modes` would change nothing and raise no error; inference mode and gradients are not considered."""
     autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
     return not autocast and torch.get_default_dtype() is torch.float32 and not function_modes()
 
 
 def require_defaults() -> None:
-    """Raises UsageError unless new tensors are float32 on the processor."""
+    """Raise UsageError unless new tensors are float32 on the CPU by default."""
     if torch.get_default_dtype() is not torch.float32:
         raise UsageError(
             f"torch's default dtype is {torch.get_default_dtype()}, and agents compute in float32; call"

@@ -1,4 +1,4 @@
-"""The state of an agent as one record: all that files hold and a resumed training needs."""
+"""The state of an agent as one record: all that files store and that resuming a training needs."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What resuming a training needs besides the policy; the section `training` of a file."""
+    """The state that resuming a training needs in addition to the policy: the section `training` of a file."""
 
     algorithm: State
     streams: State
     step_offset: int
     cursor: StoredCursor | None
-    """Counts, the carry, and the running episodes where they can be stored; None before training began."""
+    """The counts, the carry, and the running episodes if they can be stored; None before training began."""
     log: State | None
-    """Statistics of the last episodes."""
+    """The statistics of the last episodes."""
     further: State
-    """What `further_states` gives: of `Parts.states`, and of the plan."""
+    """The states that `further_states` returns: of `Parts.states`, and of the plan."""
     ahead: tuple[ActingWeights, ...] = ()
-    """The weights that act in the next rounds, where collectors are ahead of the learner."""
+    """The weights that will act in the next rounds, if collectors act with earlier weights than the learner's."""
     frozen: State = field(default_factory=dict)
-    """Which statistics of the normaliser do not change; empty where all do."""
+    """The statistics of the normaliser that do not change; empty if all change."""
 
     def state_dict(self) -> dict[str, object]:
-        """As files hold it."""
+        """The state as a mapping, in the form that files store."""
         counts = {"step_offset": self.step_offset}
         state: dict[str, object] = {
             "algorithm": self.algorithm,
@@ -62,7 +62,7 @@ class Learning:
 
     @staticmethod
     def from_state(state: State) -> Learning:
-        """What `state_dict` gives. Raises KeyError, TypeError or ValueError for something else."""
+        """The record of a state that `state_dict` returned. Raises KeyError, TypeError or ValueError if it is malformed."""
         counts, log = state["counts"], state.get("log")
         cursor = StoredCursor.from_state(counts, state) if "env_steps" in counts else None
         if log is not None:
@@ -76,7 +76,7 @@ class Learning:
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """An agent at one moment. Tensors are the live ones: write or copy them before the agent continues."""
+    """The state of an agent at one moment. Training changes the tensors: write or copy them before it continues."""
 
     spec: AlgorithmSpec
     config: AgentConfig
@@ -88,15 +88,15 @@ class TrainingState:
     """Whether actions depend on action masks."""
     policy: State
     learning: Learning | None
-    """None where it was left out."""
+    """The state for resuming training; None if it was excluded."""
     replay: State | None
-    """None where it was left out."""
+    """The state of the replay buffer; None if it was not included."""
     memories: State | None
-    """Of further memories; None where they were left out, or there are none."""
+    """The states of additional buffers; None if they were not included or there are none."""
 
     @property
     def has_episodes(self) -> bool:
-        """Whether it holds the running episodes."""
+        """Whether the state contains the running episodes."""
         at = None if self.learning is None else self.learning.cursor
         return at is not None and at.episodes is not None
 
@@ -105,8 +105,8 @@ def training_state(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, includ
     """The state of an agent: `policy` always, `training` unless excluded, `replay` only if included.
 
     Raises:
-        SettingsError: an unknown section, or the policy is excluded. UsageError: there is no replay buffer to include, or
-        layers were replaced, so the settings no longer describe the networks.
+        SettingsError: a section is unknown, or the policy is excluded. UsageError: there is no replay buffer to include, or
+        layers were replaced, so that the settings no longer describe the networks.
     """
     include = {"replay" if name == "replay_buffer" else name for name in include}
     for name in sorted(exclude | include):
@@ -151,16 +151,16 @@ def _learning(agent: AssembledAgent) -> Learning:
 
 
 def frozen_of(agent: AssembledAgent) -> State:
-    """The entry `frozen` of the section `training`; empty where all statistics change."""
+    """The entry `frozen` of the section `training`: the frozen statistics of the normaliser; empty if all change."""
     normalizer = agent.preprocessing.normalizer
     return normalizer.frozen if normalizer is not None and any(normalizer.frozen.values()) else {}
 
 
 def restore(agent: AssembledAgent, policy: State, learning: State | None, changed: Iterable[str] = ()) -> None:
-    """Let an agent that was just assembled take over the sections `policy` and `training` of a file.
+    """Restore the sections `policy` and `training` of a file in an agent that was just assembled.
 
     Raises:
-        ArtifactError: they are not of such an agent; the message names the settings that were `changed`.
+        ArtifactError: they do not fit the agent; the message names the settings that were `changed`.
     """
     names = ", ".join(sorted(set(changed) - {"device"}))
     given = (

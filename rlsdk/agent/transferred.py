@@ -1,4 +1,4 @@
-"""What an agent took over from the policy of a file."""
+"""The record of the tensors that an agent copied from the policy in a file."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ LISTED = 6
 
 @dataclass(frozen=True, slots=True)
 class PolicyTransfer:
-    """What an agent took over from a file."""
+    """The result of `load_policy`: which tensors were copied from the file, and which were not."""
 
     taken: tuple[str, ...]
-    """Names of tensors."""
+    """The names of the tensors that were copied."""
     unchanged: Mapping[str, str]
-    """Names of the agent's tensors that stayed as they were, each with why."""
+    """Name of a tensor of the agent that was not replaced -> the reason."""
     unused: tuple[str, ...]
-    """Names of the file's tensors that the agent does not have."""
+    """The names of the file's tensors that the agent does not have."""
 
     @property
     def partial(self) -> bool:
-        """Whether the two policies are not the same in every tensor."""
+        """Whether some tensors of the agent were not replaced, or some of the file were not used."""
         return bool(self.unchanged or self.unused)
 
     def __str__(self) -> str:

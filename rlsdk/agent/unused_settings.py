@@ -1,4 +1,4 @@
-"""Settings that were given another value, and do nothing beside the others."""
+"""Warns of settings that have no effect because of the values of other settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.tree import leaves
 
 
 def warn_of_unused_settings(agent: AssembledAgent) -> None:
-    """Warn of each setting that `needs` another one, where that one is off."""
+    """Warn of each changed setting that has no effect, because the setting or recurrent policy that it `needs` is missing."""
     remembers = bool(leaves(agent.parts.policy.initial_carry(1)))
     for name, needs in _changed(agent.config):
         if needs == MEMORY and not remembers:
@@ -27,7 +27,7 @@ def warn_of_unused_settings(agent: AssembledAgent) -> None:
 
 
 def _changed(config: object, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted name, what it needs) of the settings that need something, and differ from their defaults."""
+    """Yield (dotted name, needed setting or `MEMORY`) for the settings with `needs` that differ from their defaults."""
     for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(config))):
         value, default = getattr(config, field.name), field.default
         if attrs.has(type(value)):

@@ -1,4 +1,4 @@
-"""Memories of experience."""
+"""Replay buffers and data sets of recorded episodes."""
 
 from rlsdk.buffers.columns import Columns
 from rlsdk.buffers.episode_file import write_episodes

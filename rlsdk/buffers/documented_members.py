@@ -1,4 +1,5 @@
-"""Members of documented replay buffers that those here do not have: each raises an error that names the replacement."""
+"""Members that other libraries document for replay buffers and that rlsdk's lack. Using one raises an error with its
+replacement."""
 
 from __future__ import annotations
 
@@ -26,4 +27,4 @@ explains_documented_members = explaining(
         "size": "len(buffer) counts its transitions, over all environments together",
     }
 )
-"""A class decorator: the errors for these names, which documented replay buffers have, name what to use."""
+"""A class decorator that makes access to these names raise an error which names the replacement."""

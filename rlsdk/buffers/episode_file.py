@@ -1,7 +1,7 @@
 """The file of recorded episodes: one safetensors file, whose metadata describe it (docs/datasets.md).
 
-Tensors stand one episode after another: S steps and E episodes in all. Observations and masks have T + 1 rows for an episode of
-T steps, the last of which is what its last step led to.
+The tensors hold the episodes one after another, with S steps and E episodes in total. For an episode of T steps, observations
+and masks have T + 1 rows: the last row is the observation after the last step.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from rlsdk.tree import leaves
 
 KIND, FORMAT = "rlsdk-episodes", 1
 ENTRY = "rlsdk"
-"""Of the metadata."""
+"""The key of the metadata of a file under which rlsdk stores its JSON document."""
 UNSEEDED = -1
 IN_MEMORY = 64 * 2**20
-"""Larger columns are copied to a temporary file without a name, and mapped from there."""
+"""Columns of this many bytes or more are copied to an unnamed temporary file and mapped from it, not held in memory."""
 CHUNK = 16 * 2**20
 STEPS = {"reward": torch.float32, "terminated": torch.bool, "truncated": torch.bool}
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known of a file without reading its tensors."""
+    """The description of a file of episodes, which is read without its tensors."""
 
     path: Path
     digest: str
@@ -49,7 +49,7 @@ class Header:
     action_space: Space
     environment: str | None
     sums: dict[str, str]
-    """SHA-256 of each tensor."""
+    """Name of each tensor -> its SHA-256 digest."""
 
 
 def write_episodes(
@@ -59,12 +59,14 @@ def write_episodes(
     action_space: Space,
     environment: str | None = None,
 ) -> Path:
-    """Write episodes to a file, `.safetensors` where the name has no suffix; returns its path. Arrays and lists are taken where
-    episodes have tensors.
+    """Write episodes to a file and return its path; `.safetensors` is appended to a name without suffix.
+
+    The fields of episodes may also be arrays or lists instead of tensors.
 
     Raises:
-        SettingsError: no episodes, only some of them have masks, or spaces of gymnasium. ObservationError: an episode that does
-        not fit the spaces, or has numbers that are not finite. ArtifactError: the place cannot be written.
+        SettingsError: there are no episodes, only some of them have masks, or a space is not one of `rlsdk.spaces`.
+        ObservationError: an episode does not fit the spaces, or has numbers that are not finite.
+        ArtifactError: the file cannot be written.
     """
     if not episodes:
         raise SettingsError("a data set needs at least one episode")
@@ -104,7 +106,7 @@ def write_episodes(
 
 
 def _own(space: object, name: str) -> Space:
-    """Raises SettingsError: it is not a description of ours."""
+    """The space, unchanged. Raises SettingsError if it is not a class of `rlsdk.spaces`."""
     if not isinstance(space, Space):
         raise SettingsError(
             f"{name} is of type {type(space).__module__}.{type(space).__name__}; give rlsdk.environments.to_space(space)"
@@ -126,10 +128,10 @@ def _digest(tensor: Tensor) -> str:
 
 
 def require_place(path: str | Path) -> None:
-    """Check where a data set is to be written, before its episodes are played; nothing is made there.
+    """Check that a data set can be written to `path`, before its episodes are recorded. No file is created.
 
     Raises:
-        ArtifactError: files cannot be written there.
+        ArtifactError: no file can be written to `path`.
     """
     target = suffixed(Path(path))
     above = next(folder for folder in target.absolute().parents if folder.exists())
@@ -139,7 +141,7 @@ def require_place(path: str | Path) -> None:
 
 
 def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) -> Path:
-    """Write tensors [rows, ..] beside the target, then rename."""
+    """Write tensors [rows, ..] to a temporary file in the folder of the target, then rename it to the target."""
     target = suffixed(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -156,10 +158,10 @@ def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) 
 
 
 def read_header(path: str | Path) -> Header:
-    """The description in a file.
+    """Read the description in a file of episodes.
 
     Raises:
-        ArtifactError: missing, truncated, damaged or of another kind.
+        ArtifactError: the file is missing, truncated, damaged or of another kind.
     """
     place = data_file(path)
     raw = header_bytes(place)
@@ -193,11 +195,13 @@ def read_header(path: str | Path) -> Header:
 
 
 class EpisodeFile:
-    """The tensors of a file, each read and checked at its first use. What happens to the file later does not matter:
-    small tensors are held in memory, large ones are mapped from a copy without a name."""
+    """The tensors of a file of episodes. Each is read and checked at its first use.
+
+    Changes of the file after that have no effect: small tensors are held in memory, large ones are mapped from an unnamed copy.
+    """
 
     def __init__(self, header: Header) -> None:
-        """Raises ArtifactError: lengths of episodes that do not fit the rest."""
+        """Raises ArtifactError if the lengths of the episodes are missing or invalid."""
         self.header = header
         self._read: dict[str, Tensor] = {}
         self.length = self._column("length", torch.int64, (-1,))
@@ -205,35 +209,35 @@ class EpisodeFile:
         if not self.episodes or int(self.length.min()) < 1 or self.length.double().sum() != self.steps:
             raise self._damaged("its episodes have no lengths")
         self.start = self.length.cumsum(0) - self.length
-        """int64 [E]: the first step of each episode."""
+        """int64 [E]: the position of the first step of each episode."""
 
     def _damaged(self, problem: str) -> ArtifactError:
         return ArtifactError(f"{self.header.path} is damaged: {problem}; take another copy, or record it again")
 
     def step_column(self, name: str) -> Tensor:
-        """[S] `reward` (float32), `terminated` or `truncated` (bool)."""
+        """The column [S] called `name`: `reward` (float32), `terminated` or `truncated` (bool)."""
         column = self._column(name, STEPS[name], (self.steps,))
         if name == "reward" and not bool(column.isfinite().all()):
             raise self._damaged("its rewards are not all finite")
         return column
 
     def seeds(self) -> Tensor:
-        """int64 [E]; -1 where an episode has none."""
+        """The seeds of the episodes, int64 [E]; -1 for an episode without one."""
         return self._column("seed", torch.int64, (self.episodes,))
 
     def masks(self) -> Tensor | None:
-        """bool [S + E, A], or None."""
+        """The action masks, bool [S + E, A]; None if the file has none."""
         if "action_mask" not in self.header.sums:
             return None
         choices = sum(choices_of(self.header.action_space))
         return self._column("action_mask", torch.bool, (self.steps + self.episodes, choices))
 
     def observations(self) -> Features:
-        """[S + E, ..], nested as the space."""
+        """The observations [S + E, ..], nested like their space."""
         return self._features(self.header.observation_space, "observation", self.steps + self.episodes)
 
     def actions(self) -> Features:
-        """[S, ..], nested as the space."""
+        """The actions [S, ..], nested like their space."""
         return self._features(self.header.action_space, "action", self.steps)
 
     def _features(self, space: Space, prefix: str, rows: int) -> Features:
@@ -253,7 +257,7 @@ class EpisodeFile:
         return found
 
     def _column(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-        """A tensor [rows, ..] of the file, after its digest; -1 in `shape` is any length."""
+        """A tensor [rows, ..] of the file, after checking its digest, dtype and shape; -1 in `shape` allows any length."""
         if name not in self._read:
             try:
                 column = self._checked(name)
@@ -266,7 +270,7 @@ class EpisodeFile:
         return self._read[name]
 
     def _checked(self, name: str) -> Tensor:
-        """Copy a tensor [rows, ..] in chunks, and compare its digest."""
+        """Read a tensor [rows, ..] in chunks into a copy, and compare its digest."""
         if name not in self.header.sums:
             raise self._damaged(f"it has no {name}")
         digest = hashlib.sha256()
@@ -289,7 +293,7 @@ class EpisodeFile:
 
 
 def _room(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """An uninitialised tensor [rows, ..] in memory, or on disk where it is large."""
+    """An uninitialised tensor [rows, ..] in memory, or in a mapped temporary file from `IN_MEMORY` bytes on."""
     like = torch.empty(0, dtype=dtype)
     size = int(np.prod(shape, dtype=np.int64)) * like.element_size()
     if size < IN_MEMORY:

@@ -1,4 +1,4 @@
-"""Recorded episodes to learn from: rows, sequences, or whole episodes; split by episode."""
+"""Recorded episodes as training data: transitions, sequences or whole episodes."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ T = TypeVar("T")
 
 
 def open_episodes(dataset: Dataset | str | Path, context: BuildContext | None = None) -> Episodes:
-    """The episodes of a data set; tensors are read when they are first needed.
+    """Open the episodes of a data set. Tensors are read at their first use.
 
     Args:
-        dataset: a setting, or a path.
-        context: what the parts are built from. Its spaces must be those of the recordings; tensors are on its device, and
-            observations stacked where it stacks them.
+        dataset: the setting `dataset` of an agent, or a path.
+        context: the context that an agent's parts are built from. Its spaces must be those of the recordings. Its device holds
+            the tensors of samples, and its frame stacking applies to observations. None: no checks, CPU, no stacking.
 
     Raises:
-        UsageError: an agent was loaded without the data set. ArtifactError: the file is missing, damaged, or another one than
-        the setting says. UnsupportedSpaceError: it was recorded with other spaces.
+        UsageError: the agent was loaded without the data set. ArtifactError: the file is missing, damaged, or not the one of
+        the setting. UnsupportedSpaceError: the episodes were recorded with other spaces.
     """
     if not isinstance(dataset, Dataset):
         dataset = Dataset.at(dataset)
@@ -70,18 +70,19 @@ def _require_spaces(name: str, what: str, recorded: Space, wanted: Space) -> Non
 
 
 class Episodes:
-    """Some episodes of a file. E of them, S steps in all; positions count these steps, one episode after another."""
+    """E episodes of a file, with S steps in total. A position is the number of a step, counted through these episodes in
+    order."""
 
     def __init__(self, file: EpisodeFile, chosen: Tensor | None, device: str, frames: Frames | None) -> None:
-        """`chosen`: int64 [E], which episodes of the file; None: all, in order. `frames`: how transitions are stacked."""
+        """`chosen`: the numbers of the episodes in the file, int64 [E]; None: all. `frames`: how observations are stacked."""
         self.file, self.device, self.frames = file, device, frames
         self.numbers = torch.arange(file.episodes) if chosen is None else chosen
         self.lengths = file.length[self.numbers]
-        """int64 [E]."""
+        """The number of steps of each episode, int64 [E]."""
         self._before = self.lengths.cumsum(0) - self.lengths
-        # the first observation of each episode of the file: each episode before has one observation more than steps
+        # the row of the first observation of each episode in the file: every episode has one observation more than steps
         self._first_row = file.start + torch.arange(file.episodes)
-        # numpy looks positions up in a fifth of the time that torch takes
+        # `searchsorted` of numpy takes a fifth of the time of torch's
         self._searched = tuple(f.numpy() for f in (self._before, self.numbers, file.start[self.numbers] - self._before))
         self._ends_checked = False
 
@@ -95,7 +96,7 @@ class Episodes:
 
     @property
     def steps(self) -> int:
-        """S, over all episodes."""
+        """S, the number of steps of all episodes."""
         return int(self.lengths.sum())
 
     def __len__(self) -> int:
@@ -106,7 +107,7 @@ class Episodes:
         return (self.episode(number) for number in range(len(self)))
 
     def split(self, share: float, seed: int = 0) -> tuple[Episodes, Episodes]:
-        """(the first part, the rest): whole episodes drawn at random by `seed`, `share` of them in the first part.
+        """Split the episodes at random into (first part, rest). The first part has the fraction `share` of the episodes.
 
         Raises:
             SettingsError: one part would have no episode, or `share` is not a number.
@@ -124,7 +125,7 @@ class Episodes:
         return first, rest
 
     def episode(self, number: int) -> RecordedEpisode:
-        """Episode `number` of these, as views.
+        """The episode at index `number`; its tensors are views.
 
         Raises:
             ArtifactError: the file is damaged.
@@ -132,7 +133,7 @@ class Episodes:
         at = int(self.numbers[number])
         start, length = int(self.file.start[at]), int(self.file.length[at])
         masks, seed = self.file.masks(), int(self.file.seeds()[at])
-        rows = slice(start + at, start + at + length + 1)  # each episode before has one observation more than steps
+        rows = slice(start + at, start + at + length + 1)  # every episode has one observation more than steps
         steps = slice(start, start + length)
         return RecordedEpisode(
             observations=_rows(self.file.observations(), rows),
@@ -144,7 +145,10 @@ class Episodes:
         )
 
     def _ends(self, name: str) -> Tensor:
-        """bool [S of the file] `terminated` or `truncated`, checked: each episode ends with its last step in one way."""
+        """The column `terminated` or `truncated` of the file, bool [steps of the file].
+
+        The first call checks that exactly one of the two is set at the last step of every episode, and none elsewhere.
+        """
         if not self._ends_checked:
             last = torch.zeros(self.file.steps, dtype=torch.bool)
             last[self.file.start + self.file.length - 1] = True
@@ -156,7 +160,7 @@ class Episodes:
         return self.file.step_column(name)
 
     def transitions(self, positions: Tensor, gamma: float) -> Transitions:
-        """The transitions at positions int64 [N]; `index` is the position.
+        """The transitions at `positions` int64 [N], which become their `index`.
 
         Raises:
             ArtifactError: the file is damaged.
@@ -168,7 +172,7 @@ class Episodes:
         return self._on_device(Transitions(now, action, reward, discount, following, positions))
 
     def sequences(self, positions: Tensor, length: int, gamma: float, burn_in: int = 0) -> Sequences[None]:
-        """Sequences [T = length, N] that begin at positions int64 [N]; after the end of their episode comes padding.
+        """The sequences [T = length, N] that begin at `positions` int64 [N], padded after the end of their episode.
 
         Raises:
             ArtifactError: the file is damaged.
@@ -187,20 +191,19 @@ class Episodes:
         return Sequences(data, following, discount, loss_mask, None, positions.to(self.device))
 
     def sequence_starts(self, length: int) -> Tensor:
-        """Positions int64 [N] at which sequences of up to `length` steps begin that cover every step once: each episode is cut
-        into such parts."""
+        """The first positions int64 [N] of sequences of at most `length` steps that together contain every step once."""
         parts = [torch.arange(0, int(steps), length) for steps in self.lengths]
         return torch.cat([begin + part for begin, part in zip(self._before, parts, strict=True)])
 
     def require_masks(self, *, required: bool, used: bool = True) -> None:
-        """Refuse data that an algorithm cannot learn masked actions from.
+        """Check that an algorithm can use the action masks of the data.
 
         Args:
-            required: whether it needs masks.
-            used: whether it uses those that there are.
+            required: whether the algorithm needs masks.
+            used: whether the algorithm uses masks that are present.
 
         Raises:
-            MaskError: there are no masks, or they forbid an action that was recorded. ArtifactError: the file is damaged.
+            MaskError: required masks are missing, or used masks forbid a recorded action. ArtifactError: the file is damaged.
         """
         name, masks = self.file.header.path.stem, self.file.masks()
         if masks is None:
@@ -217,39 +220,39 @@ class Episodes:
             )
 
     def _acted_on(self, masks: Tensor) -> Tensor:
-        """The masks [S, A] of the steps of the file, of those [S + E, A] of all observations."""
+        """The masks [S, A] at the steps of the file: `masks` [S + E, A] without those of the last observations."""
         is_last = torch.zeros(len(masks), dtype=torch.bool)
         is_last[self.file.start + self.file.length + torch.arange(self.file.episodes)] = True
         return masks[~is_last]
 
     def _places(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """(episode of the file, step of the file), each int64 [N], of positions int64 [N] among these episodes."""
+        """(number of the episode, number of the step), each int64 [N] and counted in the file, of `positions` int64 [N]."""
         before, numbers, shift = self._searched
         wanted = positions.numpy(force=True)
         mine = np.searchsorted(before, wanted, side="right") - 1
         return torch.from_numpy(numbers[mine]), torch.from_numpy(wanted + shift[mine])
 
     def _columns(self, number: Tensor, step: Tensor) -> dict[str, Features]:
-        """Actions, rewards and ends [.., *shape] of steps int64 [..]."""
+        """Actions, rewards, `terminated` and `truncated` [.., *shape] at steps int64 [..] of the file."""
         ends = {name: self._ends(name)[step] for name in ("terminated", "truncated")}
         found = {"action": _at(self.file.actions(), step), "reward": self.file.step_column("reward")[step], **ends}
         return self._on_device(found)
 
     def _observations(self, number: Tensor, step: Tensor) -> tuple[Observation, Observation]:
-        """(observations [..], what the steps led to) of steps int64 [..] in the episodes `number` int64 [..]."""
+        """(observations [..], next observations [..]) of steps int64 [..] in the episodes `number` int64 [..]."""
         row, begin = step + number, self._first_row[number]
         first = row == begin
         features, masks = self.file.observations(), self.file.masks()
 
         def observation(rows: Tensor, is_first: Tensor) -> Observation:
-            """At rows int64 [..]."""
+            """The observations at rows int64 [..] of the file."""
             seen = _at(features, rows) if self.frames is None else _stacked(self.frames, features, rows, begin)
             return Observation(seen, is_first, None if masks is None else masks[rows])
 
         return observation(row, first), observation(row + 1, torch.zeros_like(first))
 
     def _on_device(self, found: T) -> T:
-        """A tree [..] on the device of these episodes; recordings are on the CPU."""
+        """Copy a tree [..] from the CPU, where the recordings are, to the device of these episodes."""
         return found if self.device == "cpu" else tree.map_tensors(lambda leaf: leaf.to(self.device), found)
 
 
@@ -258,7 +261,7 @@ def _rows(features: Features, rows: slice) -> Features:
 
 
 def _stacked(frames: Frames, features: Features, rows: Tensor, first: Tensor) -> Features:
-    """The last frames up to each of `rows` int64 [..], stacked; `first` int64 [..] is where its episode begins."""
+    """The stacked frames up to each of `rows` int64 [..]; the first row of the episode, `first` int64 [..], is repeated."""
     back = torch.arange(frames.count - 1, -1, -1)
     history = torch.maximum(rows.flatten().unsqueeze(1) - back, first.flatten().unsqueeze(1))  # [N, count]
     joined = frames.joined(_at(features, history))
@@ -266,5 +269,5 @@ def _stacked(frames: Frames, features: Features, rows: Tensor, first: Tensor) ->
 
 
 def _at(features: Features, index: Tensor) -> Features:
-    """Rows [.., *shape] of leaves [S, *shape] at int64 [..]."""
+    """The rows [.., *shape] of leaves [S, *shape] at `index` int64 [..]."""
     return tree.map_tensors(lambda leaf: leaf[index], features)

@@ -1,4 +1,4 @@
-"""The replay buffer that the settings choose."""
+"""Builds the replay buffer that the settings of an algorithm choose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlsdk.records import Features, Rollout, Transitions
 from rlsdk.settings.frequency import TrainFrequency
 
 Memory = Buffer[Rollout[Features, Features], Transitions]
-"""Of single rows."""
+"""A replay buffer whose samples are single transitions."""
 MEMORIES: dict[str, Callable[..., Memory]] = {
     "uniform": ReplayBuffer,
     "prioritized": PrioritizedReplay,
@@ -22,14 +22,14 @@ MEMORIES: dict[str, Callable[..., Memory]] = {
 }
 
 DOCUMENTED = {"HerReplayBuffer": "hindsight", "ReplayBuffer": "uniform", "DictReplayBuffer": "uniform"}
-"""Classes of other libraries, and the memory that does the same."""
+"""Name of a class of another library -> the name of the replay buffer here that does the same."""
 WITHOUT_COUNTERPART = {
     "copy_info_dict": "compute_reward is given an empty info for each goal",
     "handle_timeout_termination": "targets bootstrap at time limits, with optimize_memory_usage too",
     "max_episode_length": "episodes have any length",
     "online_sampling": "goals are exchanged when batches are sampled",
 }
-"""Documented arguments of other libraries' replay buffers that none here has, and why."""
+"""Argument that other libraries document for replay buffers and that rlsdk's lack -> why it is not needed."""
 
 
 class ReplaySettings(Protocol):
@@ -50,13 +50,13 @@ class ReplaySettings(Protocol):
 
 
 def build_replay(context: BuildContext, config: ReplaySettings) -> Memory:
-    """A registered memory by name, or the caller's own class.
+    """Build the replay buffer of `replay_buffer_class`: a name in `MEMORIES`, a class or a function of the user, None: uniform.
 
-    It is called with (context, capacity, gamma, shared_observations=..., **replay_buffer_kwargs), and `n_steps` where the
-    configuration has more than one.
+    It is called with (context, capacity, gamma, shared_observations=..., **replay_buffer_kwargs), and also with `n_steps` if
+    that setting is more than 1.
 
     Raises:
-        SettingsError: unknown name, arguments it does not take, or too small for one round of collection.
+        SettingsError: the name is unknown, an argument is not accepted, or `buffer_size` is less than one round of collection.
     """
     choice = config.replay_buffer_class or "uniform"
     if isinstance(choice, str) and choice not in MEMORIES:
@@ -79,7 +79,7 @@ def build_replay(context: BuildContext, config: ReplaySettings) -> Memory:
 
 
 def _misfit(choice: str | Callable[..., Memory], arguments: Mapping[str, object], error: TypeError) -> str:
-    """Why a memory cannot be made with these arguments, and what to give."""
+    """The message of an error: why the buffer cannot be built with these arguments, and how to correct them."""
     name, module = getattr(choice, "__name__", ""), getattr(choice, "__module__", "")
     if name in DOCUMENTED and module.startswith("stable_baselines3"):
         return f"replay_buffer_class = {module}.{name} is a class of another library; give {DOCUMENTED[name]!r}"

@@ -1,4 +1,4 @@
-"""Stacked observations taken apart for storing each frame once, and put together again."""
+"""Splits stacked observations into frames, so that each frame is stored once, and stacks frames again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 def newest_frames(frames: Frames, item: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-    """The rollout with the newest frame of every observation only."""
+    """The rollout with only the newest frame of every observation."""
 
     def newest(observation: Observation) -> Observation:
         return replace(observation, features=frames.newest(observation.features))
@@ -32,22 +32,22 @@ def newest_frames(frames: Frames, item: Rollout[CarryT, ExtrasT]) -> Rollout[Car
 
 
 def stacks(stored: Features, history: tuple[Tensor, Tensor], following: Tensor) -> tuple[Features, Features]:
-    """The frames [N, count, *single] of observations and of their successors. Both may share memory: with one-step targets they
-    have most frames in common.
+    """(frames of observations, frames of next observations), each [N, count, *single]. The two may share memory, because most
+    frames are in both with one-step targets.
 
     Args:
-        stored: every frame of the memory, [rows, *single].
-        history: positions int64 [N, count] of the frames up to each row, and up to the last row before its successor.
-        following: positions int64 [N] of the successors' newest frames.
+        stored: every frame of the buffer, [rows, *single].
+        history: two positions int64 [N, count]: of the frames up to each row, and up to the row before the next observation.
+        following: positions int64 [N] of the newest frames of the next observations.
     """
     newest = following.unsqueeze(1)
-    if history[0] is history[1]:  # one step apart: both are windows of the same count + 1 frames, copied once
+    if history[0] is history[1]:  # one step apart: both are windows of the same count + 1 frames, which are copied once
         longer = _select(stored, torch.cat([history[0], newest], 1))
         return tree.map_tensors(lambda leaf: leaf[:, :-1], longer), tree.map_tensors(lambda leaf: leaf[:, 1:], longer)
     return _select(stored, history[0]), _select(stored, torch.cat([history[1][:, 1:], newest], 1))
 
 
 def _select(stored: Features, positions: Tensor) -> Features:
-    """Rows [N, count, ..] of leaves [rows, ..] at `positions` int64 [N, count]: faster than indexing with a matrix."""
+    """The rows [N, count, ..] of leaves [rows, ..] at `positions` int64 [N, count]; faster than indexing with a matrix."""
     flat = positions.flatten()
     return tree.map_tensors(lambda leaf: leaf.index_select(0, flat).view(*positions.shape, *leaf.shape[1:]), stored)

@@ -1,6 +1,6 @@
-"""Replay buffer for goals: in part of each batch the goal is replaced by one that was reached later.
+"""Hindsight experience replay: in part of each batch the goal is replaced by one that the episode achieved.
 
-Source: Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1, relabelling at sampling.
+Source: Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1, with relabelling at sampling.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_ROW, MAX_LENGTH = -1, 2**62
 
 
 class GoalSelectionStrategy(StrEnum):
-    """Which later step's achievement becomes the goal. Members are the texts that settings take."""
+    """The step of the episode whose achieved goal replaces the goal. The members are the texts that settings accept."""
 
     FUTURE = "future"
     FINAL = "final"
@@ -36,11 +36,12 @@ class GoalSelectionStrategy(StrEnum):
 
 @explains_documented_members
 class HindsightReplay:
-    """A `ReplayBuffer` of a goal environment. Of `n_sampled_goal + 1` transitions drawn, `n_sampled_goal` get another goal:
-    what was achieved at a later step of the episode (`future`), at its last (`final`), or at any (`episode`).
+    """A `ReplayBuffer` of a goal environment that replaces the goal of sampled transitions.
 
-    Rewards, and terminations where the environment has `compute_terminated`, are computed for that goal. Transitions of an
-    episode that is not over keep their goal.
+    A transition gets another goal with probability `n_sampled_goal / (n_sampled_goal + 1)`. The new goal is the one achieved by
+    the same or a later step of the episode (`future`), by its last step (`final`), or by any step (`episode`). The reward is
+    computed for the new goal, and so is the termination if the environment has `compute_terminated`. Transitions of an episode
+    that has not ended are not changed.
     """
 
     def __init__(
@@ -54,8 +55,16 @@ class HindsightReplay:
         n_steps: int = 1,
         **storage: Unpack[ReplayOptions],
     ) -> None:
-        """`goal_selection_strategy`: a `GoalSelectionStrategy` or its text; another enumeration's member of this name does too.
-        `storage`: as `ReplayBuffer`."""
+        """
+        Args:
+            context: the spaces, device and environment functions that the buffer is built for.
+            capacity: the number of transitions, over all environments.
+            gamma: the discount factor.
+            n_sampled_goal: how many transitions get another goal for each one that does not.
+            goal_selection_strategy: a `GoalSelectionStrategy`, its text, or a member of another enumeration with that name.
+            n_steps: must be 1.
+            storage: options of `ReplayBuffer`.
+        """
         space = context.observation_space
         if context.frames is not None:
             raise SettingsError(
@@ -76,13 +85,13 @@ class HindsightReplay:
         self.share = n_sampled_goal / (n_sampled_goal + 1)
         envs = context.num_envs
         self._first_row, self._last_row = torch.empty(0, envs, dtype=torch.int64), torch.empty(0, envs)
-        self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of the running episodes
+        self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of running episodes
 
     def reconfigure(self, config: HasGamma) -> None:
-        """As `ReplayBuffer.reconfigure`.
+        """Use `gamma` of new settings; see `ReplayBuffer.reconfigure`.
 
         Raises:
-            SettingsError: several steps ahead.
+            SettingsError: `n_steps` is more than 1.
         """
         if getattr(config, "n_steps", 1) > 1:
             raise SettingsError("hindsight replay looks one step ahead: rewards on the way would need their own goals")
@@ -96,19 +105,19 @@ class HindsightReplay:
         return self.inner.bytes_required() + 2 * 8 * self.inner.stored.ring * self.context.num_envs
 
     def _allocate(self) -> None:
-        """Rows know nothing of their episodes yet."""
+        """Allocate the first and last row of the episode of every row, unless this has been done."""
         if not len(self._last_row):
             shape = self.inner.stored.ring, self.context.num_envs
             self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Append T steps of every environment; the oldest rows make room."""
+        """Append T steps of every environment; they replace the oldest rows of a full buffer."""
         self._allocate()
         steps, row = item.steps, self.inner.stored.head
         first, ended = steps.observation.is_first.cpu().numpy(), (steps.terminated | steps.truncated).cpu().numpy()
         self.inner.extend(item)
         for starts, ends in zip(first, ended, strict=True):
-            for env in (starts & (self._length > 0)).nonzero()[0]:  # reset in mid-episode
+            for env in (starts & (self._length > 0)).nonzero()[0]:  # reset before the episode ended
                 self._close(env, (row - 1) % self.inner.stored.ring)
             self._begin[starts] = row
             self._last_row[row], self._first_row[row] = NO_ROW, torch.from_numpy(self._begin)
@@ -118,16 +127,16 @@ class HindsightReplay:
             row = (row + 1) % self.inner.stored.ring
 
     def _close(self, env: int, row: int) -> None:
-        """The episode of `env` ended with `row`: now its rows know where."""
+        """Record that the episode of `env` ended at `row`, for all rows of the episode."""
         length = min(int(self._length[env]), self.inner.stored.rows)
         self._last_row[(row - torch.arange(length)) % self.inner.stored.ring, env] = row
         self._length[env] = 0
 
     def sample(self, size: int, generator: Generator) -> Transitions:
-        """`size` transitions drawn with replacement.
+        """Draw `size` transitions with replacement, and replace the goal of some.
 
         Raises:
-            UsageError: the buffer is empty, or the agent has no environment, which computes rewards.
+            UsageError: the buffer is empty, or the agent has no environment to compute rewards for the new goals.
         """
         index = self.inner.draw(size, generator)
         batch = self.inner.at(index)
@@ -142,7 +151,10 @@ class HindsightReplay:
         return self._relabelled(batch, chosen.to(index.device), goal[ACHIEVED])
 
     def _source(self, row: Tensor, env: Tensor, place: Tensor) -> Tensor:
-        """The rows [M] whose outcome becomes the goal; `place` in [0, 1) chooses among those possible."""
+        """The rows [M] whose next achieved goals become the goals of `row` [M].
+
+        `place` [M], in [0, 1), selects among the possible rows.
+        """
         ring, last = self.inner.stored.ring, self._last_row[row, env]
         if self.strategy is GoalSelectionStrategy.FINAL:
             return last
@@ -165,14 +177,18 @@ class HindsightReplay:
         return replace(batch, observation=seen, next_observation=after)
 
     def state_dict(self) -> State:
-        """The memory, and where its episodes begin and end."""
+        """The state of the buffer, and the first and last rows of its episodes."""
         self._allocate()
         running = {"begin": torch.from_numpy(self._begin.copy()), "length": torch.from_numpy(self._length.copy())}
         rows = {"first": self._first_row.clone(), "last": self._last_row.clone()}
         return {"memory": self.inner.state_dict(), "rows": rows, "running": running}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` took out; raises as the memory's."""
+        """Restore the state that `state_dict` returned.
+
+        Raises:
+            UsageError: the state does not fit this buffer; see also `replay_state.put_back`.
+        """
         rows = {name: state["rows"][name] for name in ("first", "last")}
         running = {name: state["running"][name] for name in ("begin", "length")}
         ring, envs = self.inner.stored.ring, self.context.num_envs

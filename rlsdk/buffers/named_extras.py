@@ -1,4 +1,4 @@
-"""The extras of a policy as named tensors, for any record, mapping or tuple."""
+"""Flattens the extras of a policy, which may be a record, mapping or tuple, into named tensors."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from torch import Tensor
 from rlsdk.errors import PluginError, SettingsError, suggest
 
 Names = tuple[str, ...] | Literal["all"]
-"""Which extras are stored: their names, or True for all."""
+"""The extras that are stored: their names, or "all"."""
 ALL: Literal["all"] = "all"
 SEPARATOR = "."
 
 
 def named_extras(extras: object, names: Names) -> dict[str, Tensor]:
-    """The tensors [T, B, ..] of `extras` by name: fields, keys and positions, joined by a dot where they are nested.
+    """The tensors [T, B, ..] of `extras` that `names` selects, by name.
 
-    A name selects everything below it: `carry` selects `carry.0` and `carry.1`.
+    The name of a tensor is its field, key or position; names of nested values are joined by dots. A name in `names` selects
+    everything below it: `carry` selects `carry.0` and `carry.1`.
 
     Raises:
-        SettingsError: the policy gives no extra of a name. PluginError: something in the extras is not a tensor.
+        SettingsError: the extras have no tensor of a name. PluginError: a value in the extras is not a tensor.
     """
     found = dict(_leaves(extras, ""))
     if names == ALL:
@@ -39,7 +40,7 @@ def _within(leaf: str, name: str) -> bool:
 
 
 def _leaves(node: object, path: str) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor [T, B, ..] below `node`, with its name; None is left out."""
+    """Yield (name, tensor [T, B, ..]) for every tensor in `node`; None is left out."""
     if node is None:
         return
     if isinstance(node, Tensor):

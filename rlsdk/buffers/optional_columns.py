@@ -1,4 +1,4 @@
-"""Columns of a replay buffer that not every algorithm needs: ends of episodes, carries, extras, infos, masks."""
+"""Writes the columns of a replay buffer that not every algorithm needs: ends of episodes, carries, extras, infos, masks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 def extend_optional(rows: PreallocatedRows, where: Tensor, item: Rollout[CarryT, ExtrasT]) -> None:
-    """The columns named in `columns`; `where` int64 [T] are the rows."""
+    """Write the steps of a rollout into the additional columns (`rows.columns`, and `info`) at the rows `where` int64 [T]."""
     store = rows.storage
     if rows.columns.ends:
         store["terminated"][where], store["truncated"][where] = item.steps.terminated, item.steps.truncated
@@ -41,7 +41,7 @@ def extend_optional(rows: PreallocatedRows, where: Tensor, item: Rollout[CarryT,
 
 
 def _extend_named(rows: PreallocatedRows, column: str, where: Tensor, given: Mapping[str, Tensor]) -> None:
-    """Write tensors [T, B, ..] into the rows `where` int64 [T] of a column of names."""
+    """Write named tensors [T, B, ..] into the rows `where` int64 [T] of a column that is a mapping of names to tensors."""
     if column not in rows.storage:
         if rows.filled:
             raise UsageError(
@@ -55,7 +55,7 @@ def _extend_named(rows: PreallocatedRows, column: str, where: Tensor, given: Map
 
 
 def _require_same(column: str, stored: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    """Raises UsageError when the tensors [T, B, ..] `given` are not of the kinds `stored` [rows, B, ..]."""
+    """Raise UsageError unless `given` [T, B, ..] has the names, shapes and dtypes of `stored` [rows, B, ..]."""
     mine = {name: (leaf.shape[2:], leaf.dtype) for name, leaf in stored.items()}
     theirs = {name: (leaf.shape[2:], leaf.dtype) for name, leaf in given.items()}
     if mine != theirs:
@@ -67,7 +67,7 @@ def _require_same(column: str, stored: Mapping[str, Tensor], given: Mapping[str,
 
 
 def without_masks(item: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-    """The same steps, as in an environment that has no masks."""
+    """The rollout without its action masks."""
 
     def bare(observation: Observation) -> Observation:
         return replace(observation, action_mask=None)

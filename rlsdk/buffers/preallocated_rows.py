@@ -1,4 +1,4 @@
-"""Memory for the rows of a replay buffer: how much it takes, and made at the first row."""
+"""The memory of the rows of a replay buffer: its size in bytes, and its allocation at the first row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from rlsdk.spaces import choices_of, nbytes
 
 
 class PreallocatedRows:
-    """Memory for the last rows of all environments, [rows, B].
+    """The memory for the last rows of all environments, [rows, B].
 
-    With `shared` an observation is stored once: the successor of a row is the next row of the ring, and only the observations
-    that episodes ended with are stored apart. `gamma`: the discount in the column `discount`.
+    With `shared` an observation is stored once: the next observation of a row is the observation of the next row in the ring.
+    Only the last observations of episodes are stored separately. `gamma` is the value of the column `discount`, which is 0 at
+    terminations.
     """
 
-    def __init__(  # each is another thing a memory chooses
+    def __init__(  # each argument is an independent option of a buffer
         self,
         context: BuildContext,
         capacity: int,
@@ -48,11 +49,11 @@ class PreallocatedRows:
             require_disk(self.size(), directory, "the replay buffer", "lower buffer_size")
 
     def bytes_required(self) -> int:
-        """Bytes of memory the full ring takes; extras count once the first of them were stored."""
+        """The bytes of memory of the full ring; 0 with `directory`. Extras without an example count once they are stored."""
         return self.size() if not isinstance(self.empty, OnDisk) else 0
 
     def size(self) -> int:
-        """Bytes of the full ring, in memory or on disk."""
+        """The bytes of the full ring, in memory or on disk."""
         mask = sum(choices_of(self.context.action_space)) if self.context.masks else 0
         observation = nbytes(self.space) + 1 + mask  # features, is_first, a byte per mask entry
         copies = 1 if self.shared else 2
@@ -68,7 +69,7 @@ class PreallocatedRows:
         return self.ring * self.context.num_envs * (row + sum(optional))
 
     def allocate(self, masks: bool) -> None:
-        """Allocate every column but the extras, whose shapes are known when there are some. `masks`: action masks too."""
+        """Allocate every column except extras and infos, whose shapes the first rows determine. `masks`: with action masks."""
         if self.storage:
             return
         lead, empty = (self.ring, self.context.num_envs), self.empty
@@ -100,10 +101,10 @@ class PreallocatedRows:
             self.storage["next_observation"] = observations()
 
     def allocate_named(self, column: str, like: Mapping[str, Tensor]) -> None:
-        """Allocate a column of names, such as the extras; `like` holds tensors [T, B, ..].
+        """Allocate a column that is a mapping of names to tensors, such as the extras; `like` has examples [T, B, ..].
 
         Raises:
-            ResourceError: they do not fit.
+            ResourceError: the column does not fit into memory.
         """
         lead = self.ring, self.context.num_envs
         if not isinstance(self.empty, OnDisk):

@@ -1,4 +1,4 @@
-"""Replay buffer that samples transitions in proportion to their last error.
+"""Prioritised experience replay: a replay buffer that samples transitions in proportion to their last error.
 
 Source: Schaul et al. 2016, arXiv:1511.05952, proportional prioritisation with importance weights (section 3.3, algorithm 1).
 """
@@ -26,10 +26,10 @@ ExtrasT = TypeVar("ExtrasT")
 
 @explains_documented_members
 class PrioritizedReplay:
-    """A `ReplayBuffer` whose rows are sampled with probability p^alpha / sum p^alpha, where p is the last error of a row.
+    """A `ReplayBuffer` that samples a row with probability P = p^alpha / sum p^alpha, where p is the last error of the row.
 
-    Batches carry the weights (N P)^-beta, scaled so that the largest of a batch is 1, for algorithms to multiply losses by.
-    `beta` grows to 1 over the training.
+    Batches contain importance weights (N P)^-beta, scaled so that the largest in a batch is 1. Algorithms multiply losses by
+    these weights. `beta` grows linearly to 1 over the training.
     """
 
     def __init__(
@@ -43,7 +43,16 @@ class PrioritizedReplay:
         epsilon: float = 1e-6,
         **storage: Unpack[NStepOptions],
     ) -> None:
-        """`alpha`: 0 samples uniformly. `beta`: at the start. `epsilon`: added to errors. `storage`: as `ReplayBuffer`."""
+        """
+        Args:
+            context: the spaces, device and number of environments that the buffer is built for.
+            capacity: the number of transitions, over all environments.
+            gamma: the discount factor.
+            alpha: the exponent of priorities; 0 samples uniformly.
+            beta: the exponent of importance weights at the start of training.
+            epsilon: a constant that is added to the absolute errors.
+            storage: options of `ReplayBuffer`.
+        """
         for name, value in (("alpha", alpha), ("beta", beta), ("epsilon", epsilon)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
                 raise SettingsError(f"prioritised replay: {name} = {value!r} must be a number between 0 and 1")
@@ -53,7 +62,7 @@ class PrioritizedReplay:
         self.largest = 1.0
 
     def reconfigure(self, config: HasGamma) -> None:
-        """As `ReplayBuffer.reconfigure`."""
+        """See `ReplayBuffer.reconfigure`."""
         self.inner.reconfigure(config)
 
     def __len__(self) -> int:
@@ -63,22 +72,22 @@ class PrioritizedReplay:
         return self.inner.bytes_required() + self.tree.nodes.nbytes
 
     def collected(self, env_steps: int, progress: float) -> None:
-        """Called by the loop after collecting."""
+        """Update beta for the `progress` of the training, from 0 to 1; the training loop calls this after collecting."""
         self.beta_now = self.beta + (1.0 - self.beta) * progress
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Append T steps of every environment; new rows have the largest priority there ever was."""
+        """Append T steps of every environment; new rows get the largest priority so far."""
         inner, start = self.inner, self.inner.stored.head
         inner.extend(item)
         valid = item.steps.valid.cpu().numpy()
         rows = (start + np.arange(len(valid))) % inner.stored.ring
         self._set_rows(rows, np.where(valid, self.largest**self.alpha, 0.0))
-        if inner.stored.shared:  # the row that only holds the newest observation
+        if inner.stored.shared:  # this row holds only the newest observation
             self._set_rows(np.array([inner.stored.head]), np.zeros((1, inner.context.num_envs)))
         self._forget_cut_stacks()
 
     def _forget_cut_stacks(self) -> None:
-        """Rows whose first frames were overwritten are not sampled again."""
+        """Set the priority of rows to 0 if some of their stacked frames were overwritten, so that they are not sampled."""
         inner, envs, device = self.inner, self.inner.context.num_envs, self.inner.context.device
         if inner.stored.frames is None or not inner.stored.filled:
             return
@@ -91,12 +100,12 @@ class PrioritizedReplay:
             self.tree.set(gone, np.zeros(len(gone)))
 
     def _set_rows(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Priorities [T, B] of the rows [T]."""
+        """Set the priorities of the rows [T] to `values` [T, B]."""
         envs = self.inner.context.num_envs
         self.tree.set((rows[:, None] * envs + np.arange(envs)).reshape(-1), values.reshape(-1))
 
     def sample(self, size: int, generator: Generator) -> Transitions:
-        """`size` transitions, one from each of as many equal shares of the total priority.
+        """Draw `size` transitions: one from each of `size` equal intervals of the summed priorities (stratified sampling).
 
         Raises:
             UsageError: the buffer is empty.
@@ -111,20 +120,20 @@ class PrioritizedReplay:
         return replace(self.inner.at(torch.as_tensor(places, device=device)), weight=scaled)
 
     def prioritize(self, index: Tensor, error: Tensor) -> None:
-        """Take in the errors [N] of the rows a batch came from; rows whose error is NaN or infinite keep their priority."""
+        """Set the priorities of the rows at `index` int64 [N] from their errors [N]; NaN and infinite errors are ignored."""
         size = error.detach().abs().double().cpu().numpy() + self.epsilon
         places = index.cpu().numpy()
-        if not np.isfinite(size.max()):  # one NaN in the tree, and no row could be drawn again
+        if not np.isfinite(size.max()):  # with a NaN in the tree, no row could be sampled
             known = np.isfinite(size)
             size, places = size[known], places[known]
             if not len(size):
                 return
         self.largest = max(self.largest, float(size.max()))
-        drawable = self.tree.values[places] > 0.0  # what cannot be drawn stays so
+        drawable = self.tree.values[places] > 0.0  # rows that cannot be sampled keep priority 0
         self.tree.set(places, np.where(drawable, size**self.alpha, 0.0))
 
     def state_dict(self) -> State:
-        """The memory, and the priorities of its rows."""
+        """The state of the buffer, and the priorities of its rows."""
         priorities = torch.from_numpy(self.tree.values.copy())
         return {
             "memory": self.inner.state_dict(),
@@ -134,7 +143,11 @@ class PrioritizedReplay:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` took out; raises as the memory's."""
+        """Restore the state that `state_dict` returned.
+
+        Raises:
+            UsageError: the state does not fit this buffer; see also `replay_state.put_back`.
+        """
         self.inner.load_state_dict(state["memory"])
         priorities = torch.as_tensor(state["priorities"]).double().numpy()
         if priorities.shape != self.tree.values.shape:
@@ -151,7 +164,7 @@ class PrioritizedReplay:
         self._forget_cut_stacks()
 
     def _without_transition(self) -> NDArray[np.bool_]:
-        """bool [places]: True where there is no transition."""
+        """Whether a position of the ring has no transition, bool [positions]."""
         inner = self.inner
         empty = np.ones((inner.stored.ring, inner.context.num_envs), bool)
         if inner.stored.filled:

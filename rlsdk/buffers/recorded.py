@@ -1,4 +1,4 @@
-"""Memories that hold a data set: what an offline algorithm samples instead of what it collected."""
+"""Buffers that contain a data set: offline algorithms sample from them instead of from collected steps."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from rlsdk.records import Features, Sequences, Transitions
 from rlsdk.settings.dataset import Dataset
 
 AT_ONCE = 4096
-"""Observations."""
+"""The number of observations that `observations` reads per batch."""
 
 
 class RecordedTransitions:
-    """The transitions of a data set, each equally likely; opened when they are first sampled.
+    """Samples the transitions of a data set, each with equal probability. The file is opened at the first use.
 
-    An agent that was loaded without its data set has an empty one: it predicts.
+    The buffer of an agent that was loaded without its data set is empty; such an agent can predict but not train.
     """
 
     def __init__(self, dataset: Dataset, context: BuildContext, *, gamma: float = 1.0, share: float = 1.0) -> None:
         """
         Args:
-            dataset: the setting.
-            context: what the parts are built from.
-            gamma: the `discount` of rows whose episode does not terminate there.
-            share: of the episodes, drawn at random but always the same ones; the others are `held_out`.
+            dataset: the setting `dataset` of the agent.
+            context: the context that the agent's parts are built from.
+            gamma: the `discount` of transitions that do not terminate their episode.
+            share: the fraction of the episodes that are sampled; the others are `held_out`. The random split has a fixed seed.
         """
         self.dataset, self.context, self.gamma, self.share = dataset, context, gamma, share
         self._split: tuple[Episodes, Episodes | None] | None = None
 
     @property
     def episodes(self) -> Episodes:
-        """Those that are sampled; raises as `open_episodes`, and SettingsError where the split leaves none."""
+        """The episodes that are sampled; raises like `open_episodes`, and SettingsError if a part of the split is empty."""
         return self._opened()[0]
 
     @property
     def held_out(self) -> Episodes | None:
-        """Those that are not; None with `share = 1`. Raises as `episodes`."""
+        """The episodes that are not sampled; None with `share = 1`. Raises like `episodes`."""
         return self._opened()[1]
 
     def _opened(self) -> tuple[Episodes, Episodes | None]:
@@ -52,14 +52,14 @@ class RecordedTransitions:
         return self._split
 
     def observations(self) -> Iterator[Features]:
-        """Every observation that is acted on, [N, ..] some thousand at a time; raises as `open_episodes`."""
+        """Yield the observations of all sampled steps in batches [N, ..] of at most `AT_ONCE`; raises like `open_episodes`."""
         steps = self.episodes.steps
         for start in range(0, steps, AT_ONCE):
             places = torch.arange(start, min(start + AT_ONCE, steps))
             yield self.episodes.transitions(places, self.gamma).observation.features
 
     def episode_rewards(self) -> Iterator[Tensor]:
-        """The rewards of each episode that is sampled, float32 [T]; raises as `open_episodes`."""
+        """Yield the rewards float32 [T] of each sampled episode; raises like `open_episodes`."""
         for episode in self.episodes:
             yield episode.rewards
 
@@ -67,15 +67,15 @@ class RecordedTransitions:
         return 0 if self.dataset.path is None else self.episodes.steps
 
     def bytes_required(self) -> int:
-        """0: recordings are there already."""
+        """0, because the recordings are in a file and no memory is allocated for rows."""
         return 0
 
     def extend(self, item: object) -> NoReturn:
-        """Raises UsageError: recordings do not grow."""
+        """Raise UsageError: a data set cannot be extended."""
         raise UsageError(f"the data set {self.dataset.name!r} cannot be extended; an offline plan does not collect")
 
     def sample(self, size: int, generator: Generator) -> Transitions:
-        """`size` transitions drawn with replacement; raises as `open_episodes`."""
+        """Draw `size` transitions with replacement; raises like `open_episodes`."""
         places = torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)
         return self.episodes.transitions(places, self.gamma)
 
@@ -83,12 +83,12 @@ class RecordedTransitions:
         return {"digest": self.dataset.digest}
 
     def load_state_dict(self, state: State) -> None:
-        """Nothing changes; raises UsageError when the state is of another data set."""
+        """Check that the state belongs to this data set, and raise UsageError if not. Nothing is restored."""
         require_same(self.dataset, state)
 
 
 class RecordedSequences:
-    """Sequences of a data set, each start equally likely; as `RecordedTransitions` otherwise."""
+    """Samples sequences of a data set; each first step has equal probability. Otherwise like `RecordedTransitions`."""
 
     def __init__(
         self,
@@ -100,7 +100,8 @@ class RecordedSequences:
         gamma: float = 1.0,
         share: float = 1.0,
     ) -> None:
-        """`length`: rows T, burn-in included. `burn_in`: rows whose `loss_mask` is False."""
+        """`length`: the number of steps T with the burn-in. `burn_in`: the number of first steps whose `loss_mask` is False.
+        The other arguments are those of `RecordedTransitions`."""
         self.length, self.burn_in = length, burn_in
         self.rows = RecordedTransitions(dataset, context, gamma=gamma, share=share)
 
@@ -119,22 +120,22 @@ class RecordedSequences:
         return self.rows.observations()
 
     def episode_rewards(self) -> Iterator[Tensor]:
-        """Float32 [T] of each episode; see `RecordedTransitions.episode_rewards`."""
+        """Yield the rewards float32 [T] of each sampled episode; see `RecordedTransitions.episode_rewards`."""
         return self.rows.episode_rewards()
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def bytes_required(self) -> int:
-        """0: recordings are there already."""
+        """0, because the recordings are in a file and no memory is allocated for rows."""
         return 0
 
     def extend(self, item: object) -> NoReturn:
-        """Raises UsageError: recordings do not grow."""
+        """Raise UsageError: a data set cannot be extended."""
         self.rows.extend(item)
 
     def sample(self, size: int, generator: Generator) -> Sequences[None]:
-        """`size` sequences drawn with replacement, padded after their episode's end; raises as `open_episodes`."""
+        """Draw `size` sequences with replacement, padded after the end of their episode; raises like `open_episodes`."""
         places = torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)
         return self.episodes.sequences(places, self.length, self.rows.gamma, self.burn_in)
 
@@ -147,7 +148,7 @@ class RecordedSequences:
 
 
 def require_same(dataset: Dataset, state: State) -> None:
-    """Raises UsageError when a stored memory held another data set."""
+    """Raise UsageError if the stored state of a buffer belongs to another data set."""
     if state.get("digest") != dataset.digest:
         raise UsageError(
             f"the stored memory held another data set than {dataset.name!r}; give the one the agent was made with"

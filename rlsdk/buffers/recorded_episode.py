@@ -1,4 +1,4 @@
-"""One recorded episode, and whether its arrays are what an environment with some spaces could have given."""
+"""The record of one episode, and a check that its arrays fit the spaces of an environment."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ FINAL = ": one row more than there are steps, the last is what the last step led
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedEpisode:
-    """One episode of T steps, raw: as the environment gave it, before any preprocessing."""
+    """One episode of T steps as the environment returned it, before any preprocessing."""
 
-    observations: Features  # [T + 1, ..], nested as the observation space
-    actions: Features  # [T, ..], nested as the action space, in its units
+    observations: Features  # [T + 1, ..], nested like the observation space
+    actions: Features  # [T, ..], nested like the action space, in its units
     rewards: Tensor  # float32 [T]
     terminated: bool
-    """Whether the last step ended the task; otherwise it was cut off there (`truncated`)."""
+    """Whether the last step terminated the episode; otherwise the episode was truncated there."""
     action_masks: Tensor | None = None  # bool [T + 1, A]
     seed: int | None = None
-    """What the environment was reset with for this episode; None: it continued from the one before, or it is not known."""
+    """The seed with which the environment was reset for this episode; None: there was none, or it is unknown."""
 
 
 def checked_episode(spaces: tuple[Space, Space], episode: RecordedEpisode, where: str) -> RecordedEpisode:
-    """`episode`, whose fields may be arrays or lists, as tensors in the dtypes of `spaces` (of observations, of actions).
-    Box actions outside their bounds are clipped into them.
+    """The episode with its fields as tensors in the dtypes of `spaces` (of observations, of actions).
+
+    The fields of `episode` may be arrays or lists. Box actions outside their bounds are clipped.
 
     Raises:
-        ObservationError: it does not fit the spaces or itself; the message begins with `where`.
+        ObservationError: a field does not fit the spaces or the other fields; the message begins with `where`.
     """
     rewards = _numbers(episode.rewards, f"{where}, rewards").astype(np.float32)
     if rewards.ndim != 1 or not len(rewards) or not np.isfinite(rewards).all():
@@ -59,10 +60,10 @@ def checked_episode(spaces: tuple[Space, Space], episode: RecordedEpisode, where
 
 
 def _numbers(value: object, where: str) -> Array:
-    """An array of numbers; raises ObservationError for anything else."""
+    """`value` as an array; raises ObservationError if it is not an array of numbers."""
     try:
         array = value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
-    except (ValueError, TypeError) as error:  # rows of different lengths, among others
+    except (ValueError, TypeError) as error:  # for example rows of different lengths
         raise ObservationError(f"{where}: {error}; give an array of numbers with one row for each step") from None
     if array.dtype.kind not in "biuf":
         raise ObservationError(f"{where}: values of type {array.dtype}, expected numbers")
@@ -70,10 +71,10 @@ def _numbers(value: object, where: str) -> Array:
 
 
 def _leaves(space: Space, values: Features, rows: tuple[int, str], where: str) -> Features:
-    """Arrays [rows, ..] as tensors in the dtypes of the space, nested as it is. `rows`: how many, and a text about them."""
+    """Arrays [rows, ..] as tensors in the dtypes of the space, nested like it. `rows`: (number, text for error messages)."""
 
     def convert(path: str, leaf: Space, value: object) -> Tensor:
-        """[rows, *shape]."""
+        """The value of a leaf as a tensor [rows, *shape]."""
         if isinstance(value, dict | tuple):
             raise TypeError(f"{type(value).__name__} at {path}")
         array = _numbers(value, path)
@@ -93,10 +94,10 @@ def _leaves(space: Space, values: Features, rows: tuple[int, str], where: str) -
 
 
 def _clipped(space: Space, actions: Features) -> Features:
-    """Actions [T, ..] inside the Boxes of their space: what environments do with others. A warning reports such actions."""
+    """The actions [T, ..], clipped into the Boxes of their space as environments do; warns if an action was outside."""
 
     def clip(_: str, leaf: Space, rows: Tensor) -> Tensor:
-        """[T, *shape]."""
+        """The actions of a leaf [T, *shape]; those of a Box are clipped."""
         if not isinstance(leaf, Box):
             return rows
         inside = torch.minimum(torch.maximum(rows, torch.as_tensor(leaf.low)), torch.as_tensor(leaf.high))
@@ -108,9 +109,10 @@ def _clipped(space: Space, actions: Features) -> Features:
 
 
 def _converted(array: Array, dtype: str, where: str) -> Tensor:
-    """An array [rows, *shape] in the dtype of its space.
+    """An array [rows, *shape] as a tensor in the dtype of its space.
 
-    A cast changes fractions, and numbers out of range, without a word: pictures from 0 to 1 would all be black in uint8.
+    Values that the cast would change raise an ObservationError: images with values from 0 to 1, for example, would be black in
+    uint8.
     """
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ObservationError(f"{where}: not all numbers are finite")

@@ -1,4 +1,4 @@
-"""Whether recorded actions are among those that their masks allowed."""
+"""A check that recorded actions are among those that their masks allow."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, choic
 
 
 def forbidden_row(space: Space, actions: Features, masks: Tensor) -> int | None:
-    """The first of S steps whose action its mask forbids; None where there is none.
+    """The first of S steps whose mask forbids its action; None if there is none.
 
     Args:
-        space: of actions.
-        actions: [S, ..] in environment units, nested as the space.
-        masks: bool [S, A].
+        space: the action space.
+        actions: [S, ..] in environment units, nested like the space.
+        masks: bool [S, A], True where an action is allowed.
     """
     sizes = torch.tensor(choices_of(space))
     columns = sizes.cumsum(0) - sizes + _choices(space, actions)
@@ -24,7 +24,7 @@ def forbidden_row(space: Space, actions: Features, masks: Tensor) -> int | None:
 
 
 def _choices(space: Space, actions: Features) -> Tensor:
-    """Every choice from 0, int64 [S, choices], in the order of masks."""
+    """The actions as choices that count from 0, int64 [S, choices], in the order of masks."""
     if isinstance(space, Dict):
         return torch.cat([_choices(child, actions[key]) for key, child in space.spaces.items()], 1)
     if isinstance(space, Tuple):

@@ -1,4 +1,4 @@
-"""Replay buffer: a preallocated ring of transitions, sampled uniformly."""
+"""The replay buffer: a preallocated ring buffer of transitions that are sampled uniformly."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from rlsdk.records import Observation, Rollout, Transitions
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 TRIES = 1000
-"""Attempts to sample before a memory with almost only unusable rows raises an error."""
+"""The number of attempts to sample before a buffer of almost only unusable rows raises an error."""
 
 
 class ReplayOptions(TypedDict, total=False):
-    """What the memories built on `ReplayBuffer` pass on to it."""
+    """The options of `ReplayBuffer` that buffers which contain one accept and pass to it."""
 
     shared_observations: bool
     directory: str | Path | None
 
 
 class NStepOptions(ReplayOptions, total=False):
-    """The same, where samples may look several steps ahead."""
+    """The options of `ReplayOptions`, and `n_steps` for buffers that support transitions of several steps."""
 
     n_steps: int
 
@@ -45,20 +45,20 @@ class HasGamma(Protocol):
 
 @explains_documented_members
 class ReplayBuffer:
-    """The last `capacity` transitions of all environments together.
+    """Stores the last `capacity` transitions of all environments together and samples them uniformly.
 
-    With `shared_observations` an observation is stored once: the next observation of a row is the observation of the next row,
-    and only the last observations of episodes are stored separately. Samples are the same either way, at time limits too.
-    Stacked frames are stored once each and stacked again in samples; the oldest rows, whose first frames are overwritten, are
-    not sampled.
+    With `shared_observations` an observation is stored once: the next observation of a row is the observation of the next row.
+    Only the last observations of episodes are stored separately. The option does not change samples, not even at time limits.
+    It also stores each frame of stacked observations once and stacks frames when it samples. The oldest rows are not sampled if
+    their first frames have been overwritten.
 
     With `n_steps` a transition spans that many steps: its reward is their discounted sum, its next observation the one after
-    them. It spans fewer where the episode ends or the newest row is reached. Source: Sutton, Barto 2018, section 7.1, without a
-    correction for actions of older policies.
+    them. It spans fewer steps where the episode ends or the newest row is reached. Source: Sutton, Barto 2018, section 7.1,
+    without a correction for actions of older policies.
 
-    With `directory` the rows are in memory-mapped files below it; the operating system caches what fits.
+    With `directory` the rows are stored in memory-mapped files below it; the operating system caches parts of them.
 
-    `with_columns` adds columns: the policy's extras by name, which samples then hold, and those that
+    `with_columns` adds columns: named extras of the policy, which samples then contain, and the columns that
     `rlsdk.buffers.SequenceReplay` needs. Extras take memory, so none are stored by default.
     """
 
@@ -72,7 +72,7 @@ class ReplayBuffer:
         n_steps: int = 1,
         directory: str | Path | None = None,
     ) -> None:
-        """Raises SettingsError or ResourceError: `directory` cannot be written, or has not enough space."""
+        """Raises SettingsError if `directory` cannot be written, and ResourceError if it has not enough free space."""
         self.context = context
         self.stored = RowStorage(
             context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN
@@ -81,7 +81,7 @@ class ReplayBuffer:
         self.history = FrameHistory(self.stored)
 
     def with_columns(self, columns: Columns) -> Self:
-        """This memory, whose rows hold `columns` too; call it before the first row."""
+        """Store `columns` too, and return this buffer; call it before the first row is stored."""
         self.stored.columns = columns
         return self
 
@@ -91,7 +91,7 @@ class ReplayBuffer:
         return self.stored.gamma
 
     def reconfigure(self, config: HasGamma) -> None:
-        """Use `gamma` and `n_steps` of new settings, for the stored rows too.
+        """Use `gamma` and `n_steps` of new settings, also for rows that are already stored.
 
         Raises:
             UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
@@ -106,11 +106,11 @@ class ReplayBuffer:
         return self.stored.bytes_required()
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Append T steps of every environment; the oldest rows make room."""
+        """Append T steps of every environment; they replace the oldest rows of a full buffer."""
         self.stored.extend(item)
 
     def sample(self, size: int, generator: Generator) -> Transitions:
-        """`size` transitions drawn with replacement; rows are copies.
+        """Draw `size` transitions with replacement; the tensors are copies.
 
         Raises:
             UsageError: the buffer is empty.
@@ -118,11 +118,11 @@ class ReplayBuffer:
         return self.at(self.draw(size, generator))
 
     def sample_several(self, count: int, size: int, generator: Generator) -> Transitions:
-        """See `rlsdk.interfaces.SamplesSeveral`; raises as `sample`."""
+        """See `rlsdk.interfaces.SamplesSeveral`; raises like `sample`."""
         return self.at(torch.cat([self.draw(size, generator) for _ in range(count)]))
 
     def draw(self, size: int, generator: Generator) -> Tensor:
-        """Flat positions int64 [size] of transitions, each equally likely; raises as `sample`."""
+        """Draw the flat positions int64 [size] of transitions, each with equal probability; raises like `sample`."""
         if not self.stored.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
         index = self._draw(size, generator)
@@ -131,7 +131,7 @@ class ReplayBuffer:
         return self._without_holes(index, generator)
 
     def _without_holes(self, index: Tensor, generator: Generator) -> Tensor:
-        """Positions int64 [N], those that cannot be sampled drawn again."""
+        """The positions int64 [N], where those that cannot be sampled have been drawn again."""
         for _ in range(TRIES):
             usable = self.usable(index)
             if bool(usable.all()):
@@ -140,15 +140,15 @@ class ReplayBuffer:
         raise UsageError("the replay buffer holds hardly anything that can be sampled; enlarge buffer_size")
 
     def _draw(self, size: int, generator: Generator) -> Tensor:
-        """Flat positions int64 [size], filler rows among them."""
+        """Draw flat positions int64 [size], which may be those of filler rows."""
         stored, envs = self.stored, self.context.num_envs
         index = torch.randint(len(stored), (size,), generator=generator, device=self.context.device)
-        if stored.shared and stored.filled == stored.rows:  # skip the row that only holds the newest observation
+        if stored.shared and stored.filled == stored.rows:  # skip the row that holds only the newest observation
             index = index + envs * (index >= stored.head * envs)
         return index
 
     def usable(self, index: Tensor) -> Tensor:
-        """bool [N]: whether each of the flat positions int64 [N] is not a filler row, and none of its frames is forgotten."""
+        """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are stored."""
         valid: Tensor = self.stored.take("valid", index)
         return valid if self.stored.frames is None else valid & self.history.of(index)[1]
 
@@ -165,7 +165,7 @@ class ReplayBuffer:
         return Transitions(observation, stored.take("action", index), reward, discount, following, index, **named)
 
     def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
-        """(observations [N] at flat positions `index` int64 [N], what the steps at `last` int64 [N] led to)."""
+        """(observations [N] at flat positions `index` int64 [N], next observations [N] of the steps at `last` int64 [N])."""
         if self.stored.frames is not None:
             return self.history.observations(index, last)
         return self.stored.take("observation", index), self.stored.successors(last)
@@ -174,6 +174,6 @@ class ReplayBuffer:
         return replay_state.taken(self.stored)
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` took out; raises as `replay_state.put_back`."""
+        """Restore the state that `state_dict` returned; raises like `replay_state.put_back`."""
         replay_state.put_back(self.stored, state)
         self.history = FrameHistory(self.stored)

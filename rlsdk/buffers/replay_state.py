@@ -1,4 +1,4 @@
-"""The rows of a replay buffer, taken out and put back; those of a file are checked first."""
+"""The state of a replay buffer: returning it, and restoring it after checks, because it may come from a file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlsdk.runtime.stored import count_in
 from rlsdk.spaces import Space, leaf_spaces, map_leaves
 
 MAX_NAMED = 1000
-"""Names of extras, or of entries of `info`, in a file."""
+"""The largest number of names of extras, or of entries of `info`, in a file."""
 
 
 def taken(rows: RowStorage) -> dict[str, object]:
-    """The filled rows, oldest position first as they stand in the ring, and the ring's position."""
+    """The state of a buffer: its filled rows in the order of the ring, the final observations, and the position in the ring."""
     used = rows.ring if rows.filled == rows.rows else min(rows.filled + rows.shared, rows.ring)
     if rows.shared and rows.storage:
         for name in set(MEANINGLESS) & set(rows.storage):
@@ -36,10 +36,10 @@ def taken(rows: RowStorage) -> dict[str, object]:
 
 
 def put_back(rows: RowStorage, state: State) -> None:
-    """Put back what `taken` took out; the buffer must have been built with the same size and spaces.
+    """Restore the state that `taken` returned; the buffer must have the same size, columns and spaces.
 
     Raises:
-        UsageError: it was not.
+        UsageError: the state does not fit the buffer, or is damaged. ValueError: a count or value in it is out of range.
     """
     counts = {name: count_in(state, name) for name in ("head", "filled", "written")}
     if type(state["holes"]) is not bool:
@@ -62,7 +62,7 @@ def put_back(rows: RowStorage, state: State) -> None:
     rows.holes = state["holes"]
     _require_values(rows, used)
     discount = rows.storage["discount"][:used]
-    if bool(((discount != 0.0) & (discount != rows.gamma)).any()):  # filled under another gamma
+    if bool(((discount != 0.0) & (discount != rows.gamma)).any()):  # the rows were stored with another gamma
         discount.copy_((discount > 0.0).to(discount.dtype) * rows.gamma)
     if rows.finals is not None:
         _put_back_finals(rows, tree.numbered(state["finals"]), used)
@@ -81,7 +81,7 @@ def _fill(rows: RowStorage, stored_leaves: Mapping[str, Mapping[str, Tensor]], u
 
 
 def use_gamma(rows: RowStorage, gamma: float) -> None:
-    """Use another discount factor, for the stored rows too.
+    """Use another discount factor, also for rows that are already stored.
 
     Raises:
         UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
@@ -97,7 +97,7 @@ def use_gamma(rows: RowStorage, gamma: float) -> None:
 
 
 def _allocate_named(rows: RowStorage, column: str, stored: Mapping[str, Tensor], used: int) -> None:
-    """A column of names for the tensors [used, B, ..] of a stored memory."""
+    """Allocate a column that is a mapping of names to tensors, for the stored tensors [used, B, ..]."""
     lead = used, rows.context.num_envs
     wrong = [name for name, leaf in stored.items() if not isinstance(leaf, Tensor) or tuple(leaf.shape[:2]) != lead]
     if wrong or not 0 < len(stored) <= MAX_NAMED:
@@ -137,7 +137,8 @@ def _put_back_finals(rows: RowStorage, stored: list[Tensor], used: int) -> None:
 
 
 def _require_values(rows: RowStorage, used: int) -> None:
-    """Discrete values must lie inside their spaces. A row that only holds the newest observation has no action."""
+    """Check that stored actions and observations lie inside their spaces. The action of the row that holds only the newest
+    observation is set to a valid one."""
     if rows.shared and rows.head < used:
 
         def reset(_: str, space: Space, leaf: Tensor) -> Tensor:

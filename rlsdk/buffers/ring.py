@@ -1,4 +1,4 @@
-"""Walking along the episodes in a replay buffer's ring."""
+"""Finds earlier and later steps of episodes in the ring of a replay buffer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ring:
-    """Flat positions: `rows` rows of `envs` environments each, written round and round; `first` bool [rows * envs] is True
-    where an episode begins."""
+    """A ring buffer of `rows` rows for `envs` environments. A flat position is row * envs + environment; `first`
+    bool [rows * envs] is True where an episode begins."""
 
     rows: int
     envs: int
@@ -28,9 +28,9 @@ class Ring:
         return (index - self.envs) % (self.rows * self.envs)
 
     def history(self, index: Tensor, count: int, oldest: int) -> tuple[Tensor, Tensor]:
-        """(positions [N, count] of the last steps up to each of `index` [N]; whether all are there, bool [N]).
+        """(positions [N, count] of the last `count` steps up to each of `index` [N], whether all of them are stored, bool [N]).
 
-        Before an episode has as many, its first one is repeated. `oldest` is the row before which all is forgotten.
+        If the episode has fewer steps so far, its first step is repeated. `oldest` is the row of the oldest stored steps.
         """
         at, first = _array(index), _array(self.first)
         steps, stays = [at], first[at] & False
@@ -38,7 +38,7 @@ class Ring:
             stays = first[at] | (at // self.envs == oldest)
             at = (at - self.envs * ~stays) % (self.rows * self.envs)
             steps.append(at)
-        whole = first[at] | ~stays  # a walk that ends earlier ends at an episode's beginning, or where all is forgotten
+        whole = first[at] | ~stays  # the history begins at the start of an episode, or was not cut at the oldest row
         if isinstance(at, Tensor):
             return torch.stack(steps[::-1], 1), whole
         positions = np.empty((len(index), count), np.int64)
@@ -49,10 +49,10 @@ class Ring:
     def ahead(
         self, index: Tensor, n_steps: int, newest: int, columns: tuple[Tensor, Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(sum of discounted rewards, discount of what follows, position of the last step) of up to `n_steps` steps from
-        `index` [N] on: fewer where the episode ends before, or the row `newest` is reached.
+        """(sum of discounted rewards, discount after the last step, position of the last step), each [N], of `n_steps` steps
+        from `index` [N] on. There are fewer steps if the episode ends earlier or the row `newest` is reached.
 
-        `columns` are rewards, discounts and whether a row counts, each [rows * envs].
+        `columns` are the rewards, the discounts and `valid`, each [rows * envs].
         """
         rewards, discounts, valid = columns
         reward, discount, last = rewards[index], discounts[index], index
@@ -67,5 +67,5 @@ class Ring:
 
 
 def _array(values: Tensor) -> Any:
-    """A numpy array of the same memory: a third of torch's time for a few numbers. On other devices the tensor."""
+    """On the CPU a numpy view [..] of the tensor: numpy takes a third of torch's time for a few numbers; else the tensor."""
     return values.numpy() if values.device.type == "cpu" else values

@@ -1,4 +1,4 @@
-"""The rows of a replay buffer: a ring, made of the leaves of what was collected."""
+"""The rows of a replay buffer: one ring buffer for each leaf of the collected steps."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 class RowStorage(PreallocatedRows):
-    """A ring of the last rows [rows, B] of all environments. Rows are read at flat positions, row * B + environment."""
+    """A ring buffer of the last rows [rows, B] of all environments. It is read at flat positions, row * B + environment."""
 
     def __len__(self) -> int:
         return self.filled * self.context.num_envs
 
     @torch.no_grad()
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Append T steps of every environment; the oldest rows make room.
+        """Append T steps of every environment; they replace the oldest rows of a full buffer.
 
         Raises:
-            UsageError: the extras or the carry are not those of the rows before.
+            UsageError: the extras, infos or carry differ from those of earlier rows in name, shape or dtype.
         """
         if self.context.ignores_masks and item.steps.observation.action_mask is not None:
             item = without_masks(item)
@@ -40,7 +40,7 @@ class RowStorage(PreallocatedRows):
             self.allocate(masks=item.steps.observation.action_mask is not None)
         steps, store = item.steps, self.storage
         count = len(steps.reward)
-        # a slice is written in less time
+        # writing to a slice is faster than to an index
         where = (
             slice(self.head, self.head + count) if self.head + count <= self.ring else self._places(self.head, count)
         )
@@ -63,11 +63,12 @@ class RowStorage(PreallocatedRows):
         self.filled = min(self.filled + count, self.rows)
 
     def _places(self, first: int, count: int) -> Tensor:
-        """The rows from `first` on, int64 [count]."""
+        """The `count` rows from `first` on, int64 [count]."""
         return (first + torch.arange(count, device=self.context.device)) % self.ring
 
     def _keep_interrupted(self, observation: Observation) -> None:
-        """Where an environment was reset in mid-episode, keep what the newest transition led to before it is overwritten."""
+        """Store the newest observation as a final one where an environment was reset before its episode ended: the first row of
+        the new episode will overwrite it."""
         assert self.finals is not None
         held = [leaf[self.head] for leaf in tree.leaves(self.storage["observation"])]
         first = [leaf[0] for leaf in tree.leaves(observation)]
@@ -81,7 +82,7 @@ class RowStorage(PreallocatedRows):
             newest[envs] = self.finals.put([leaf[envs] for leaf in held])
 
     def _store_finals(self, where: Tensor, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Keep the observations episodes ended with, and the newest one; `where` int64 [T] are the rows."""
+        """Store the last observations of episodes, and the newest observation; `where` int64 [T] are the rows of `item`."""
         assert self.finals is not None
         slot = self.storage["slot"]
         touched = torch.cat([where, where.new_tensor([self.head])])
@@ -93,16 +94,16 @@ class RowStorage(PreallocatedRows):
 
     @property
     def oldest(self) -> int:
-        """The first row of those that are remembered."""
+        """The oldest stored row."""
         return (self.head + self.shared) % self.ring if self.filled == self.rows else 0
 
     @property
     def walk(self) -> Ring:
-        """How to step along episodes."""
+        """The `Ring` that finds earlier and later steps of episodes."""
         return Ring(self.ring, self.context.num_envs, self.storage["observation"].is_first.flatten())
 
     def flat(self, name: str) -> Features:
-        """A column with rows and environments in one axis, [rows * B, ..]; views."""
+        """Views of a column with rows and environments in one dimension, [rows * B, ..]."""
         return tree.map_tensors(lambda leaf: leaf.flatten(0, 1), self.storage[name])
 
     def take(self, name: str, index: Tensor) -> Features:
@@ -120,7 +121,7 @@ class RowStorage(PreallocatedRows):
         )
 
     def successors(self, index: Tensor) -> Observation:
-        """The observations [N] that the steps at flat positions int64 [N] led to; of shared frames only the newest."""
+        """The next observations [N] of the steps at flat positions int64 [N]; only their newest frame if frames are shared."""
         if not self.shared:
             following: Observation = self.take("next_observation", index)
             return following
@@ -129,7 +130,7 @@ class RowStorage(PreallocatedRows):
         return following
 
     def put_finals(self, following: Observation, index: Tensor) -> None:
-        """Overwrite those of the observations [N] that steps at flat positions int64 [N] led to which ended an episode."""
+        """Overwrite the next observations [N] of those steps (flat positions int64 [N]) that ended an episode."""
         assert self.finals is not None
         self.finals.patch(following, self.take("slot", index))
 

@@ -1,4 +1,4 @@
-"""Sequences laid out as rows, one sequence after the other, as policies with a memory evaluate them."""
+"""Converts sequences to rows, one sequence after the other: the layout in which recurrent policies evaluate them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CarryT = TypeVar("CarryT")
 
 
 def rows_in_order(batch: Sequences[CarryT]) -> tuple[StepData[Mapping[str, Tensor]], Tensor, Tensor]:
-    """(steps [N], starts: bool [N], loss mask: bool [N]) of sequences [T, S], padding left out. A sequence begins where
-    `starts` is set."""
+    """(steps [N], starts: bool [N], loss mask: bool [N]) of sequences [T, S], without the padding. `starts` is True at the
+    first row of a sequence."""
     starts = torch.zeros_like(batch.steps.valid)
     starts[0] = True
     valid = batch.steps.valid.T.flatten()

@@ -1,4 +1,4 @@
-"""Replay buffer of sequences, for recurrent policies and for targets over several steps."""
+"""A replay buffer of sequences, for recurrent policies and for targets over several steps."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ExtrasT = TypeVar("ExtrasT")
 
 
 class SequenceReplay(Generic[CarryT]):
-    """The steps of a `ReplayBuffer`, sampled as sequences of `length` consecutive steps.
+    """Samples the steps of a `ReplayBuffer` as sequences of `length` consecutive steps.
 
-    Every stored window of `length` steps is equally likely; none goes past the newest row. A memory with fewer rows gives them
-    from the oldest on, and padding after the newest. Windows continue after the end of an episode: `is_first`, `terminated`,
-    `truncated` and `next_observation` mark the place.
+    Every stored sequence of `length` steps has equal probability; none extends beyond the newest row. If the buffer holds fewer
+    rows, a sequence begins at the oldest one and is padded after the newest. Sequences continue after the end of an episode:
+    `is_first`, `terminated`, `truncated` and `next_observation` mark the end.
 
-    With `carry`, what the policy remembered at the first row of every collected rollout is stored too, and sequences begin at
-    such rows only: at every row where a plan collects one step at a time. Source of stored carries and burn-in: Kapturowski et
-    al. 2019 (R2D2), section 2.3.
+    With `carry`, the policy's carry at the first row of every collected rollout is stored too. Sequences then begin only at
+    such rows, which are all rows if rollouts have one step. Source of stored carries and burn-in: Kapturowski et al. 2019
+    (R2D2), section 2.3.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class SequenceReplay(Generic[CarryT]):
     ) -> None:
         """
         Args:
-            rows: an empty memory, which stores the steps.
-            length: rows T of a sequence, burn-in included.
-            burn_in: rows at the start of each sequence whose `loss_mask` is False.
-            extras: the names of the policy's extras to keep, True for all, False for none. With an example of each for one row,
-                such as `{"log_prob": torch.zeros(())}`, the memory's size is known before the first row.
-            carry: `collecting_policy.initial_carry(context.num_envs)`, where carries are to be stored.
+            rows: an empty replay buffer, which stores the steps.
+            length: the number of rows T of a sequence, with the burn-in.
+            burn_in: the number of rows at the start of each sequence whose `loss_mask` is False.
+            extras: the names of the policy's extras to store, True for all, False for none. With an example of each for one
+                row, such as `{"log_prob": torch.zeros(())}`, the size of the buffer is known before the first row.
+            carry: `collecting_policy.initial_carry(context.num_envs)` to store carries; None stores none.
 
         Raises:
-            SettingsError: lengths that make no sequence.
+            SettingsError: `length` is not more than `burn_in`, or is more than the number of rows of the buffer.
         """
         if not 0 <= burn_in < length:
             raise SettingsError(
@@ -69,7 +69,7 @@ class SequenceReplay(Generic[CarryT]):
             )
 
     def reconfigure(self, config: HasGamma) -> None:
-        """Use `gamma` of new settings, for the stored rows too; raises as `ReplayBuffer.reconfigure`."""
+        """Use `gamma` of new settings, also for rows that are already stored; raises like `ReplayBuffer.reconfigure`."""
         self.inner.reconfigure(config)
 
     def __len__(self) -> int:
@@ -79,19 +79,19 @@ class SequenceReplay(Generic[CarryT]):
         return self.inner.bytes_required()
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Append T steps of every environment; the oldest rows make room."""
+        """Append T steps of every environment; they replace the oldest rows of a full buffer."""
         self.inner.extend(item)
 
     def sample(self, size: int, generator: Generator) -> Sequences[CarryT]:
-        """`size` sequences drawn with replacement; rows are copies.
+        """Draw `size` sequences with replacement; the tensors are copies.
 
         Raises:
-            UsageError: the buffer is empty.
+            UsageError: the buffer is empty, or no sequence begins with a stored carry.
         """
         return self.at(self.draw(size, generator))
 
     def draw(self, size: int, generator: Generator) -> Tensor:
-        """Flat positions int64 [size] (row * num_envs + env) of first rows; raises as `sample`."""
+        """Draw the flat positions int64 [size] (row * num_envs + env) of the first rows of sequences; raises like `sample`."""
         stored, device = self.inner.stored, self.inner.context.device
         if not stored.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
@@ -111,9 +111,9 @@ class SequenceReplay(Generic[CarryT]):
         return index
 
     def at(self, index: Tensor) -> Sequences[CarryT]:
-        """The sequences whose first rows stand at the flat positions int64 [N]."""
+        """The sequences whose first rows are at the flat positions int64 [N]."""
         stored, envs = self.inner.stored, self.inner.context.num_envs
-        age = (index // envs - stored.oldest) % stored.ring  # rows since the oldest
+        age = (index // envs - stored.oldest) % stored.ring  # the number of older rows
         ahead = torch.arange(self.length, device=index.device).unsqueeze(1)
         held = age + ahead < stored.filled  # [T, N]
         steps = torch.minimum(ahead, stored.filled - 1 - age)
@@ -141,5 +141,5 @@ class SequenceReplay(Generic[CarryT]):
         return self.inner.state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` took out; raises as `ReplayBuffer.load_state_dict`."""
+        """Restore the state that `state_dict` returned; raises like `ReplayBuffer.load_state_dict`."""
         self.inner.load_state_dict(state)

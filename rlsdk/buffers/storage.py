@@ -1,4 +1,4 @@
-"""Tensors allocated for a space, and a pool for the few observations that do not fit into the main ring."""
+"""Allocates tensors for a space, and stores last observations of episodes outside the main ring."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rlsdk.records import Features, Observation
 from rlsdk.spaces import Dict, Space, Tuple, dtype_of, shape_of
 
 Empty = Callable[[tuple[int, ...], torch.dtype], Tensor]
-"""Makes an uninitialised tensor of this shape and dtype."""
+"""A function that makes an uninitialised tensor of a shape and dtype."""
 
 
 def in_memory(device: str) -> Empty:
-    """Tensors of the device's own memory."""
+    """A function that allocates tensors in the memory of `device`."""
     return lambda shape, dtype: torch.empty(shape, dtype=dtype, device=device)
 
 
 class OnDisk:
-    """Tensors whose memory is a file each, in a folder of their own below `directory` that goes when they go."""
+    """Allocates tensors that are memory-mapped files, in a new folder below `directory` that is deleted with this object."""
 
     def __init__(self, directory: str | Path, device: str) -> None:
         if device != "cpu":
@@ -50,7 +50,7 @@ class OnDisk:
 
 
 def allocate(space: Space, lead: tuple[int, ...], empty: Empty) -> Features:
-    """Uninitialised tensors [*lead, ...] for every leaf of a space, nested as the space is."""
+    """Uninitialised tensors [*lead, ...] for every leaf of a space, nested like the space."""
     if isinstance(space, Dict):
         return {key: allocate(child, lead, empty) for key, child in space.spaces.items()}
     if isinstance(space, Tuple):
@@ -59,20 +59,20 @@ def allocate(space: Space, lead: tuple[int, ...], empty: Empty) -> Features:
 
 
 class FinalPool:
-    """The observations episodes ended with, by slot; grows as needed, reuses the slots of forgotten rows."""
+    """Stores the last observations of episodes in numbered slots. It grows if needed and reuses slots of overwritten rows."""
 
     def __init__(self, like: list[Tensor], capacity: int = 64) -> None:
-        """`like`: one tensor per leaf; the pool's leaves share dtype and trailing shape with `like[i][0]`."""
+        """`like`: one tensor [.., *shape] per leaf; leaf i of the pool has the dtype and shape of `like[i][0]`."""
         self.leaves = [leaf.new_zeros((capacity, *leaf.shape[1:])) for leaf in like]
-        self.free = list(range(capacity))  # a heap: which slot comes next depends on which are in use alone
+        self.free = list(range(capacity))  # a heap, so that the next slot depends only on the slots in use
 
     def put(self, observation: list[Tensor]) -> Tensor:
-        """Store F rows; returns their slots int64 [F]."""
+        """Store F observations, given by leaf, and return their slots int64 [F]."""
         count = len(observation[0])
         while len(self.free) < count:
             size = len(self.leaves[0])
             self.leaves = [torch.cat([leaf, torch.zeros_like(leaf)]) for leaf in self.leaves]
-            self.free += range(size, 2 * size)  # all larger than those before: still a heap
+            self.free += range(size, 2 * size)  # larger than all others, so the list is still a heap
         slots = torch.tensor(
             [heappop(self.free) for _ in range(count)], dtype=torch.int64, device=self.leaves[0].device
         )
@@ -81,7 +81,7 @@ class FinalPool:
         return slots
 
     def release(self, slots: Tensor) -> None:
-        """Forget the rows in `slots` int64 [..]; entries of -1 are not slots."""
+        """Free the slots int64 [..]; entries of -1 are ignored."""
         for slot in slots.flatten().tolist():
             if slot >= 0:
                 heappush(self.free, slot)

@@ -1,4 +1,4 @@
-"""Numbers under a binary tree of their sums: sample in proportion to them, and change them, in logarithmic time."""
+"""A sum tree: samples in proportion to stored values and changes values in logarithmic time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class SumTree:
-    """`size` values >= 0, all 0 at first. Whole batches at a time; float64, so that sums of a million stay exact enough."""
+    """`size` values >= 0 with a binary tree of their sums. All are 0 at first, and methods take batches.
+
+    Numbers are float64, so that sums of a million values are accurate.
+    """
 
     def __init__(self, size: int) -> None:
         self.size, self.leaves = size, 1 << max(0, size - 1).bit_length()
@@ -20,11 +23,11 @@ class SumTree:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """The values [size]; a view."""
+        """The values [size], as a view."""
         return self.nodes[self.leaves : self.leaves + self.size]
 
     def set(self, index: NDArray[np.int64], values: ArrayLike) -> None:
-        """Put `values` at the places `index`; of one named twice the last value stays."""
+        """Set the values at `index`; if an index occurs twice, the last value counts."""
         nodes = index + self.leaves
         self.nodes[nodes] = values
         while nodes[0] > 1:
@@ -32,7 +35,7 @@ class SumTree:
             self.nodes[nodes] = self.nodes[2 * nodes] + self.nodes[2 * nodes + 1]
 
     def find(self, mass: NDArray[np.float64]) -> NDArray[np.int64]:
-        """For each mass in [0, total): the place in whose share of the running sum it falls. Never one whose value is 0."""
+        """For each mass in [0, total), the first index whose cumulative sum exceeds it. Its value is never 0."""
         node = np.ones(len(mass), np.int64)
         rest = mass.copy()
         for _ in range(self.leaves.bit_length() - 1):

@@ -1,4 +1,4 @@
-"""Listeners on a training run, all counted in environment steps."""
+"""Callbacks: objects whose methods are called during training. All their intervals are counted in environment steps."""
 
 from typing import TYPE_CHECKING
 

@@ -9,23 +9,23 @@ from rlsdk.training.step_values import require_two_arguments
 
 
 class CallbackList(list[object]):
-    """Several callbacks as one; a plain list does the same."""
+    """A list of callbacks that is passed as one callback; a plain list has the same effect."""
 
     @property
     def callbacks(self) -> list[object]:
-        """The callbacks."""
+        """The callbacks in this list."""
         return list(self)
 
 
 def as_callbacks(value: object, parent: object = None) -> list[Callback]:
-    """None, a callback, a function `f(locals, globals) -> bool`, or a list of these, as a list of callbacks.
+    """Convert an argument `callback` to a list of callbacks.
 
     Args:
-        value: what a user gave.
-        parent: the callback whose event calls them; None for those of `learn` itself.
+        value: None, a callback, a function `f(locals, globals) -> bool`, or a list of these.
+        parent: the callback that calls these callbacks; None if `learn` calls them.
 
     Raises:
-        SettingsError: something else.
+        SettingsError: the value is something else.
     """
     if value is None:
         return []

@@ -1,4 +1,4 @@
-"""The base class of callbacks."""
+"""The base class of callbacks, and a counter of environment steps for callbacks with an interval."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ HOOKS = {
     "_on_rollout_end": "on_rollout_end(run)",
     "_on_training_end": "on_training_end(run)",
 }
-"""Methods that users override in a `BaseCallback` -> those of a `Callback`."""
+"""Method that users override in a `BaseCallback` -> the corresponding method of a `Callback`."""
 
 
 class Callback:
-    """Override what you need; the methods here do nothing. One that returns False stops the training: `on_step` before the
-    next step, the others after the round.
+    """The base class of callbacks. Its methods do nothing: override those that you need.
 
-    `run.num_timesteps` counts environment steps, the same for any number of environments.
+    A method that returns False stops the training: `on_step` before the next step, the others after the round. A round is one
+    collection of steps and the updates after it. `run.num_timesteps` counts the steps of all environments.
     """
 
     needs_infos = False
-    """Whether `on_step` needs `step.infos`: environments collect infos only then."""
+    """Whether `on_step` needs `step.infos`; environments collect infos only if a callback needs them."""
     calls_hooks: ClassVar[bool] = False
-    """Whether methods of `BaseCallback`, such as `_on_step`, are called too."""
+    """Whether the methods of `BaseCallback`, such as `_on_step`, are also called."""
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Raises UsageError when the class has a method that would never be called."""
+        """Raise UsageError if the subclass has a method of `BaseCallback` that would never be called."""
         super().__init_subclass__(**kwargs)
         silent = [name for name in HOOKS if name in vars(cls) and not cls.calls_hooks]
         if silent:
@@ -48,58 +48,62 @@ class Callback:
             )
 
     def on_training_start(self, run: Run) -> bool | None:
-        """Before the first step."""
+        """Called before the first step of a training."""
 
     def on_rollout_start(self, run: Run) -> bool | None:
-        """Before a round of collecting."""
+        """Called before each collection of steps."""
 
     def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        """After every vector step; `step.action` are the actions taken. Without cost unless a callback overrides it.
+        """Called after every vector step; `step.action` holds the actions. It costs no time unless a callback overrides it.
 
-        A round that ends here before it is complete is counted (and remembered, off-policy), and not learnt from.
-        Population methods play whole episodes first and report their steps afterwards, one environment step [1] at a time.
+        If it stops the training, the steps of the incomplete round are counted, and stored in a replay buffer, but no update
+        follows. Population methods run whole episodes first and report their steps afterwards, one environment step [1] at a
+        time.
         """
 
     def on_rollout_end(self, run: Run) -> bool | None:
-        """After a round of collecting, before the update that learns from it."""
+        """Called after each collection of steps, before the updates."""
 
     def on_episode(self, run: Run, episode: Episode) -> bool | None:
-        """After a round, for every episode that ended in it."""
+        """Called after a round for every episode that ended in it."""
 
     def on_update(self, run: Run, report: Report) -> bool | None:
-        """After a round that updated the networks; `report.metrics` are means over its updates."""
+        """Called after a round that updated the networks; `report.metrics` are means over its updates."""
 
     def on_report(self, run: Run, report: Report) -> bool | None:
-        """After every round of collecting and updating."""
+        """Called after every round, with or without updates."""
 
     def on_divergence(self, run: Run, error: DivergenceError) -> bool | None:
-        """When a metric or an action is NaN or infinite. True: this callback has restored the agent, training
-        continues with the next round. If no callback returns True, the error is raised."""
+        """Called when a metric or an action is NaN or infinite.
+
+        Return True after restoring the agent: training continues with the next round. If no callback returns True, the error is
+        raised.
+        """
 
     def on_log(self, run: Run, values: dict[str, float]) -> bool | None:
-        """When metrics are about to be written; values may be added."""
+        """Called before metrics are written; the callback may add entries to `values`."""
 
     def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
-        """After an `EvalCallback` of this run has evaluated."""
+        """Called after an `EvalCallback` of this run has evaluated the agent."""
 
     def on_checkpoint(self, run: Run, path: Path) -> bool | None:
-        """After a `CheckpointCallback` of this run has written a file."""
+        """Called after a `CheckpointCallback` of this run has written the file `path`."""
 
     def on_training_end(self, run: Run) -> bool | None:
-        """After the last step, also when training was stopped early or failed."""
+        """Called when training ends, also if it was stopped early or failed."""
 
     def handles(self, event: str) -> bool:
-        """Whether the method `event`, such as "on_update", does anything; the others are not called."""
+        """Whether this callback overrides the method `event`, such as "on_update"; other methods are not called."""
         return getattr(getattr(self, event), "__func__", None) is not getattr(Callback, event)
 
     @property
     def watches_steps(self) -> bool:
-        """Whether `on_step` does anything."""
+        """Whether the class overrides `on_step`."""
         return type(self).on_step is not Callback.on_step
 
     @property
     def watches_rollouts(self) -> bool:
-        """Whether `on_rollout_end` does anything."""
+        """Whether the class overrides `on_rollout_end`."""
         return type(self).on_rollout_end is not Callback.on_rollout_end
 
 
@@ -107,8 +111,10 @@ EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class LambdaCallback(Callback):
-    """A callback from functions: `LambdaCallback(on_episode=lambda run, episode: print(episode.episode_return))`; with
-    `needs_infos` steps carry infos."""
+    """A callback made from functions: `LambdaCallback(on_episode=lambda run, episode: print(episode.episode_return))`.
+
+    With `needs_infos`, `on_step` gets the infos of steps.
+    """
 
     def __init__(self, *, needs_infos: bool = False, **functions: Callable[..., bool | None]) -> None:
         self.needs_infos = needs_infos
@@ -127,7 +133,7 @@ class LambdaCallback(Callback):
 
 
 class StepCounter:
-    """True when another `every` environment steps have passed, for vector steps of any size."""
+    """Counts intervals of `every` environment steps: `due(steps)` returns True once per interval that has passed."""
 
     def __init__(self, every: int, name: str) -> None:
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
@@ -135,7 +141,7 @@ class StepCounter:
         self.every, self.passed, self.name = every, 0, name
 
     def changed(self, every: int) -> StepCounter:
-        """One with another period, which begins where this one is."""
+        """A counter with another interval, which begins at the last multiple of the current one."""
         other = StepCounter(every, self.name)
         other.start(self.passed * self.every)
         return other

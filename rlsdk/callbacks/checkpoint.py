@@ -1,4 +1,4 @@
-"""Periodic checkpoints."""
+"""A callback that saves the agent at regular intervals."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ if TYPE_CHECKING:
 
 
 def replay_folder(checkpoints: Path) -> Path:
-    """Where the steps of the replay buffer are, in a folder of checkpoints."""
+    """The folder, below a folder of checkpoints, that holds the rows of the replay buffer."""
     return checkpoints / FOLDER
 
 
 class CheckpointCallback(Callback):
-    """Saves the agent to `save_path`/step_000010000.rlsdk (`name_prefix`_10000_steps.rlsdk) every `save_freq` environment steps
-    and deletes all but the last `keep` files; None deletes none.
+    """Saves the agent every `save_freq` environment steps and deletes all but the last `keep` files; None deletes none.
 
-    A training that is killed and resumed from such a file equals one that was not, to the bit: `load(path, env,
-    force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. With `save_replay_buffer` the file holds the replay
-    buffer too, which this needs. If the state of environments cannot be stored (they hold an object of unknown kind), a
-    checkpoint ends the running episodes, as truncations; `cut_episodes=False` lets them run, and a resumed training
-    differs from there on. Statistics of normalisation are always in the file: `save_vecnormalize` changes nothing.
+    The files are `save_path`/step_000010000.rlsdk, or `save_path`/`name_prefix`_10000_steps.rlsdk with a `name_prefix`.
 
-    The replay buffer is written in parts into the folder `replay` beside the files, each of which names the parts it
-    needs: a checkpoint costs what is new. `Agent.save(path, include=["replay"])` writes one file that holds everything.
+    A training that is resumed from such a file continues exactly as if it had not been interrupted. To resume it, call
+    `load(path, env, force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. This needs `save_replay_buffer` for
+    algorithms with a replay buffer. If the state of the environments cannot be stored (they hold an object of unknown kind), a
+    checkpoint ends the running episodes as truncations. `cut_episodes=False` lets them run, but a resumed training then
+    differs. Files always contain the statistics of normalisation, so `save_vecnormalize` has no effect.
+
+    The replay buffer is written in parts into the folder `replay` below `save_path`, and files name the parts that they need.
+    So a checkpoint writes only new rows. `Agent.save(path, include=["replay"])` writes everything into one file.
     """
 
-    def __init__(  # noqa: PLR0913  # the documented signature
+    def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         save_freq: int,
         save_path: str | Path,
@@ -69,7 +70,7 @@ class CheckpointCallback(Callback):
 
     @property
     def save_freq(self) -> int:
-        """Environment steps between two checkpoints."""
+        """The number of environment steps between two checkpoints."""
         return self.counter.every
 
     @save_freq.setter
@@ -89,11 +90,11 @@ class CheckpointCallback(Callback):
         return True
 
     def save(self, agent: TrainedAgent) -> Path:
-        """Write a checkpoint now and drop those beyond `keep`."""
+        """Write a checkpoint now, delete all but the last `keep`, and return the path of the new file."""
         return self._write(agent)[0]
 
     def _write(self, agent: TrainedAgent) -> tuple[Path, bool]:
-        """The file, and whether it holds the running episodes."""
+        """(the path of the new file, whether it contains the running episodes)."""
         path = self.folder / self._name(agent.num_timesteps)
         whole = agent.save_checkpoint(path, replay=self.save_replay_buffer, journal=self.journal)
         if self.verbose:
@@ -109,7 +110,7 @@ class CheckpointCallback(Callback):
         return f"step_{steps:09d}.rlsdk" if self.name_prefix is None else f"{self.name_prefix}_{steps}_steps.rlsdk"
 
     def _files(self) -> list[Path]:
-        """The checkpoints of this callback, in the order of their steps."""
+        """The paths of the checkpoints of this callback, in the order of their steps."""
         prefix = self.name_prefix
         pattern = r"step_(\d+)\.rlsdk" if prefix is None else rf"{re.escape(prefix)}_(\d+)_steps\.rlsdk"
         found = ((re.fullmatch(pattern, path.name), path) for path in self.folder.iterdir())
@@ -117,7 +118,7 @@ class CheckpointCallback(Callback):
 
 
 def _parts_of(path: Path) -> list[str]:
-    """The parts of replay buffer that a checkpoint names; none for a damaged one."""
+    """The names of the parts of the replay buffer that a checkpoint needs; none if the file is damaged."""
     with contextlib.suppress(ArtifactError):
         names = inspect(path, kind=AGENT_KIND).get("replay_parts")
         return [str(name) for name in names] if isinstance(names, list) else []

@@ -1,4 +1,4 @@
-"""Callbacks with the interface documented for stable-baselines3: only their import changes."""
+"""Callbacks with the interface of stable-baselines3: such callbacks work here once their import is changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Documented(Protocol):
-    """Anything with the documented methods; `BaseCallback` has them."""
+    """The methods that stable-baselines3 documents for callbacks; `BaseCallback` has them."""
 
     parent: object
 
@@ -39,10 +39,11 @@ class Documented(Protocol):
 
 
 class BaseCallback:
-    """Override `_on_step` and what else you need; `_on_step` returns False to end the training before the next step.
+    """The base class of callbacks with the interface of stable-baselines3. Override `_on_step` and other methods you need.
 
-    `self.locals` has `rewards`, `dones`, `infos`, `actions`, `clipped_actions`, `new_obs` of the last step (numpy, over the
-    environments), `self` (the agent), `env`, `run`, `report`, `writer`, `total_timesteps`, `tb_log_name`.
+    `_on_step` returns False to end the training before the next step. `self.locals` contains `rewards`, `dones`, `infos`,
+    `actions`, `clipped_actions` and `new_obs` of the last step (numpy, over the environments). It also contains `self` (the
+    agent), `env`, `run`, `report`, `writer`, `total_timesteps` and `tb_log_name`.
     """
 
     model: TrainedAgent
@@ -50,9 +51,9 @@ class BaseCallback:
     def __init__(self, verbose: int = 0) -> None:
         self.verbose = verbose
         self.n_calls = 0
-        """How often `on_step` was called."""
+        """The number of calls of `on_step`."""
         self.num_timesteps = 0
-        """Environment steps."""
+        """The number of environment steps of the agent."""
         self.locals: Locals = {}
         self.globals: Locals = {}
         self.parent: object = None
@@ -69,41 +70,41 @@ class BaseCallback:
         return self.model.logger
 
     def init_callback(self, model: TrainedAgent) -> None:
-        """Called when `learn` begins."""
+        """Called when `learn` begins, before `on_training_start`."""
         self.model = model
         self._init_callback()
 
     def on_training_start(self, locals_: Locals, globals_: Locals) -> None:
-        """Called before the first step."""
+        """Called before the first step of a training."""
         self.locals, self.globals = locals_, globals_
         self.num_timesteps = self.model.num_timesteps
         self._on_training_start()
 
     def on_rollout_start(self) -> None:
-        """Called before collecting."""
+        """Called before each collection of steps."""
         self._on_rollout_start()
 
     def on_step(self) -> bool:
-        """Called after every step, or by a parent when its event happens."""
+        """Called after every vector step, or by the parent callback when its event happens."""
         self.n_calls += 1
         self.num_timesteps = self.model.num_timesteps
         return self._on_step()
 
     def on_rollout_end(self) -> None:
-        """Called after collecting, before the update."""
+        """Called after each collection of steps, before the updates."""
         self._on_rollout_end()
 
     def on_training_end(self) -> None:
-        """Called after the last step."""
+        """Called when training ends."""
         self._on_training_end()
 
     def update_locals(self, locals_: Locals) -> None:
-        """Set the values of a step."""
+        """Add the values of a step to `locals`."""
         self.locals.update(locals_)
         self.update_child_locals(locals_)
 
     def update_child_locals(self, locals_: Locals) -> None:
-        """Pass the values of a step to callbacks this one calls."""
+        """Pass the values of a step to the callbacks that this one calls."""
 
     def _init_callback(self) -> None: ...
 
@@ -120,7 +121,7 @@ class BaseCallback:
 
 
 class EventCallback(BaseCallback):
-    """Calls `callback.on_step()` whenever `_on_event` is called; override `_on_step`."""
+    """A callback that calls another one at an event. Override `_on_step` and call `_on_event` in it to trigger the event."""
 
     def __init__(self, callback: Documented | None = None, verbose: int = 0) -> None:
         super().__init__(verbose)
@@ -150,14 +151,14 @@ class EventCallback(BaseCallback):
 
 
 class FunctionCallback(BaseCallback):
-    """A plain function `f(locals, globals) -> bool`, called after every step; see `BaseCallback` for `locals`."""
+    """Adapts a function `f(locals, globals) -> bool`, which is called after every step; see `BaseCallback` for `locals`."""
 
     def __init__(self, function: Callable[[Locals, Locals], object]) -> None:
         super().__init__()
         self.function = function
 
     def _on_step(self) -> bool:
-        return cast("bool", self.function(self.locals, self.globals))  # None continues too
+        return cast("bool", self.function(self.locals, self.globals))  # None does not stop the training
 
 
 class HasHooks(Protocol):
@@ -172,7 +173,7 @@ class HasHooks(Protocol):
 
 
 class Hooks(BaseCallback):
-    """Calls the methods of `BaseCallback` that `owner` has, and keeps the values they read."""
+    """A `BaseCallback` that calls the methods of `owner` and stores the values that these methods read."""
 
     def __init__(self, owner: HasHooks) -> None:
         super().__init__()
@@ -198,11 +199,12 @@ class Hooks(BaseCallback):
 
 
 HOOK_VALUES = ("model", "n_calls", "num_timesteps", "locals", "globals", "logger", "training_env")
-"""What the methods of `BaseCallback` read of it."""
+"""The attributes of a `BaseCallback` that its methods may read."""
 
 
 class DocumentedCallback(Callback):
-    """Runs a `BaseCallback`, or anything with its methods; as a child it is called when the parent's event happens."""
+    """Adapts a `BaseCallback`, or an object with its methods, to `Callback`. With a `parent`, only the parent's event calls its
+    `on_step`."""
 
     needs_infos = True
 
@@ -245,7 +247,7 @@ class DocumentedCallback(Callback):
         return self.trigger(run) if self.child else None
 
     def trigger(self, run: Run, step: EnvStep | None = None) -> bool | None:
-        """Call `on_step` for an event of the parent, with the values of `step` where there is one."""
+        """Call `on_step` for an event of the parent callback, with the values of `step` if there is one."""
         if step is not None:
             self.inner.update_locals(run.values_of(step))
         answer: bool | None = self.inner.on_step()
@@ -256,13 +258,13 @@ class DocumentedCallback(Callback):
 
 
 def is_documented(value: object) -> TypeGuard[Documented]:
-    """Whether it has the methods of `BaseCallback`."""
+    """Whether `value` is an object with the methods of `BaseCallback`."""
     names = ("init_callback", "on_training_start", "on_step", "update_locals")
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
 
 
 def _training_values(run: Run) -> Locals:
-    """Entries that are known when training starts."""
+    """The entries of `locals` that are known when training starts."""
     agent = run.agent
     return {
         "self": agent,

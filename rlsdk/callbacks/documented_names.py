@@ -1,4 +1,4 @@
-"""The names under which stable-baselines3 documents these callbacks."""
+"""Callbacks under the names that stable-baselines3 gives them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ StopTrainingOnMaxEpisodes = StopOnMaxEpisodes
 StopTrainingOnRewardThreshold = StopOnRewardThreshold
 
 
-def StopTrainingOnNoModelImprovement(  # noqa: N802  # the documented name
+def StopTrainingOnNoModelImprovement(  # noqa: N802  # the name in stable-baselines3
     max_no_improvement_evals: int, min_evals: int = 0, verbose: int = 0
 ) -> StopOnNoImprovement:
-    """Stop when more than `max_no_improvement_evals` evaluations in a row were no better, after the first `min_evals`."""
+    """A callback that stops after more than `max_no_improvement_evals` evaluations in a row without a better mean return; the
+    first `min_evals` do not count."""
     return StopOnNoImprovement(max_no_improvement_evals + 1, start_after=min_evals, verbose=verbose)

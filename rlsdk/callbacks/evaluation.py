@@ -1,4 +1,4 @@
-"""Evaluation during training."""
+"""A callback that evaluates the agent during training."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from rlsdk.training.run import Run, says_stop
 
 
 class EvalCallback(Callback):
-    """Plays `n_eval_episodes` in a separate environment every `eval_freq` environment steps.
+    """Evaluates the agent for `n_eval_episodes` episodes in a separate environment every `eval_freq` environment steps.
 
-    Saves the best agent in `best_model_save_path`/best.rlsdk and all results in `log_path`/evaluations.npz, logs
-    `eval/mean_reward`, `eval/std_reward` and `eval/mean_ep_length` (and `eval/success_rate`), notifies every callback of the
-    run, and with `stop_at` ends training once the mean return reaches it. Training is the same, to the bit, with and without
-    it: the agent's normaliser is used and not changed. `callback_on_new_best` and `callback_after_eval` are called for
-    evaluations (new best ones) only. `render`, `warn` and `use_masking` are those of `evaluate_policy`.
+    It saves the best agent to `best_model_save_path`/best.rlsdk and all results to `log_path`/evaluations.npz. It logs
+    `eval/mean_reward`, `eval/std_reward` and `eval/mean_ep_length`, and `eval/success_rate` if episodes report success. Then it
+    calls `on_evaluation` of every callback of the run. With `stop_at`, training ends once the mean return reaches that value.
 
-    A subclass may override the methods of `BaseCallback` and read its values. With `_on_step` it evaluates in
-    `super()._on_step()` only, which does so after every `eval_freq` calls: vector steps, as documented.
+    Evaluation does not change training in any bit: it uses the agent's normaliser without updating it. `callback_after_eval` is
+    called after every evaluation, and `callback_on_new_best` only after one with a new best mean return. `render`, `warn` and
+    `use_masking` are those of `evaluate_policy`.
+
+    A subclass may override the methods of `BaseCallback` and read its values. A subclass with `_on_step` evaluates only in
+    `super()._on_step()`, after every `eval_freq` calls of it: the interval then counts vector steps, as in stable-baselines3.
     """
 
     calls_hooks = True
 
-    def __init__(  # noqa: PLR0913  # the documented signature
+    def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         eval_env: Any,
         callback_on_new_best: object = None,
@@ -64,27 +66,27 @@ class EvalCallback(Callback):
         self.after = as_callbacks(callback_after_eval, self)
         self.best = float("-inf")
         self.logged_at: int | None = None
-        """Environment steps at the last log of the training."""
+        """The number of environment steps at the last log of the training."""
         self.history: list[tuple[int, Evaluation]] = []
 
     @property
     def best_mean_reward(self) -> float:
-        """The highest mean return so far, minus infinity before the first evaluation."""
+        """The highest mean return so far; minus infinity before the first evaluation."""
         return self.best
 
     @property
     def last_mean_reward(self) -> float:
-        """The mean return of the last evaluation, minus infinity before the first."""
+        """The mean return of the last evaluation; minus infinity before the first."""
         return self.history[-1][1].mean if self.history else float("-inf")
 
     @property
     def evaluations_timesteps(self) -> list[int]:
-        """Environment steps at each evaluation of this callback."""
+        """The number of environment steps at each evaluation of this callback."""
         return [steps for steps, _ in self.history]
 
     @property
     def evaluations_results(self) -> list[list[float]]:
-        """The returns of each evaluation."""
+        """The returns of the episodes of each evaluation."""
         return [list(result.returns) for _, result in self.history]
 
     @property
@@ -94,17 +96,17 @@ class EvalCallback(Callback):
 
     @property
     def evaluations_successes(self) -> list[list[bool | None]]:
-        """Whether the episodes of each evaluation reported success; None where they reported nothing."""
+        """Whether each episode of each evaluation was a success; None for episodes that did not report it."""
         return [[episode.success for episode in result.episodes] for _, result in self.history]
 
     @property
     def log_path(self) -> Path | None:
-        """The file that all results are written to."""
+        """The file with the results of all evaluations; None if they are not written."""
         return None if self.log is None else self.log.path
 
     @property
     def eval_freq(self) -> int:
-        """Environment steps between two evaluations; calls of `_on_step` in a subclass that has it."""
+        """The number of environment steps between two evaluations; in a subclass with `_on_step`, the number of its calls."""
         return self.counter.every
 
     @eval_freq.setter
@@ -161,7 +163,7 @@ class EvalCallback(Callback):
         return None
 
     def _count(self, run: Run) -> None:
-        """Keep `n_calls` and `num_timesteps` true without watching each step, which would cost time."""
+        """Update `n_calls` and `num_timesteps` once per round instead of at each step, which would cost time."""
         if not self.own_step:
             self.hooks.n_calls += (run.num_timesteps - self.hooks.num_timesteps) // run.agent.context.num_envs
             self.hooks.num_timesteps = run.num_timesteps
@@ -180,7 +182,7 @@ class EvalCallback(Callback):
     def _on_training_end(self) -> None: ...
 
     def evaluate(self, run: Run) -> bool:
-        """Evaluate now; False once `stop_at` is reached, or another callback stops the training."""
+        """Evaluate now. Return False if the mean return has reached `stop_at` or another callback stops the training."""
         result = run_episodes(
             run.agent,
             self.eval_env,
@@ -206,7 +208,7 @@ class EvalCallback(Callback):
         return not any(map(says_stop, answers)) and (self.stop_at is None or result.mean < self.stop_at)
 
     def _write(self, run: Run, metrics: dict[str, float]) -> None:
-        """Write the evaluation; at a step that is logged already, without the other metrics, which sinks have."""
+        """Write the metrics of an evaluation. If this step was logged already, do not write the other metrics again."""
         if self.logged_at != run.num_timesteps:
             run.log(metrics)
             return
@@ -216,7 +218,7 @@ class EvalCallback(Callback):
 
 
 def _described(step: int, result: Evaluation, better: bool) -> str:
-    """An evaluation on one line."""
+    """One line of text with the result of an evaluation."""
     length = sum(result.lengths) / len(result.lengths)
     text = f"evaluation at step {step:,}: mean return {result.mean:.2f} +/- {result.std:.2f}, mean length {length:.1f}"
     if result.success_rate is not None:
@@ -225,7 +227,7 @@ def _described(step: int, result: Evaluation, better: bool) -> str:
 
 
 def _metrics(result: Evaluation) -> dict[str, float]:
-    """An evaluation under the names of docs/metrics.md."""
+    """The metrics of an evaluation, by the names in docs/metrics.md."""
     length = sum(result.lengths) / len(result.lengths)
     values = {"eval/mean_reward": result.mean, "eval/std_reward": result.std, "eval/mean_ep_length": length}
     rate = result.success_rate

@@ -1,4 +1,4 @@
-"""The evaluations of a training as a file of arrays."""
+"""Writes the evaluations of a training to a file of numpy arrays."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ NAMES = ("timesteps", "results", "ep_lengths")
 
 
 class EvaluationLog:
-    """`folder`/evaluations.npz: `timesteps` int64 [E], `results` float64 [E, n], `ep_lengths` int64 [E, n], and `successes`
-    bool [E, n] where every episode reported one."""
+    """Writes `folder`/evaluations.npz with E evaluations of n episodes each.
+
+    The arrays are `timesteps` int64 [E], `results` (returns) float64 [E, n] and `ep_lengths` int64 [E, n]. If every episode
+    reported success or failure, `successes` bool [E, n] is added.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / "evaluations.npz"
         self.before: Arrays = {}
-        """Arrays that an earlier part of the same training wrote."""
+        """The arrays that an earlier call of `learn` of the same training wrote."""
 
     def start(self, steps: int) -> None:
-        """Training begins at `steps`: evaluations up to there stay in the file, new ones are appended."""
+        """Prepare the log for a training that continues at `steps` environment steps: evaluations up to there are not removed
+        from the file, and new ones are appended. A training that begins at step 0 replaces the file."""
         self.before = {}
         if not steps or not self.path.exists():
             return
@@ -45,7 +49,10 @@ class EvaluationLog:
             warnings.warn(f"{self.path} cannot be continued and is begun again: {error}", stacklevel=3)
 
     def write(self, history: Sequence[tuple[int, Evaluation]]) -> None:
-        """Replace the file, whole or not at all, by the earlier evaluations and these."""
+        """Replace the file atomically with the earlier evaluations and those in `history`, as (environment steps, result).
+
+        Earlier evaluations with another number of episodes are dropped.
+        """
         arrays: Arrays = {
             "timesteps": np.array([step for step, _ in history], np.int64),
             "results": np.array([result.returns for _, result in history], np.float64),

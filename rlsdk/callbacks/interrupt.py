@@ -1,4 +1,5 @@
-"""Ctrl-C ends a command-line run cleanly. Only the command line uses this: a library must not install signal handlers."""
+"""A callback that ends a command-line run cleanly at Ctrl-C. Only the command line uses it: a library must not install signal
+handlers."""
 
 from __future__ import annotations
 
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from rlsdk.training.run import Run
 
 Handler = Callable[[int, FrameType | None], object] | int | None
-"""A signal handler in Python: a function, one of its constants, or None if the handler is not Python's."""
+"""A signal handler: a function, a constant of the module `signal`, or None if it was not installed from Python."""
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 HANG_UP = getattr(signal, "SIGHUP", None)
 
 
 class StopOnInterrupt(Callback):
-    """The first Ctrl-C, SIGTERM or SIGHUP stops after the current round; the second one is not caught and stops at once."""
+    """Stops training after the current round at the first Ctrl-C, SIGTERM or SIGHUP. A second signal is not caught and stops
+    the program immediately."""
 
     def __init__(self) -> None:
         self.interrupted = False
@@ -32,7 +34,7 @@ class StopOnInterrupt(Callback):
     def on_training_start(self, run: Run) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # signals reach the main thread only; the program that started this thread handles them
-        caught = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores it
+        caught = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores SIGHUP
         self._before = {number: signal.signal(number, self._catch) for number in caught}
 
     def _catch(self, number: int, frame: FrameType | None) -> None:

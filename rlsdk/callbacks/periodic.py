@@ -1,4 +1,4 @@
-"""Callbacks that act every n environment steps."""
+"""Callbacks that act at intervals of environment steps."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rlsdk.training.run import Run, says_stop
 
 
 class EveryNSteps(Callback):
-    """Calls a callback every `n_steps` environment steps; False stops the training.
+    """Calls a function or callback every `n_steps` environment steps; training stops if it returns False.
 
-    A function of the run, or `on_report` of a `Callback`, is called at the end of the round in which the steps have passed;
-    a `BaseCallback` right after the step.
+    A function `f(run)`, or `on_report` of a `Callback`, is called at the end of the round in which the interval ends. `on_step`
+    of a `BaseCallback` is called right after the step.
     """
 
     def __init__(self, n_steps: int, callback: object) -> None:
@@ -30,7 +30,7 @@ class EveryNSteps(Callback):
 
     @property
     def n_steps(self) -> int:
-        """Environment steps between two calls."""
+        """The number of environment steps between two calls."""
         return self.rounds.every
 
     @n_steps.setter
@@ -68,7 +68,7 @@ class EveryNSteps(Callback):
 
 
 class LogEveryNSteps(Callback):
-    """Writes the metrics every `n_steps` environment steps, inside rounds too, besides the logs of `log_interval`."""
+    """Writes the metrics every `n_steps` environment steps, also within rounds, in addition to the logs of `log_interval`."""
 
     def __init__(self, n_steps: int) -> None:
         self.counter = StepCounter(n_steps, "LogEveryNSteps n_steps")
@@ -82,9 +82,9 @@ class LogEveryNSteps(Callback):
 
 
 class ParameterHistograms(Callback):
-    """Writes histograms of the policy's parameters every `every` environment steps, to sinks that can (TensorBoard).
+    """Writes histograms of the policy's parameters every `every` environment steps to sinks that support them (TensorBoard).
 
-    Raises SettingsError when training starts and no sink can.
+    Raises SettingsError at the start of training if no sink supports histograms.
     """
 
     def __init__(self, every: int) -> None:

@@ -1,4 +1,4 @@
-"""Progress: a live bar on a terminal, plain lines elsewhere."""
+"""A callback that shows the progress of training: a live bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from rlsdk.training.run import Run
 
 REFRESH = 0.2
-"""Seconds between two updates of the bar on a terminal."""
+"""The seconds between two updates of the bar on a terminal."""
 
 
 class ProgressBar(Callback):
-    """Shows steps, mean return, steps per second and the time left. Lines are written every `seconds` off a terminal."""
+    """Shows the steps, mean return, steps per second and remaining time. If `stream` is not a terminal, it writes a line every
+    `seconds` seconds."""
 
     def __init__(self, stream: TextIO | None = None, *, seconds: float = 10.0) -> None:
         self.stream: Any = Lasting(stream or sys.stderr)

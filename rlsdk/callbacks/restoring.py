@@ -1,4 +1,4 @@
-"""Going back to earlier parameters when training diverges."""
+"""A callback that restores earlier parameters when training diverges."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 class RestoreOnDivergence(Callback):
     """Restores all networks, optimisers and running statistics when a metric or an action becomes NaN or infinite.
 
-    Training continues from a copy in memory that is at most `every` environment steps old. Steps, random numbers and the
-    replay buffer are not restored, so the next update learns from other samples. A warning names what diverged. The
-    `DivergenceError` is raised after `at_most` times in one call of `learn`, and where the copy does not fit networks that were
-    changed.
+    Training continues with a copy in memory, which is renewed every `every` environment steps at the end of a round. Step
+    counts, random numbers and the replay buffer are not restored, so the next update learns from other samples. A warning names
+    the metric or action. The `DivergenceError` is raised after `at_most` restorations in one call of `learn`, or if the copy
+    does not fit networks that were changed.
     """
 
     def __init__(self, every: int = 10_000, *, at_most: int = 3) -> None:
-        """Raises SettingsError: `every` or `at_most` is not a positive whole number."""
+        """Raises SettingsError if `every` or `at_most` is not a positive whole number."""
         if not isinstance(at_most, int) or isinstance(at_most, bool) or at_most < 1:
             raise SettingsError(f"RestoreOnDivergence at_most = {at_most!r} must be a positive whole number")
         self.counter, self.at_most = StepCounter(every, "RestoreOnDivergence every"), at_most
         self.restored = 0
-        """How often, in this call of `learn`."""
+        """The number of restorations in this call of `learn`."""
         self._copy: tuple[int, dict[str, object]] | None = None
 
     def on_training_start(self, run: Run) -> None:

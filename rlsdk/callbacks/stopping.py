@@ -1,4 +1,4 @@
-"""Rules that end a training early."""
+"""Callbacks that end a training early."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SOURCES = ("evaluation", "training")
 
 
 class StopOnRewardThreshold(Callback):
-    """Stops once the mean return reaches `threshold`: that of an evaluation, or of the recent training episodes.
+    """Stops training once the mean return of an evaluation, or of the recent training episodes, reaches `reward_threshold`.
 
-    With `on="evaluation"` the run needs an `EvalCallback`; with `on="training"` the window of recent episodes
-    (`stats_window_size`) must be full.
+    With `on="evaluation"` the run needs an `EvalCallback`. With `on="training"` training stops only when the window of recent
+    episodes (`stats_window_size`) is full.
     """
 
     def __init__(self, reward_threshold: float, verbose: int = 0, *, on: str = "evaluation") -> None:
@@ -51,7 +51,8 @@ class StopOnRewardThreshold(Callback):
 
 
 class StopOnNoImprovement(Callback):
-    """Stops after `evaluations` evaluations in a row without a better mean return; the first `start_after` do not count."""
+    """Stops training after `evaluations` evaluations in a row without a better mean return; the first `start_after` do not
+    count."""
 
     def __init__(self, evaluations: int, *, start_after: int = 0, verbose: int = 0) -> None:
         if evaluations < 1 or start_after < 0:
@@ -78,9 +79,9 @@ class StopOnNoImprovement(Callback):
 
 
 class StopOnMaxEpisodes(Callback):
-    """Stops after `max_episodes` episodes, times the number of environments if they are stepped together.
+    """Stops training after `max_episodes` episodes, multiplied by the number of environments that are stepped together.
 
-    Training ends before the next step; population methods finish the running episodes.
+    Training ends before the next step; population methods finish the running episodes first.
     """
 
     def __init__(self, max_episodes: int, verbose: int = 0) -> None:

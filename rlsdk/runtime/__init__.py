@@ -1,1 +1,1 @@
-"""What training needs from the process it runs in."""
+"""Services of the process that training runs in: device, threads, memory, seeds, output and files."""

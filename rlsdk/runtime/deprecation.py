@@ -1,4 +1,4 @@
-"""Deprecated names: using one warns with its replacement and the version that removes it."""
+"""A decorator for deprecated names. Using such a name warns of its replacement and of the version that removes it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing_extensions import deprecated as _marked
 
 NamedT = TypeVar("NamedT", bound=Callable[..., object])
 PENDING: dict[str, str] = {}
-"""Deprecated name -> version that no longer has it; a test fails once that version is reached."""
+"""Deprecated name -> the first version without it; a test fails once that version is reached."""
 
 
 def deprecated(*, instead: str, removed_in: str) -> Callable[[NamedT], NamedT]:
-    """Mark a function or class (PEP 702: type checkers see it too).
+    """Mark a function or class as deprecated (PEP 702, so that type checkers warn too).
 
     Args:
-        instead: what to use, as a sentence continues after "use".
-        removed_in: the version of the package that will not have it any more, at least one minor version away.
+        instead: the replacement, as the end of a sentence that begins with "use".
+        removed_in: the first version of the package without the name, at least one minor version away.
     """
 
     def mark(old: NamedT) -> NamedT:

@@ -1,4 +1,4 @@
-"""Which device trains, by a stated rule."""
+"""The choice of the torch device that trains."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from rlsdk.errors import SettingsError
 
 
 def choose_device(wanted: str, policy: str) -> tuple[str, str]:
-    """(device, reason). `auto` takes an accelerator for image policies only: small networks train faster on the CPU.
+    """(device, reason) for the setting `wanted`. `auto` chooses an accelerator only for image policies: small networks train
+    faster on the CPU.
 
     Raises:
-        SettingsError: no such device here.
+        SettingsError: this machine has no such device.
     """
     if wanted == "auto":
         if not torch.cuda.is_available():

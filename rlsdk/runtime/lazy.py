@@ -1,4 +1,4 @@
-"""Packages whose public names are imported on first use, so that looking at a package costs nothing."""
+"""Import the public names of a package at their first use, so that importing the package takes little time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from importlib import import_module
 
 
 def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` (PEP 562) of a package whose name -> module table is `homes`.
+    """The functions `__getattr__` and `__dir__` (PEP 562) of a package whose public names are the keys of `homes`.
 
-    `homes` values are modules, or `module:attribute` where the attribute has another name there, or `module:` for the module.
+    A value of `homes` is the module that defines the name, or `module:attribute` if the attribute has another name there, or
+    `module:` for the module itself.
     """
 
     def load(name: str) -> object:

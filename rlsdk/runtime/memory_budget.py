@@ -1,4 +1,4 @@
-"""How much memory is free, checked before anything large is allocated."""
+"""Checks of free memory and disk space before anything large is allocated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from rlsdk.errors import ResourceError
 
 
 def available_bytes() -> int | None:
-    """Memory this process may still take, or None where the system does not report it."""
+    """The bytes of memory that this process may still allocate, or None if the system does not report it.
+
+    Systems other than Linux report the total memory.
+    """
     if sys.platform == "linux":
         limits = [free for free in (_linux_free(), _cgroup_free()) if free is not None]
         return min(limits, default=None)
@@ -32,7 +35,7 @@ def _linux_free() -> int | None:
 
 
 def _cgroup_free() -> int | None:
-    """What is left of a container's limit (cgroup v2)."""
+    """The bytes left of a container's memory limit (cgroup v2), or None without a limit."""
     folder = Path("/sys/fs/cgroup")
     try:
         limit, used = (folder / "memory.max").read_text().strip(), (folder / "memory.current").read_text()
@@ -42,10 +45,10 @@ def _cgroup_free() -> int | None:
 
 
 def require_memory(needed: int, what: str, advice: str) -> None:
-    """Refuse what cannot fit.
+    """Check that `needed` bytes fit into memory; `what` names what needs them.
 
     Raises:
-        ResourceError: states both sizes and `advice`.
+        ResourceError: they do not fit. The message states both sizes and `advice`.
     """
     free = available_bytes()
     if free is not None and needed > free:
@@ -53,7 +56,7 @@ def require_memory(needed: int, what: str, advice: str) -> None:
 
 
 def require_disk(needed: int, directory: str | Path, what: str, advice: str) -> None:
-    """Refuse what does not fit on the disk of an existing `directory`; raises as `require_memory`."""
+    """Check that `needed` bytes fit on the disk of an existing `directory`; raises like `require_memory`."""
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise ResourceError(
@@ -62,5 +65,5 @@ def require_disk(needed: int, directory: str | Path, what: str, advice: str) -> 
 
 
 def gigabytes(count: int) -> str:
-    """A readable size."""
+    """A number of bytes as text, such as `1.5 GB` or `20.0 MB`."""
     return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

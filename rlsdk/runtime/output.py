@@ -1,5 +1,5 @@
-"""Printed text. Texts of files, manifests and environments are printed without control characters; training continues when its
-output cannot be written."""
+"""Functions that print text. Text from files, manifests and environments is printed without control characters. Training
+continues if its output cannot be written."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import TextIO
 from rlsdk.errors import printable
 
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
-"""Codes that set the colour of a terminal."""
+"""The escape codes that set colours in a terminal."""
 BROKEN = (OSError, ValueError, AttributeError, RuntimeError)
-"""What printing raises: a closed or full target, none at all, or a print that a signal interrupted."""
+"""The errors that printing raises when the stream is closed, full or missing, or when a signal interrupts it."""
 
 
 def print_line(text: str, stream: TextIO | None = None) -> None:
-    """Print a line to `stream` (standard output); it is lost where the stream is closed, full or gone."""
+    """Print a line to `stream` (default: standard output). The line is lost if the stream is closed, full or missing."""
     with contextlib.suppress(*BROKEN):
         print(printable(text), file=sys.stdout if stream is None else stream, flush=True)
 
@@ -40,7 +40,7 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 @contextlib.contextmanager
 def quietly(wanted: bool) -> Iterator[None]:
-    """Inside the block nothing is printed on standard output, and no progress; errors and warnings are."""
+    """If `wanted`, discard standard output and progress inside the block; errors and warnings are still printed."""
     if not wanted:
         yield
         return
@@ -53,12 +53,12 @@ def quietly(wanted: bool) -> Iterator[None]:
 
 
 def is_quiet() -> bool:
-    """Whether progress is left out."""
+    """Whether this code runs inside `quietly`, so that progress is not printed."""
     return _quiet.get()
 
 
 class Lasting:
-    """A stream that loses what its target does not take, instead of raising."""
+    """A wrapper of a stream that discards text which the stream cannot take, instead of raising an error."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = getattr(stream, "unescaped", stream)
@@ -82,7 +82,7 @@ class Lasting:
 
 
 class Plain:
-    """A stream that writes text as `printable` gives it, in characters its encoding has."""
+    """A wrapper of a stream that passes text through `printable` and escapes characters that the encoding lacks."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unescaped = stream
@@ -98,7 +98,8 @@ class Plain:
 
 @contextlib.contextmanager
 def plain_output() -> Iterator[None]:
-    """Inside the block standard output and error are `Plain`; afterwards nothing is left to fail when Python ends."""
+    """Inside the block standard output and error are `Plain`. Afterwards both are flushed, so that Python cannot fail on them
+    when it exits."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (Plain(stream) if stream is not None else _nowhere() for stream in before)
     try:
@@ -112,13 +113,13 @@ def plain_output() -> Iterator[None]:
 def plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning as one line, without the file and the code that it comes from, and without the colours of gymnasium."""
+    """The text of a warning on one line, without its file and line of code, and without the colours of gymnasium."""
     return f"warning: {COLOURS.sub('', str(message)).removeprefix('WARN: ')}\n"
 
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Inside the block warnings are printed by `plain_warning`, and so are those of processes that an executor starts."""
+    """Inside the block, format warnings with `plain_warning`; processes that an executor starts do the same."""
     before = warnings.formatwarning
     warnings.formatwarning = plain_warning
     try:
@@ -132,7 +133,7 @@ def _nowhere() -> TextIO:
 
 
 def _let_go(stream: TextIO | None) -> None:
-    """Flush a stream, and turn it to nowhere where that fails."""
+    """Flush a stream; if that fails, redirect it to the null device."""
     if stream is None:
         return
     try:

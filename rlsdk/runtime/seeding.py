@@ -1,4 +1,4 @@
-"""One seed, many named random streams. Global random state is neither read nor written."""
+"""Named random streams that are derived from one seed. Global random state is neither read nor changed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ MOST = 2**63 - 1
 
 
 def fresh_seed() -> int:
-    """A seed from the operating system, for users who gave none; it is recorded with the run."""
+    """A random seed from the operating system, for users who pass no seed. The run records it."""
     return secrets.randbelow(2**32)
 
 
 def checked_seed(seed: int) -> int:
-    """The seed. Raises SettingsError: torch's generators cannot take it."""
+    """The seed, unchanged. Raises SettingsError if it is not a whole number that torch's generators accept."""
     if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= seed <= MOST:
         raise SettingsError(f"seed = {shown(seed, 60)} must be a whole number from 0 to {MOST}")
     return seed
 
 
 def derive(seed: int, name: str, index: int = 0) -> int:
-    """The seed of stream `name`; streams are independent of one another and of the order in which they are made.
+    """The seed of the random stream `name`. Streams are independent of one another and of the order in which they are made.
 
     Raises:
         SettingsError: `seed` is out of range.
@@ -38,7 +38,7 @@ def derive(seed: int, name: str, index: int = 0) -> int:
 
 
 class Streams:
-    """The torch generators of one agent, made when first used: `streams["action"]`, `streams["replay"]`, ..."""
+    """The torch generators of one agent by name, each made at its first use: `streams["action"]`, `streams["replay"]`, ..."""
 
     def __init__(self, seed: int, device: str = "cpu") -> None:
         self.seed, self.device = seed, device
@@ -52,13 +52,13 @@ class Streams:
         return self._generators[name]
 
     def reseed(self, seed: int) -> None:
-        """Start every stream again from `seed`, in place: generators in use stay the same objects."""
+        """Seed every generator again from `seed`, in place: the generators stay the same objects."""
         self.seed = seed
         for name, generator in self._generators.items():
             generator.manual_seed(derive(seed, name))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The state of every stream in use, uint8 [S]."""
+        """The state of every stream that was used, uint8 [S]."""
         return {name: generator.get_state() for name, generator in self._generators.items()}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:

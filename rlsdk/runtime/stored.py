@@ -1,4 +1,4 @@
-"""Counts, tensors and random generators from a stored state, which may come from a file: checked before they are used."""
+"""Functions that read counts, tensors and random generators from a stored state and check them; it may come from a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlsdk.tree import leaves, map_tensors, numbered
 
 T = TypeVar("T")
 MERSENNE_WORDS = 624
-"""Numbers in the state of torch's generator on the CPU."""
+"""How many numbers the state of torch's CPU generator (Mersenne Twister) holds."""
 MAX_COUNT = 2**62
 
 
@@ -21,7 +21,7 @@ def count_in(state: Mapping[str, object], name: str) -> int:
     """The count called `name` in a stored state.
 
     Raises:
-        ValueError: it is not a whole number, or negative.
+        ValueError: it is not a whole number, is negative, or is larger than `MAX_COUNT`.
     """
     value = state[name]
     if type(value) is not int or not 0 <= value <= MAX_COUNT:
@@ -30,10 +30,10 @@ def count_in(state: Mapping[str, object], name: str) -> int:
 
 
 def stored_like(node: T, stored: object) -> T:
-    """The leaves that `number` named, nested as `node` is, on its devices.
+    """The leaves that `rlsdk.tree.number` named, as a tree with the structure and the devices of `node`.
 
     Raises:
-        ValueError: there are more or fewer, or one has another shape or dtype.
+        ValueError: the number of leaves differs, or one has another shape or dtype.
     """
     if not isinstance(stored, Mapping) or not all(isinstance(leaf, Tensor) for leaf in stored.values()):
         raise ValueError("the stored values are not tensors")
@@ -46,10 +46,11 @@ def stored_like(node: T, stored: object) -> T:
 
 
 def put_back(generator: Generator, state: object) -> None:
-    """`generator.set_state(state)` for a state from a file: torch reads memory by the positions in it.
+    """Check `state` and call `generator.set_state(state)`. torch reads memory at positions from the state, and those in a file
+    may be wrong.
 
     Raises:
-        ValueError: no generator can be in this state.
+        ValueError: the state is not a valid state of a generator.
     """
     fresh = generator.get_state()
     if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.shape != fresh.shape or not state.is_cpu:

@@ -1,7 +1,7 @@
-"""How many threads torch and numpy's linear algebra use, limited together.
+"""Limits on the number of threads that torch and numpy's linear algebra use.
 
-Small networks want one: handing a product of 64 x 64 to a second thread costs several times what the product does, and an
-order of magnitude more where other processes want that core.
+One thread is best for small networks: sharing a 64 x 64 matrix product with a second thread takes several times as long as the
+product itself. It takes ten times longer still if other processes use that core.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from threadpoolctl import ThreadpoolController
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Those loaded now; looking for them takes milliseconds."""
+    """The thread pools of the libraries that are loaded now. Finding them takes milliseconds, so the result is cached."""
     return ThreadpoolController()
 
 
 def affordable(threads: int | None) -> int | None:
-    """The number given, at most the number of cores (then with a warning): more threads only wait for one another."""
+    """The given number of threads, but at most the number of cores: further threads would only wait. Warns if it is reduced."""
     if threads is None or threads <= (cores := os.cpu_count() or threads):
         return threads
     warnings.warn(f"{threads} threads reduced to {cores}: the machine has {cores} cores", stacklevel=4)
@@ -31,18 +31,18 @@ def affordable(threads: int | None) -> int | None:
 
 
 def use_one_thread_here() -> None:
-    """Torch computes with one thread where this thread calls it.
+    """Make torch compute with one thread for calls from the current Python thread.
 
-    Otherwise it gets a second team of threads. When two teams have more threads than there are cores, those of OpenMP sleep
-    between operations, and the caller's own become half as fast.
+    Otherwise OpenMP starts a second team of threads for the current thread. If two teams have more threads than there are
+    cores, OpenMP threads sleep between operations, and the main thread's computations take twice as long.
     """
-    torch.get_num_threads()  # the first call in a thread sets its number
+    torch.get_num_threads()  # the first call in a Python thread sets its number of threads, so the limit must come after it
     _libraries().limit(limits=1, user_api="openmp")
 
 
 @contextmanager
 def limited_threads(threads: int | None) -> Iterator[None]:
-    """Use `threads` inside the block and restore the number afterwards; None changes nothing."""
+    """Use `threads` threads inside the block and restore the previous number afterwards; None changes nothing."""
     if threads is None:
         yield
         return

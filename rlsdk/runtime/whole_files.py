@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: a reader sees the old one or the new one."""
+"""Write files atomically: a reader sees the old file or the new file, never a part of one."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rlsdk.errors import ArtifactError
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file of any kind so that a reader sees the old one or the new one; raises as `write_atomically`."""
+    """Write bytes to a file atomically; raises like `write_atomically`."""
     write_atomically(path, lambda stream: stream.write(data))
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write JSON for people, a line for each entry; raises as `write_atomically`."""
+    """Write JSON atomically, with one entry per line for human readers; raises like `write_atomically`."""
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """`write` into a file beside `path`, which then replaces it.
+    """Call `write` with a temporary file in the folder of `path`, and then replace `path` with that file.
 
     Raises:
-        ArtifactError: the place cannot be written; what was there before is untouched.
+        ArtifactError: the file cannot be written; an existing file is unchanged.
     """
     temporary = None
     try:

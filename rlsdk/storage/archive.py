@@ -1,8 +1,8 @@
-"""The container of every rlsdk file: an uncompressed zip of `manifest.json` and, per section, tensors and JSON values.
+"""The format of every rlsdk file: an uncompressed zip of `manifest.json` and, per section, tensors and JSON values.
 
-Layout: `manifest.json`, then for each section `<name>.safetensors` and `<name>.json`. The manifest lists the size and
-SHA-256 of every other member. Files are written beside their target, flushed and renamed, so a reader sees the old file
-or the new one. Reading validates sizes, digests and formats first; no pickle, eval or import is involved.
+The zip contains `manifest.json`, then for each section `<name>.safetensors` and `<name>.json`. The manifest lists the size and
+SHA-256 digest of every other member. Files are written atomically: a reader sees the old file or the new one. Reading checks
+sizes, digests and formats before it uses the data, and uses no pickle, eval or import.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from rlsdk.storage.zip_entries import padding, stored
 
 FORMAT = 1
 AGENT_KIND = "rlsdk-agent"
-"""The kind of a file that holds an agent, checkpoints included."""
+"""The kind of a file that holds an agent; checkpoints have this kind too."""
 MAX_JSON = 16 * 2**20
 MAX_BRACKETS = 2**20
-"""Of a JSON member: each is an object, of some hundred bytes."""
+"""The largest number of `{` and `[` in a JSON member: each becomes a Python object of some hundred bytes."""
 MAX_DEPTH = 50
 MAX_NAME = 1000
-"""Characters of a name in JSON, and of a tensor."""
+"""The largest number of characters of a name in JSON or of the name of a tensor."""
 MAP_FROM = 64 * 2**20
-"""Tensors of a section this large are mapped from a temporary file without a name instead of held in memory."""
+"""From this many bytes on, the tensors of a section are mapped from an unnamed temporary file instead of held in memory."""
 _MANIFEST = "manifest.json"
 _READ_ERRORS = (
     zipfile.BadZipFile,
@@ -54,20 +54,20 @@ _READ_ERRORS = (
 )
 
 Section = Mapping[str, object]
-"""A nested state: leaves are tensors or JSON scalars; keys hold no '/'."""
+"""A nested state: its leaves are tensors or JSON values, and its keys contain no '/'."""
 Document = dict[str, object]
-"""A manifest as it was read: JSON values, each to be checked before it is used."""
+"""A manifest that was read from a file. Its JSON values are unchecked: check each one before using it."""
 Members = Mapping[str, Mapping[str, object]]
-"""Name of a member -> its size and digest, as the manifest lists them."""
+"""Name of a member -> its size and digest according to the manifest."""
 Block = bytes | memoryview
-"""Bytes to be written."""
+"""Bytes that are written to an archive."""
 
 
 def table_in(document: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """The table called `name`; an empty one where there is none.
+    """The table called `name` in a document; an empty table if the document lacks it.
 
     Raises:
-        ArtifactError: it is not a table.
+        ArtifactError: the value is not a table.
     """
     value = document.get(name)
     if value is None:
@@ -78,7 +78,7 @@ def table_in(document: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def shapes_in(document: Document) -> dict[str, dict[str, list[int]]]:
-    """Section -> name -> shape of the tensors in a document of `inspect_archive`."""
+    """Section -> name of a tensor -> its shape, from a document of `inspect_archive`."""
     sections = table_in(document, "tensors")
     return {key: {name: _shape(entry) for name, entry in table_in(sections, key).items()} for key in sections}
 
@@ -93,7 +93,7 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
     """Write `document` and `sections` to a path (atomically) or a binary file object.
 
     Raises:
-        ArtifactError: the place cannot be written; what was there before is untouched.
+        ArtifactError: the file cannot be written; an existing file at the path is unchanged.
     """
     members = {name: member for key, section in sections.items() for name, member in _encode(key, section).items()}
     listing = {name: {"size": member.size, "sha256": _digest(member.chunks())} for name, member in members.items()}
@@ -109,7 +109,7 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
 
 
 class Member(Protocol):
-    """Bytes of an archive; `chunks` gives the same ones at every call."""
+    """The content of one member of an archive. `chunks` yields the same bytes at every call."""
 
     size: int
 
@@ -117,7 +117,7 @@ class Member(Protocol):
 
 
 class Text:
-    """Bytes that are there already."""
+    """A member whose bytes are in memory."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.size = data, len(data)
@@ -158,10 +158,10 @@ def _write_zip(stream: IO[bytes], members: Mapping[str, Member]) -> None:
 def read_archive(
     source: Path | IO[bytes], wanted: Iterable[str] | None = None, *, kind: str
 ) -> tuple[Document, dict[str, dict[str, object]]]:
-    """(document, sections) of an archive; only the `wanted` sections that it has are read (None: all).
+    """(document, sections) of an archive. Only the sections in `wanted` are read; None reads all, absent names are ignored.
 
     Raises:
-        ArtifactError: missing, damaged, truncated, foreign, or of another kind or format version.
+        ArtifactError: the file is missing, damaged or truncated, not of rlsdk, or of another kind or format version.
     """
     with _opened(source, kind) as (archive, document, members):
         keys = {m.rpartition(".")[0] for m in members}
@@ -170,10 +170,10 @@ def read_archive(
 
 
 def inspect_archive(source: Path | IO[bytes], *, kind: str) -> Document:
-    """The document, with `tensors`: section -> name -> [dtype, shape]; tensor data is not parsed.
+    """The document of an archive, with `tensors` added: section -> name -> [dtype, shape]. Tensor data are not read.
 
     Raises:
-        ArtifactError: as `read_archive`.
+        ArtifactError: as for `read_archive`.
     """
     with _opened(source, kind) as (archive, document, members):
         headers = [m for m in members if m.endswith(".safetensors")]
@@ -182,7 +182,7 @@ def inspect_archive(source: Path | IO[bytes], *, kind: str) -> Document:
 
 @contextlib.contextmanager
 def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, Document, Members]]:
-    """The archive, its checked manifest and the members listed there; an error in the block becomes an `ArtifactError`."""
+    """(archive, checked manifest, members that the manifest lists). Reading errors in the block become an `ArtifactError`."""
     name = _name(source)
     try:
         with _open(source) as stream, zipfile.ZipFile(stream) as archive:
@@ -207,7 +207,7 @@ def _open(source: Path | IO[bytes]) -> contextlib.AbstractContextManager[IO[byte
 
 
 def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> tuple[Document, Members]:
-    """The checked manifest, and its list of members: each is stored uncompressed and has the size that is listed."""
+    """(manifest, its list of members), after checking that each member is stored uncompressed and has the listed size."""
     entries = {info.filename: info for info in archive.infolist()}
     size = _length(archive)
     for info in entries.values():
@@ -263,13 +263,13 @@ def _json(data: bytes) -> Document:
     if not isinstance(document, dict):
         raise ValueError("a JSON member is not a table")
     _require_plain(document)
-    if b"\\ud" in data.lower():  # half a character of two: no file or terminal takes it
+    if b"\\ud" in data.lower():  # a lone surrogate cannot be encoded: encoding raises ValueError
         json.dumps(document, ensure_ascii=False).encode()
     return document
 
 
 def _require_plain(document: Document) -> None:
-    """Raises ValueError for names that are too long, and values that are nested too deeply for what reads them."""
+    """Raise ValueError for names longer than `MAX_NAME` and for values nested more than `MAX_DEPTH` deep."""
     level: list[object] = [document]
     for _ in range(MAX_DEPTH):
         following: list[object] = []
@@ -295,7 +295,7 @@ def _decode(archive: zipfile.ZipFile, listed: Members, key: str) -> dict[str, ob
 
 
 def _checked(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:
-    """A member, whole, after its digest."""
+    """All bytes of a member, after checking their digest."""
     data = archive.read(member)
     _require_digest(archive, member, listed, [data])
     return data
@@ -307,8 +307,8 @@ def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, chun
 
 
 def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str, Tensor]:
-    """The tensors [..] of a member. A large member is copied to a private file, checked by its digest, and mapped from there:
-    others may change or truncate the archive while the tensors are in use."""
+    """The tensors [..] of a member. A large member is copied to a private file, checked by its digest, and mapped. The copy is
+    needed because another process may change or truncate the archive while the tensors are in use."""
     size = archive.getinfo(member).file_size
     if size < MAP_FROM:
         return _loaded(_checked(archive, member, listed))
@@ -319,17 +319,17 @@ def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            return _loaded(_checked(archive, member, listed))  # then in memory
+            return _loaded(_checked(archive, member, listed))  # the disk is full: use memory
         copy.seek(0)
         header, begin = read_header(copy.read, size, limit=MAX_JSON)
-        if begin % ALIGNMENT:  # written by something else
+        if begin % ALIGNMENT:  # another program wrote the file
             copy.seek(0)
             return _loaded(copy.read())
         return mapped(copy, begin, header)
 
 
 def _loaded(block: bytes) -> dict[str, Tensor]:
-    """The tensors [..] of a block in memory."""
+    """The tensors [..] of a block of bytes, loaded into memory."""
     tensors: dict[str, Tensor] = safetensors.torch.load(block)
     return tensors
 

@@ -1,4 +1,4 @@
-"""Which serializer writes a path: the archive, or the one that a plugin has for the path's suffix."""
+"""Write and read files with the serializer of a plugin for the path's suffix, or else as archives of rlsdk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlsdk.storage.storable import nested_state, require_names
 
 
 def plugin_serializer(target: Path | IO[bytes]) -> Serializer | None:
-    """The serializer a plugin offers for this suffix, None where the archive is meant."""
+    """The serializer that a plugin offers for the suffix of `target`; None if `target` is an archive of rlsdk."""
     if not isinstance(target, Path) or not is_offered("serializers", target.suffix):
         return None
     serializer: Serializer = extension("serializers", target.suffix)()
@@ -26,7 +26,7 @@ def plugin_serializer(target: Path | IO[bytes]) -> Serializer | None:
 
 
 def write(target: Path | IO[bytes], document: Mapping[str, object], sections: Mapping[str, Section]) -> None:
-    """Write a document and sections; see `write_archive`."""
+    """Write a document and sections to a file; see `write_archive`."""
     serializer = plugin_serializer(target)
     if serializer is None:
         write_archive(target, document, sections)
@@ -46,7 +46,7 @@ def read(
     """(document, sections) of a file; see `read_archive`.
 
     Raises:
-        ArtifactError: the file is not a file of this `kind`.
+        ArtifactError: the file cannot be read, or is not of this `kind`.
     """
     serializer = plugin_serializer(source)
     if serializer is None:
@@ -63,7 +63,7 @@ def read(
 
 
 def inspect(source: Path | IO[bytes], *, kind: str) -> Document:
-    """What is in a file, without reading its tensors; see `inspect_archive`."""
+    """The document of a file, with the dtype and shape of each tensor but no tensor data; see `inspect_archive`."""
     serializer = plugin_serializer(source)
     if serializer is None:
         return inspect_archive(source, kind=kind)

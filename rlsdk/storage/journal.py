@@ -1,6 +1,6 @@
-"""Replay buffers written in parts: a checkpoint writes only the rows since the one before.
+"""Replay buffers written in parts: a checkpoint writes only the rows since the previous checkpoint.
 
-A part is a file with the rows that came since the part before; a checkpoint names the parts its memory is made of.
+A part is a file with the rows since the previous part. A checkpoint lists the names of the parts of its replay buffer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from rlsdk.storage.archive import inspect_archive, read_archive, shapes_in, writ
 KIND = "rlsdk-replay-rows"
 FOLDER = "replay"
 PART = re.compile(r"\d{12,19}-[0-9a-f]{8}\.rlsdk")
-"""What names of parts look like; others are not read."""
+"""The form of the names of part files; files with other names are not read."""
 RING = {"head", "filled", "written", "leaves"}
-"""Keys of the state of a ring of rows. The r-th row ever written is at position r modulo the ring's length."""
+"""The keys of the state of a ring buffer of rows. Row number r of all rows ever written is at position r modulo the length."""
 
 
 @attrs.frozen
 class Part:
-    """Rows `start` to `end` of all that were ever written."""
+    """The file `name` with the rows `start` to `end` (exclusive), numbered from the first row ever written."""
 
     name: str
     start: int
@@ -38,16 +38,16 @@ class Part:
 
 
 class Journal:
-    """Writes the parts of one training's memory into a folder."""
+    """Writes the parts of the replay buffer of one training into a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.parts: list[Part] = []
 
     def write(self, state: State) -> tuple[dict[str, object], list[str]]:
-        """(the state without its rows, the names of the parts that hold them); new rows are written to one more part.
+        """(the state without its rows, the names of the parts that hold the rows). New rows are written to one more part.
 
-        The state of a memory that is not a ring of rows is returned whole, with no parts.
+        The state of a buffer that is empty or not a ring buffer of rows is returned unchanged, without parts.
 
         Raises:
             ArtifactError: the folder cannot be written.
@@ -57,9 +57,9 @@ class Journal:
             return dict(state), []
         flat, empty = _rows(ring["leaves"])
         size = len(next(iter(flat.values())))
-        end = int(ring["written"]) + (size - int(ring["filled"]))  # a row that only holds the newest observation
+        end = int(ring["written"]) + (size - int(ring["filled"]))  # plus 1 if a row holds only the newest observation
         before = self.parts[-1].end if self.parts else 0
-        start = max(0, before - 2, end - size)  # what led to the newest rows may be known better by now
+        start = max(0, before - 2, end - size)  # the newest rows of the last part may have changed since
         rows = torch.arange(start, end) % size
         part = Part(f"{end:012d}-{secrets.token_hex(4)}.rlsdk", start, end)
         leaves = {name: leaf.index_select(0, rows.to(leaf.device)) for name, leaf in flat.items()}
@@ -73,7 +73,7 @@ class Journal:
         return _replaced(state, {**slim, "size": size}), [each.name for each in self.parts]
 
     def clear(self, used: Iterable[str]) -> None:
-        """Delete parts that no checkpoint names any more."""
+        """Delete the parts in the folder that are neither in `used` (names in checkpoints) nor current parts."""
         wanted = {*used, *(part.name for part in self.parts)}
         for path in self.folder.glob("*.rlsdk"):
             if path.name not in wanted:
@@ -81,10 +81,10 @@ class Journal:
 
 
 def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object]:
-    """The state with its rows, from the parts in `folder`.
+    """The state with its rows, which are read from the parts called `names` in `folder`.
 
     Raises:
-        ArtifactError: a part is missing or damaged, or they do not make a whole.
+        ArtifactError: a part is missing or damaged, or the parts do not hold exactly the rows of the state.
     """
     ring = _ring(state, RING - {"leaves"} | {"size"})
     if ring is None:
@@ -115,8 +115,8 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
 
 
 def _rows(leaves: object) -> tuple[dict[str, Tensor], dict[str, object]]:
-    """(leaves [R, ..] of a table of rows, tables without entries such as the carry of a policy without memory), each by their
-    joined names."""
+    """(leaves [R, ..] of a table of rows, empty tables such as the carry of a policy without memory), each by names joined
+    with '/'."""
     flat = tree.flatten(leaves) if isinstance(leaves, Mapping) else {}
     rows = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Tensor)}
     empty = {name: leaf for name, leaf in flat.items() if isinstance(leaf, Mapping)}
@@ -126,8 +126,8 @@ def _rows(leaves: object) -> tuple[dict[str, Tensor], dict[str, object]]:
 
 
 def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None:
-    """Check names and headers before any row is read: together the parts must hold the rows `begin` to `end`, and each some of
-    them. Otherwise a small file could ask for any amount of work and memory."""
+    """Check the names and headers of the parts before any row is read: each must hold some of the rows `begin` to `end`, and
+    together they must hold all. Without this check a small file could cause any amount of work and memory use."""
     if len({*names}) != len(names) or not all(map(PART.fullmatch, names)):
         raise ArtifactError("the file is damaged: its manifest names no parts of a replay buffer")
     known = begin
@@ -144,7 +144,8 @@ def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None
 
 
 def _ring(state: State, keys: set[str] = RING) -> State | None:
-    """The state of the ring in a memory's state, which may wrap it in `memory`; None where it is empty or of another kind."""
+    """The state of the ring buffer in a buffer's state, directly or under the key `memory`; None if it is empty or another kind
+    of buffer."""
     if keys <= set(state):
         return state if state["filled"] else None
     inner = state.get("memory")

@@ -1,4 +1,4 @@
-"""The Serializer of the core: tensors as safetensors and a JSON document, in one archive."""
+"""The `Serializer` of the core package: it writes tensors and a JSON document into one archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KIND = "rlsdk-tensors"
 
 
 class SafetensorsSerializer:
-    """Implements `rlsdk.interfaces.Serializer`; tensor names may hold '/' to group them."""
+    """Implements `rlsdk.interfaces.Serializer`. Names of tensors may contain '/' to group them."""
 
     def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, object]) -> None:
         write_archive(path, {"kind": KIND, "document": dict(document)}, {"tensors": tree.unflatten(tensors)})

@@ -1,4 +1,4 @@
-"""Which states files can hold, and errors that name the place of what they cannot."""
+"""Checks of whether a state can be stored in a file, with errors that name the entry that cannot."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ ADVICE = "state_dict() may hold tables of tensors, text, finite numbers, true, f
 
 
 def require_names(node: Mapping[Any, object], place: str = "") -> None:
-    """Raises PluginError where a table has names that come back as others: they are text without '/', or the whole numbers of
-    an optimiser of torch."""
+    """Raise PluginError if a table has a name that a file would not restore unchanged.
+
+    Names must be text without '/'. The states of torch's optimisers may also have whole numbers as names.
+    """
     numbers = node.keys() == {"state", "param_groups"}
     for name, child in node.items():
         inside = f"{place}/{name}" if place else str(name)
@@ -32,10 +34,12 @@ def require_names(node: Mapping[Any, object], place: str = "") -> None:
 
 
 def nested_state(flat: Mapping[str, object]) -> dict[str, Any]:
-    """`unflatten`, with numbers of parameters in the states of torch's optimisers, which drop what stands under text.
+    """`rlsdk.tree.unflatten`, but with whole numbers as the keys of parameters in the states of torch's optimisers.
+
+    torch's optimisers ignore entries whose key is text.
 
     Raises:
-        ValueError: a name is that of a value and of a table.
+        ValueError: the same name belongs to a value and to a table.
     """
     nested = unflatten(flat)
     _number_parameters(nested)
@@ -52,10 +56,10 @@ def _number_parameters(node: dict[str, Any]) -> None:
 
 
 def as_json(section: str, values: Mapping[str, object]) -> bytes:
-    """The values of a section, whose names are flat.
+    """The values of a section as JSON; `values` is flat, with names joined by '/'.
 
     Raises:
-        PluginError: a value has no such form.
+        PluginError: JSON cannot represent a value.
     """
     for name, value in values.items():
         for key in _lost_names(value):  # JSON would write them as text
@@ -74,7 +78,7 @@ def as_json(section: str, values: Mapping[str, object]) -> bytes:
 
 
 def _lost_names(value: object) -> Iterator[object]:
-    """The names that are not text, of tables in lists."""
+    """Yield the keys that are not text, of tables at any depth in `value`."""
     if isinstance(value, Mapping):
         yield from (key for key in value if not isinstance(key, str))
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
@@ -83,7 +87,7 @@ def _lost_names(value: object) -> Iterator[object]:
 
 
 def _refused(value: object) -> Iterator[str]:
-    """What JSON does not take, the innermost first."""
+    """Yield descriptions of the parts of `value` that JSON cannot represent, the innermost first."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Tensors in the safetensors format, written and read in chunks, so that files may be larger than memory.
 
-The layout is the library's: the header's length (8 bytes, little endian), the header (JSON: name -> dtype, shape, offsets), the
-data. `safetensors` itself writes and reads such a block as a whole.
+The layout is that of the safetensors library: the length of the header (8 bytes, little endian), the header (JSON: name ->
+dtype, shape, offsets), the data. The library itself holds the whole block in memory when it writes or reads one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 CHUNK = 16 * 2**20
 ALIGNMENT = 64
-"""Of the data within the block, and of the block within a file, so that tensors can be mapped into memory."""
+"""Data begin at a multiple of this many bytes in a block, and a block in a file, so that tensors can be mapped into memory."""
 NAMES = {
     torch.float64: "F64",
     torch.int64: "I64",
@@ -40,14 +40,14 @@ class HeaderEntry(TypedDict):
     dtype: str
     shape: list[int]
     data_offsets: list[int]
-    """First byte, and the one after the last, counted from the start of the data."""
+    """The positions of the first byte and of the byte after the last, counted from the start of the data."""
 
 
 class TensorBlock:
-    """Named tensors as one block of bytes that is never in memory as a whole."""
+    """Encodes named tensors as one block of bytes, in chunks, so that the block is never in memory as a whole."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        """Tensors [..] of any shape. Raises ValueError for a dtype that the format has no name for."""
+        """`tensors`: name -> tensor [..] of any shape. Raises ValueError for a dtype that is not in `NAMES`."""
         self.tensors = dict(sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])))
         header: dict[str, object] = {}
         end = 0
@@ -62,7 +62,7 @@ class TensorBlock:
         self.size = len(self.head) + end
 
     def chunks(self) -> Iterator[bytes | memoryview]:
-        """The bytes, some megabytes at a time."""
+        """Yield the bytes of the block in chunks of at most `CHUNK` bytes."""
         yield self.head
         for tensor in self.tensors.values():
             flat = tensor.detach().reshape(-1)
@@ -73,7 +73,9 @@ class TensorBlock:
 
 
 def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple[dict[str, HeaderEntry], int]:
-    """(name -> dtype, shape and offsets, checked against each other and the block's `size`; where the data begin).
+    """(header, the position in the block where the data begin). `read(n)` returns the next n bytes of a block of `size` bytes.
+
+    Dtypes, shapes and offsets are checked against each other and against `size`; the header may have `limit` bytes.
 
     Raises:
         ValueError: the block is damaged.
@@ -108,8 +110,10 @@ def _offsets(entry: object) -> tuple[int, int]:
 
 
 def mapped(stream: IO[bytes], start: int, header: Mapping[str, HeaderEntry]) -> dict[str, Tensor]:
-    """The tensors [..] of a block whose data begin at byte `start` of an open file, mapped into memory: pages are read at their
-    first use, and writing to them does not change the file."""
+    """The tensors [..] of a block whose data begin at byte `start` of an open file, mapped into memory.
+
+    Pages are read at their first use. Writing to the tensors does not change the file.
+    """
     found = {}
     for name, entry in header.items():
         first, last = entry["data_offsets"]

@@ -1,4 +1,4 @@
-"""Entries of an uncompressed zip file: where their bytes begin, and reading those without computing a CRC."""
+"""Entries of an uncompressed zip file: aligning their data, and reading them without computing a CRC."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _PADDING_FIELD = 0x4252
 _ZIP64_FIELD = 20
 _LOCAL_FORMAT = "<4s5H3L2H"
 _LOCAL_HEADER = struct.calcsize(_LOCAL_FORMAT)
-"""Bytes of a zip entry's header before its name. Its last two fields are the lengths of the name and of what follows it."""
+"""The bytes of a zip entry's header before its name. Its last two fields are the lengths of the name and of the extra field."""
 
 
 def padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """An extra field that makes the entry's data begin at a multiple of `ALIGNMENT` bytes."""
     assert archive.fp is not None
-    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # zipfile's own rule
+    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # the rule of zipfile for large entries
     before = archive.fp.tell() + _LOCAL_HEADER + len(info.filename.encode()) + sizes + 4
     return struct.pack("<HH", _PADDING_FIELD, -before % ALIGNMENT) + bytes(-before % ALIGNMENT)
 
 
 def stored(archive: zipfile.ZipFile, member: str) -> Iterator[bytes]:
-    """The bytes of an uncompressed member, without the CRC that zipfile computes: a digest is checked instead.
+    """Yield the bytes of an uncompressed member without computing the CRC as zipfile does; callers check a digest instead.
 
     Raises:
         BadZipFile: the entry's header is damaged.
