@@ -185,6 +185,18 @@ class Sequences(Generic[CarryT]):
     index: Tensor  # int64 [N]; the position in the buffer of the first row of each sequence
     weight: Tensor | None = None  # float32 [N]; importance weights of prioritised sampling
 
+    @property
+    def continues(self) -> Tensor:
+        """Whether the next row is the next step of the same episode, bool [T, N]; False in the last row.
+
+        Besides its end, an episode is also cut where the environment was reset before, as after a stopped training.
+        """
+        steps = self.steps
+        inside = ~steps.terminated & ~steps.truncated & steps.valid
+        inside[:-1] &= steps.valid[1:] & ~steps.observation.is_first[1:]
+        inside[-1] = False
+        return inside
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:

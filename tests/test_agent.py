@@ -205,6 +205,14 @@ def test_divergence_stops_the_run_and_says_where() -> None:
     small(learning_rate=0.5).learn(5)
 
 
+def test_large_metrics_are_no_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small()
+    update = model.parts.algorithm.update
+    large = {"train/a": torch.tensor(3e38), "train/b": torch.tensor(3e38)}
+    monkeypatch.setattr(model.parts.algorithm, "update", lambda *args, **named: {**update(*args, **named), **large})
+    model.learn(20)
+
+
 class Recorder(Callback):
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -280,6 +288,7 @@ def test_metrics_reach_every_sink(tmp_path: Path) -> None:
     assert float(rows[0]["rollout/ep_len_mean"]) == 10.0
     JsonlSink(tmp_path / "n.jsonl").write(1, {"a": float("nan")})
     assert json.loads((tmp_path / "n.jsonl").read_text()) == {"step": 1, "a": None}
+    ConsoleSink().write(1, {})
     ConsoleSink().write(1, {"a/b": 1.0})
 
 

@@ -15,7 +15,7 @@ import torch
 
 import benchmarks.__main__ as command
 import rlsdk
-from benchmarks import floor, learning, native, trained_peer
+from benchmarks import floor, learning, native, peers, trained_peer
 from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks.compare import COLUMNS, Comparison
 from benchmarks.marked import with_row
@@ -291,6 +291,14 @@ def test_an_interrupted_training_of_a_peer_goes_on(
     )
     trained_peer.trained_peer(algorithm, "Pendulum-v1", 0, settings, (1, 128), keep)
     assert steps == [80, 120]  # it began at 40
+
+
+def test_peers_explore_every_dimension_on_its_own() -> None:
+    pytest.importorskip("stable_baselines3")
+    noise = {"action_noise": {"mean": 0.0, "sigma": 0.1}}
+    drawn = peers.translated(noise, gymnasium.spaces.Box(-1, 1, (2, 3)))["action_noise"]()
+    assert drawn.shape == (2, 3)
+    assert len(set(drawn.flat)) == 6
 
 
 def test_native_cases() -> None:

@@ -27,7 +27,7 @@ from rlsdk.callbacks import (
 )
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import ChainEnv, InvalidActionEnvDiscrete
-from rlsdk.errors import MaskError, SettingsError
+from rlsdk.errors import ArtifactError, MaskError, SettingsError
 from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
 
 
@@ -75,6 +75,13 @@ def test_evaluations_are_written_to_a_file(succeeds: bool, tmp_path: Path) -> No
     model.learn(8, callback=EvalCallback(env, n_eval_episodes=3, eval_freq=8, log_path=tmp_path / "logs", verbose=0))
     with np.load(tmp_path / "logs" / "evaluations.npz") as found:
         assert found["timesteps"].tolist() == [8]
+
+
+def test_a_file_of_evaluations_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file")
+    evaluator = EvalCallback(ChainEnv(5), n_eval_episodes=3, eval_freq=8, log_path=tmp_path / "logs", verbose=0)
+    with pytest.raises(ArtifactError, match=r"cannot write .*evaluations\.npz"):
+        on_policy().learn(24, callback=evaluator)
 
 
 def test_what_an_evaluation_prints_and_calls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

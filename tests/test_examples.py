@@ -122,7 +122,7 @@ def test_a_clone_learns_from_a_teacher(house: Environment, tmp_path: Path) -> No
     small = ("--set", "n_steps=256", "--eval-every", "0", "--out", str(tmp_path / "teacher"))
     done = house.run("-m", "rlsdk", "run", "trpo", "--env", "CartPole-v1", "--steps", "512", "--seed", "0", *small)
     assert done.returncode == 0, done.stderr
-    code = (PLUGINS / "cloning" / "clone.py").read_text()
+    code = (PLUGINS / "cloning" / "teach.py").read_text()
     agrees = "[clone.predict(x, deterministic=True)[0] == teacher.predict(x, deterministic=True)[0] for x in seen]"
     seen = "import numpy as np\nseen = np.random.default_rng(0).normal(0, 0.05, (200, 4)).astype(np.float32)"
     moved = f"import os\nos.chdir({str(tmp_path)!r})\n{code}\n{seen}\nresult = float(np.mean({agrees}))"

@@ -100,6 +100,26 @@ def test_a_next_step_vector_environment_has_masks_too() -> None:
     assert rows[:6] == SCRIPT * 2
 
 
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP"])
+def test_an_episode_that_is_over_may_forbid_all_values_of_one_choice(mode: str) -> None:
+    from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+    from rlsdk.environments import connect
+
+    class Two(Scripted):
+        action_space: Any = spaces.MultiDiscrete([2, 2])
+
+    script = [[1, 0, 1, 1], [1, 1, 0, 1]]
+    makers = [lambda: Two(script, "info", last=[1, 1, 0, 0])] * 2
+    env = connect(SyncVectorEnv(makers, autoreset_mode=AutoresetMode[mode]))
+    env.reset(0)
+    env.step(torch.zeros(2, 2, dtype=torch.int64))
+    step = env.step(torch.zeros(2, 2, dtype=torch.int64))
+    assert step.final_observation is not None
+    assert step.final_observation.action_mask is not None
+    assert step.final_observation.action_mask.all()
+
+
 def test_policies_obey_them_everywhere() -> None:
     agent = rlsdk.make("reinforce", env=make_vec_env(InvalidActionEnvDiscrete, 2), seed=1, n_steps=50)
     agent.learn(400)

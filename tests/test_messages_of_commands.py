@@ -97,6 +97,15 @@ def test_exporting_repeats_no_warning_of_torch(cli: Any) -> None:
     assert (code, err) == (0, "")
 
 
+def test_model_cards_of_the_best_and_of_the_final_agent_have_their_results(cli: Any) -> None:
+    options = ("--steps", "200", "--eval-every", "100", "--eval-episodes", "2", "--out", "run", "-q")
+    assert cli("run", "ars", "--env", "CartPole-v1", *options)[0] == 0
+    assert cli("export", "run", "--format", "torch-export")[0] == 0
+    assert ", the best evaluation during training." in Path("run/best.md").read_text()
+    assert cli("export", "run/final.rlsdk", "--format", "torch-export")[0] == 0
+    assert " over 2 deterministic episodes." in Path("run/final.md").read_text()
+
+
 def test_titles_of_environments_with_arguments_fit() -> None:
     title = environment_title(
         "CartPole-v1?sutton_barto_reward=true&wrapper=TimeAwareObservation&wrapper=a_module.of:Mine"

@@ -229,6 +229,11 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
     before = parameters_of(vectors)
     with pytest.raises(DivergenceError, match="the policy is what it was before; lower learning_rate"):
         vectors.pretrain(recorded(tmp_path / "vectors", VECTOR), n_epochs=3, learning_rate=1e30)
+    normalized = agent_for("ppo", VECTOR, normalize=True)
+    seen = normalized.normalizer.normalize_obs(np.ones(SEEN.shape, np.float32))  # type: ignore[union-attr]
+    with pytest.raises(DivergenceError, match="the policy is what it was before"):
+        normalized.pretrain(tmp_path / "vectors", n_epochs=3, learning_rate=1e30)
+    assert np.array_equal(normalized.normalizer.normalize_obs(np.ones(SEEN.shape, np.float32)), seen)  # type: ignore[union-attr]
     with pytest.raises(UsageError, match=r"all parameters of the policy are 0, .* zero_policy=False"):
         agent_for("ars", CHOICE, policy="MlpPolicy").pretrain(data)
     assert all(torch.equal(value, before[name]) for name, value in parameters_of(vectors).items())

@@ -13,7 +13,7 @@ from torch import Tensor
 from rlsdk.buffers import ReplayBuffer, SequenceReplay
 from rlsdk.buffers.columns import Columns
 from rlsdk.errors import PluginError, SettingsError, UsageError
-from rlsdk.records import Rollout
+from rlsdk.records import Observation, Rollout, Sequences, StepData
 from tests.test_replay import Script, context
 
 
@@ -154,3 +154,18 @@ def test_damaged_extras_are_refused() -> None:
     state = {**state, "leaves": {**state["leaves"], "extras": {"log_prob": torch.zeros(3)}}}
     with pytest.raises(UsageError, match="extras that do not belong"):
         SequenceReplay(ReplayBuffer(context(2), 18, 0.5), length=4).load_state_dict(state)
+
+
+def test_rows_continue_unless_the_episode_ends_or_is_cut() -> None:
+    """The columns: an end, a time limit, a filler row after the end, a reset in the middle of an episode."""
+    terminated, truncated, first, valid = (torch.zeros(4, 4, dtype=torch.bool) for _ in range(4))
+    valid[:] = True
+    terminated[1, 0] = truncated[1, 1] = terminated[1, 2] = True
+    valid[2, 2] = False
+    first[2, (0, 1, 3)] = first[3, 2] = True
+    steps = StepData(
+        Observation(torch.zeros(4, 4), first), torch.zeros(4, 4), torch.zeros(4, 4), terminated, truncated, valid, {}
+    )
+    batch = Sequences(steps, steps.observation, torch.ones(4, 4), valid, None, torch.arange(4))
+    ends = [1, 0, 1, 0]
+    assert batch.continues.T.int().tolist() == [ends, ends, [1, 0, 0, 0], ends]

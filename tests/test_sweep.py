@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,20 @@ def test_a_fault_in_an_executor_names_the_environment() -> None:
     env = make_vec_env(broken, vectorization="processes", workers=1)
     with pytest.raises(EnvironmentFault, match=r"CartPole-v1.*ZeroDivisionError"):
         ARS("LinearPolicy", env, n_delta=1, seed=0).learn(10)
+
+
+def test_seeds_may_run_from_another_thread(tmp_path: Path) -> None:
+    """Python sets handlers of signals in the main thread only."""
+    with ThreadPoolExecutor(1) as pool:
+        results = pool.submit(sweep, plan(tmp_path / "threaded")).result()
+    assert [result.error for result in results] == [None, None]
+
+
+def test_a_preset_that_seeds_cannot_use_is_refused_before_any_begins(tmp_path: Path) -> None:
+    request = attrs.evolve(SMALL, preset="nowhere", out=tmp_path / "none")
+    with pytest.raises(SettingsError, match="nowhere"):
+        sweep(attrs.evolve(plan(tmp_path / "none"), request=request))
+    assert not (tmp_path / "none").exists()
 
 
 def test_seeds_run_side_by_side_as_they_run_alone(tmp_path: Path) -> None:

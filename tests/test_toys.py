@@ -110,6 +110,8 @@ def test_a_table_pays_by_where_the_action_lies() -> None:
         assert play(env, lambda env, seen: toy.action_at(env.action_space, 0.0)) == 1.0
         assert play(env, lambda env, seen: toy.action_at(env.action_space, 1.0)) == pytest.approx(1.6)
     assert toy.position_in(box, [0.0, 2.0]) == 0.75
+    assert toy.position_in(gymnasium.spaces.Discrete(1), 0) == 0.0
+    assert toy.position_in(gymnasium.spaces.MultiDiscrete([1, 3]), [0, 2]) == 0.5
     half = toy.TableEnv(action_space=box)
     mean = np.mean([play(half, lambda env, seen: [0.0, 0.5], seed) for seed in range(400)])
     assert mean == pytest.approx(1.3, abs=0.05)

@@ -138,6 +138,10 @@ def test_monitor_writes_and_continues_a_file(tmp_path: Path) -> None:
     assert results["r"] == [6.0] * 6
     assert results["l"] == [4.0] * 6
     assert results["t"] == sorted(results["t"])
+    first, _, *rows = (json.loads(lines[0][1:])["t_start"], *lines[1:])
+    assert results["t"][0] == pytest.approx(float(rows[0].split(",")[2]), abs=1e-6)
+    (tmp_path / "later.monitor.csv").write_text(f"#{json.dumps({'t_start': first + 5.0})}\nr,l,t\n1,1,2\n")
+    assert max(load_results(tmp_path)["t"]) == pytest.approx(7.0)
 
 
 def test_monitor_refuses_misuse(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
 import warnings
 from collections.abc import Iterator
@@ -72,10 +74,9 @@ def pretrain(agent: AssembledAgent, source: Source, wanted: Pretraining) -> None
     episodes = open_episodes(dataset, agent.preprocessing.build_context)
     episodes.require_masks(required=agent.spec.action_masks == "required", used=agent.masks.used)
     training, held_out = _split(episodes, wanted.train_fraction, dataset.name)
-    _observe(agent, training)
-    fitting = _Fitting(agent, policy, wanted)
-    with limited_threads(1), torch.inference_mode(False), torch.enable_grad():
-        fitting.fit(training, held_out)
+    with _unchanged_after_errors(agent, policy), limited_threads(1), torch.inference_mode(False), torch.enable_grad():
+        _observe(agent, training)
+        _Fitting(agent, policy, wanted).fit(training, held_out)
     if (algorithm := ability(agent.parts.algorithm, FollowsPolicy)) is not None:
         algorithm.policy_replaced()
 
@@ -103,6 +104,24 @@ def _observe(agent: AssembledAgent, episodes: Episodes) -> None:
         normalizer.observations.update(episodes.transitions(places, 1.0).observation.features)
 
 
+@contextlib.contextmanager
+def _unchanged_after_errors(agent: AssembledAgent, policy: nn.Module) -> Iterator[None]:
+    """Put the policy and the normaliser back to what they were before the block if it raises."""
+    normalizer = agent.preprocessing.normalizer
+    values = [*policy.parameters(), *policy.buffers()]
+    before = [value.detach().clone() for value in values]
+    statistics = None if normalizer is None else copy.deepcopy(normalizer.observations.state_dict())
+    try:
+        yield
+    except BaseException:
+        with torch.no_grad():
+            for value, old in zip(values, before, strict=True):
+                value.copy_(old)
+        if normalizer is not None and statistics is not None:
+            normalizer.observations.load_state_dict(statistics)
+        raise
+
+
 class _Fitting:
     """Minimises the loss of recorded actions with Adam. The optimiser and random streams of training are not used."""
 
@@ -123,22 +142,16 @@ class _Fitting:
         """Whether the policy is recurrent, so that it is fitted to sequences instead of single steps."""
 
     def fit(self, training: Episodes, held_out: Episodes | None) -> None:
-        """Fit the policy for `n_epochs` epochs. After any error the parameters are those before `fit`.
+        """Fit the policy for `n_epochs` epochs.
 
         Raises:
             DivergenceError: the loss became NaN or infinite.
         """
-        before = [parameter.detach().clone() for parameter in self.parameters]
         try:
             for epoch in range(1, self.wanted.n_epochs + 1):
                 loss = self._epoch(training)
                 if epoch % self.wanted.interval == 0 or epoch == self.wanted.n_epochs:
                     self._report(epoch, loss, None if held_out is None else self.loss_of(held_out))
-        except BaseException:
-            with torch.no_grad():
-                for parameter, value in zip(self.parameters, before, strict=True):
-                    parameter.copy_(value)
-            raise
         finally:
             self.optimizer.zero_grad(set_to_none=False)
             self.module.eval()

@@ -52,7 +52,7 @@ class StoredCursor:
         if not isinstance(carry, Mapping) or not all(isinstance(leaf, Tensor) for leaf in carry.values()):
             raise ValueError("the carry is not a table of tensors")
         if episodes is not None and not isinstance(episodes, Mapping):
-            raise ValueError("the running episodes are not table")
+            raise ValueError("the running episodes are not a table")
         return StoredCursor(Cursor(count_in(counts, "env_steps"), count_in(counts, "updates")), carry, episodes)
 
     def state_dict(self) -> dict[str, object]:

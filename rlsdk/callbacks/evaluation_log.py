@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
+
+from rlsdk.runtime.whole_files import write_atomically
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
@@ -52,6 +53,9 @@ class EvaluationLog:
         """Replace the file atomically with the earlier evaluations and those in `history`, as (environment steps, result).
 
         Earlier evaluations with another number of episodes are dropped.
+
+        Raises:
+            ArtifactError: the file cannot be written.
         """
         arrays: Arrays = {
             "timesteps": np.array([step for step, _ in history], np.int64),
@@ -64,8 +68,4 @@ class EvaluationLog:
         if self.before and self.before["results"].shape[1:] == arrays["results"].shape[1:]:
             names = [name for name in arrays if name in self.before]
             arrays = {name: np.concatenate([self.before[name], arrays[name]]) for name in names}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".part")
-        with temporary.open("wb") as stream:
-            np.savez(stream, **arrays)
-        os.replace(temporary, self.path)
+        write_atomically(self.path, lambda stream: np.savez(stream, **arrays))

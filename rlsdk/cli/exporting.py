@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -60,16 +61,20 @@ def _require_own_card(card: Path) -> None:
 
 
 def results_of(file: Path) -> str | None:
-    """Return a sentence with the final evaluation of a run, given its agent file `final.rlsdk`; None for other files.
+    """Return a sentence with the evaluation of an agent of a run, `final.rlsdk` or `best.rlsdk`; None for other files.
 
     Raises:
         SettingsError: the record of the run is damaged.
     """
-    from rlsdk.experiments.run_record import RunRecord
+    from rlsdk.experiments.run_directory import RunDirectory
 
-    record = file.parent / "run.json"
-    if file.stem != "final" or not record.is_file():
+    directory = RunDirectory(file.parent)
+    if not directory.record.is_file() or file not in (directory.final, directory.best):
         return None
-    if (final := RunRecord.read(record).final_evaluation) is None:
+    record = directory.read_record()
+    if file == directory.best and math.isfinite(best := directory.best_evaluation()):
+        episodes = counted(record.eval_episodes, "deterministic episode")
+        return f"Mean return {best:.2f} over {episodes}, the best evaluation during training."
+    if file == directory.best or (final := record.final_evaluation) is None:
         return None
     return f"Mean return {final.mean:.2f} +- {final.std:.2f} over {counted(final.episodes, 'deterministic episode')}."

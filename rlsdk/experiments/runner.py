@@ -55,7 +55,7 @@ from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
 """Options that have no meaning if the run only has a data set."""
-__all__ = ["RunRequest", "RunResult", "run", "starting_settings", "width"]
+__all__ = ["RunRequest", "RunResult", "preset_of", "run", "starting_settings", "width"]
 
 
 @attrs.frozen
@@ -226,7 +226,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     given = request.env or request.settings.get("env")
     env = given if isinstance(given, str) else environment_of(spec, request.settings)
     makers = named_sinks(request.sinks or ())
-    known = _preset(request, spec, env)
+    known = preset_of(request, spec, env)
     options = _options(request, known, env)
     settings = starting_settings(spec, known, request.settings)
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
@@ -263,7 +263,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
 
 
-def _preset(request: RunRequest, spec: AlgorithmSpec, env: str | None) -> Preset | None:
+def preset_of(request: RunRequest, spec: AlgorithmSpec, env: str | None) -> Preset | None:
     """Return the preset to start from; None if there is none."""
     if request.preset is not None:
         return chosen_preset(request.preset, spec, env)

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from rlsdk.experiments.folder_kinds import SEEDS
 from rlsdk.experiments.plotting import plot_runs
 from rlsdk.experiments.recorded_run import environment_of, place_of
 from rlsdk.experiments.run_directory import RunDirectory
-from rlsdk.experiments.runner import RunRequest, run, starting_settings
+from rlsdk.experiments.runner import RunRequest, preset_of, run, starting_settings
 from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.experiments.trust import (
     places_in,
@@ -33,7 +34,7 @@ from rlsdk.experiments.trust import (
     without_places,
 )
 from rlsdk.experiments.watching import watching
-from rlsdk.registry import load, preset
+from rlsdk.registry import load
 from rlsdk.runtime.output import is_quiet, print_line, quietly
 from rlsdk.runtime.whole_files import write_json
 from rlsdk.settings import merge
@@ -128,7 +129,7 @@ def _require_possible(request: RunRequest) -> None:
     spec, env = load(request.algorithm), request.env or request.settings.get("env")
     if env is None:
         env = environment_of(spec, request.settings)
-    known = preset(spec.id, str(env)) if request.use_preset else None
+    known = preset_of(request, spec, env if isinstance(env, str) else None)
     bind(spec.config_type, (), {**starting_settings(spec, known, request.settings), "env": env, "seed": 0})
     if isinstance(env, str):
         make_vec_env(env).close()
@@ -382,6 +383,11 @@ def stoppable(executor: str, jobs: int) -> Iterator[Executor]:
 
 
 def _ending() -> list[signal.Signals]:
-    """Return the signals that stop work, without those that are ignored: `nohup` ignores the hang-up of a terminal."""
+    """Return the signals that stop work, without those that are ignored: `nohup` ignores the hang-up of a terminal.
+
+    There are none outside the main thread, because Python changes handlers in the main thread only.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return []
     known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]

@@ -49,7 +49,10 @@ class PygameKeys:
             )
         self.pygame: Any = pygame
         self.fps, self.screen = fps, cast("Any", None)
-        pygame.display.init()  # `pygame.init` also opens sound, and fails without a sound device
+        try:
+            pygame.display.init()  # `pygame.init` also opens sound, and fails without a sound device
+        except pygame.error as error:
+            raise _no_display(error) from None
         self.clock = pygame.time.Clock()
 
     def held(self, picture: Any) -> Collection[str]:
@@ -58,7 +61,7 @@ class PygameKeys:
             if self.screen is None:
                 self.screen = pygame.display.set_mode(picture.shape[1::-1])
         except pygame.error as error:
-            raise SettingsError(f"--human needs a display: {error}; record an agent or --random instead") from None
+            raise _no_display(error) from None
         self.screen.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
         pygame.display.flip()
         self.clock.tick(self.fps)
@@ -69,6 +72,10 @@ class PygameKeys:
             pygame.quit()
             raise PlayerLeftError
         return names
+
+
+def _no_display(error: Exception) -> SettingsError:
+    return SettingsError(f"--human needs a display: {error}; record an agent or --random instead")
 
 
 NAMES = ("left", "right", "up", "down", "space", "return", LEAVE, *"abcdefghijklmnopqrstuvwxyz0123456789")

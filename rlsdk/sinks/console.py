@@ -16,6 +16,8 @@ class ConsoleSink:
         self.stream, self.format = stream or sys.stdout, format
 
     def write(self, step: int, values: Mapping[str, object]) -> None:
+        if not values:
+            return
         rows: list[tuple[str, str]] = []
         group = ""
         for name in sorted(values):

@@ -23,7 +23,8 @@ def position_in(space: gymnasium.Space[object], action: Any) -> float:
     if isinstance(space, spaces.Tuple):
         return float(np.mean([position_in(child, part) for child, part in zip(space.spaces, action, strict=True)]))
     low, high = _ends(space)
-    return float(np.clip((np.asarray(action) - low) / (high - low), 0.0, 1.0).mean())
+    width = np.where(high > low, high - low, 1.0)  # a part with a single value is at 0
+    return float(np.clip((np.asarray(action) - low) / width, 0.0, 1.0).mean())
 
 
 def action_at(space: gymnasium.Space[object], position: float) -> object:

@@ -184,7 +184,8 @@ class NativeVectorEnv(SteppedVector):
         try:
             masks = np.stack([self._rule.row(rows[i]) for i in range(self.num_envs)])
             if unchecked is not None:
-                masks[unchecked] |= ~masks[unchecked].any(axis=1, keepdims=True)
+                over = self._rule.without_choice(masks)
+                masks[over[unchecked[over]]] = True
             self._rule.require_choice(masks)
         except MaskError as error:
             raise MaskError(f"environment {self.name!r}: {error}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ WINDOW = 100
 def load_results(folder: str | Path) -> dict[str, list[float]]:
     """The episodes of all monitor files in a folder, in the order in which they ended.
 
-    The columns are `r` (return), `l` (number of steps) and `t` (seconds since the end of the first episode).
+    The columns are `r` (return), `l` (number of steps) and `t` (seconds since the first monitor began).
 
     Raises:
         SettingsError: the folder has no monitor file, or a file is damaged.
@@ -34,15 +35,16 @@ def load_results(folder: str | Path) -> dict[str, list[float]]:
     if not paths:
         raise SettingsError(f"{folder} holds no *{SUFFIX} file")
     rows: list[tuple[float, float, float]] = []
+    first = math.inf
     for path in paths:
         try:
             with path.open(newline="", encoding="utf-8") as stream:
                 start = float(json.loads(stream.readline()[1:])["t_start"])
+                first = min(first, start)
                 rows += [(start + float(row["t"]), float(row["r"]), float(row["l"])) for row in csv.DictReader(stream)]
         except (ValueError, KeyError, TypeError) as error:
             raise SettingsError(f"{path} is not a monitor file: {type(error).__name__}: {error}") from None
     rows.sort()
-    first = rows[0][0] if rows else 0.0
     return {"r": [r for _, r, _ in rows], "l": [length for *_, length in rows], "t": [t - first for t, *_ in rows]}
 
 

@@ -79,8 +79,7 @@ class ActorCriticWithReplay:
     def _states(self, batch: Sequences[Carry], memory: Carry, outputs: tuple[Tensor, Tensor]) -> States:
         """The states of a batch, [T * N], with their Retrace targets. `outputs`: their pi(.|x) and Q(x, .), each [T * N, A]."""
         steps, shape = batch.steps, batch.steps.reward.shape
-        valid_after = torch.cat([steps.valid[1:], torch.zeros_like(steps.valid[:1])])
-        goes_on = ~steps.terminated & ~steps.truncated & steps.valid & valid_after
+        goes_on = batch.continues
         last = (~goes_on & ~steps.terminated).flatten().nonzero().squeeze(-1)
         after = torch.zeros_like(steps.reward.flatten())
         after[last] = self.network.values_after(batch, memory, last)

@@ -103,12 +103,12 @@ class AdversarialImitation:
         }
 
     def _discriminator_step(self, mine: Steps) -> None:
-        """Take one gradient step on rows of the expert, and on rows of the policy that are drawn without replacement."""
+        """Take one gradient step on as many rows of the expert as of the policy, which are drawn without replacement."""
         config, found = self.config, tree.leaves(mine)
         size = config.demo_batch_size or max(1, len(found[0]) // config.d_step)
         index = torch.randperm(len(found[0]), generator=self.generator, device=found[0].device)[:size]
         policy: Steps = tree.map_tensors(lambda leaf: leaf[index], mine)
-        expert = self.expert.sample(size)
+        expert = self.expert.sample(len(index))
         self.discriminator.update_scale(expert[0], policy[0])
         self.optimizer.zero_grad()
         torch.autograd.backward(self.loss(expert, policy))

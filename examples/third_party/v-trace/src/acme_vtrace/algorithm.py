@@ -38,14 +38,12 @@ class VTrace:
         log_prob = chosen.log_prob(steps.action.long().flatten() - policy.start).view(shape)
         value = policy.value(observation).view(shape)
         with torch.no_grad():
-            ended = steps.terminated | steps.truncated
-            goes_on = ~ended & steps.valid & torch.cat([steps.valid[1:], torch.zeros_like(steps.valid[:1])])
             targets = v_trace(
                 (log_prob - steps.extras["log_prob"]).exp(),
                 steps.reward,
                 batch.discount,
                 (value, policy.value(following).view(shape)),
-                goes_on,
+                batch.continues,
                 Clips(config.clip_rho, config.clip_c),
             )
         weight = batch.loss_mask / batch.loss_mask.sum().clamp(min=1)
