@@ -1,4 +1,4 @@
-"""Members that the documented library has and that are absent here: each error names what to use."""
+"""Members of stable-baselines3 and sb3-contrib that rlsdk does not have: each error names what to use instead."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ def test_test_environments_have_arguments_of_their_own() -> None:
 
 
 def test_documented_private_names_cannot_be_assigned() -> None:
-    """Scripts do so to change a training; it would have no effect here."""
+    """Private attributes of stable-baselines3 cannot be assigned, because that would have no effect on training.
+    Other private names can be assigned."""
     model = MAKERS["trpo"]()
     for name, instead in {"_last_obs": r"end_episodes\(\)", "_logger": "set_logger", "_n_updates": "computes"}.items():
         with pytest.raises(UsageError, match=rf"TRPO\.{name} cannot be assigned; .*{instead}"):

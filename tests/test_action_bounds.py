@@ -1,4 +1,4 @@
-"""Settings of SAC and TQC for robots: bounds of actions, a small first deviation, n-step targets that know time limits."""
+"""Settings of SAC and TQC for robots: action bounds, a small initial deviation, and n-step targets at time limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEN = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 @pytest.mark.parametrize("name", ["sac", "tqc"])
 def test_no_action_leaves_the_bounds(name: str, tmp_path: Path) -> None:
-    """Neither of the warm-up, nor of the policy, nor of the noise on top; and so after loading."""
+    """Actions of the warm-up, of the policy and with action noise stay within the bounds, also after loading."""
     model = rlsdk.make(name, env="Pendulum-v1", action_bounds=(-0.5, 0.25), action_noise=NOISE, **SMALL).learn(120)
     memory: Any = model.replay_buffer
     actions = memory.at(torch.arange(120)).action
@@ -78,8 +78,8 @@ def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("name", ["dqn", "qrdqn", "sac", "tqc", "td3", "ddpg"])
 def test_targets_of_several_steps_know_time_limits(name: str) -> None:
-    """They stop where an episode stops. After a termination nothing follows; after a time limit the observation it ended with,
-    discounted by the steps that were taken."""
+    """An n-step target stops at the end of its episode. After a termination its discount is 0. After a time limit it
+    uses the final observation, discounted by the number of steps taken."""
     env = Counted(discrete="Discrete" in rlsdk.registry.find(name).manifest.actions)
     settings = {**SMALL, "learning_starts": 100, "gamma": 0.5, "n_steps": 3, "train_freq": 1}
     model: Any = rlsdk.make(name, env=env, **settings).learn(36)

@@ -1,4 +1,4 @@
-"""The user-facing class: learning, predicting, parameters, environments, callbacks, metrics."""
+"""The class `Agent`: learning, predicting, parameters, environments, callbacks, metrics."""
 
 from __future__ import annotations
 
@@ -379,7 +379,8 @@ def test_more_threads_than_cores_are_reduced(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_file_names_only_environments_that_an_id_makes_again(tmp_path: Path) -> None:
-    """Evaluating without the wrappers an agent was trained with would be a silently wrong number."""
+    """An agent file names its environment only if the name makes the same environment again. Evaluating without the
+    wrappers used in training would give a wrong number without an error."""
     import gymnasium
 
     from rlsdk.environments import MaskVelocity

@@ -1,4 +1,4 @@
-"""`copy.deepcopy` of agents: copies learn as the original would, and apart from it."""
+"""`copy.deepcopy` of agents: a copy learns as the original would, and independently of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def assert_equal(one: Any, other: Any) -> None:
 
 
 def assert_copy_continues(agent: Any, steps: int = 96) -> None:
-    """A copy, and a copy of the copy, learn as the original does; what one learns does not change the others."""
+    """Check that a copy, and a copy of the copy, learn as the original does, and that training one does not change
+    the others."""
     one = copy.deepcopy(agent)
     two = copy.deepcopy(one)
     before = flat_state(agent)

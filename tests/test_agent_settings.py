@@ -1,7 +1,7 @@
-"""Settings of an agent that lives: each reads as documented, and an assigned one takes effect or is refused.
+"""Settings of an existing agent: each reads as documented, and an assigned value takes effect or is refused.
 
-Taking effect means: what is learnt afterwards differs from what is learnt without the assignment, and is to the bit what an
-agent learns that was saved and loaded with the new value.
+A value takes effect if the trained state differs from that without the assignment. The state must also equal, bit for
+bit, that of an agent which was saved before the assignment and loaded with the new value.
 """
 
 from __future__ import annotations
@@ -134,12 +134,12 @@ SPECIAL: dict[tuple[str, str], dict[str, Any]] = {
     ("recurrent-ppo", "clip_range_vf"): {"learning_rate": 0.05},
     ("qrdqn", "double_q"): {"learning_rate": 0.1, "tau": 0.01},
 }
-"""What a setting needs besides, to have an effect at all."""
+"""(algorithm, setting) -> further settings without which the setting has no effect."""
 MEMBERS = {"env", "policy", "seed", "device"}
-"""Settings whose names belong to members of the class."""
+"""Settings that share their names with members of the class `Agent`."""
 OF_THE_AGENT = {"stats_window_size", "tensorboard_log", "verbose"}
 AFRESH = {"ent_coef", "exploration_initial_eps"}
-"""Settings of initial values: a file holds the present values."""
+"""Settings of initial values. A file also holds the present values, so loading with another initial value has no effect."""
 
 
 def made(name: str, **changes: Any) -> Agent:
@@ -153,7 +153,7 @@ def begun(name: str, **changes: Any) -> Agent:
 
 
 def state(agent: Agent) -> dict[str, Any]:
-    """Everything that training left, as flat tensors and numbers."""
+    """The state of an agent after training, as flat tensors and numbers: policy, algorithm, and counts of steps and updates."""
     parts = {"policy": agent.get_parameters()["policy"], "algorithm": agent.parts.algorithm.state_dict()}
     counts = {"steps": agent.num_timesteps, "updates": agent._n_updates}
     return {**flatten(parts), **counts}

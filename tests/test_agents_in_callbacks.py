@@ -1,4 +1,4 @@
-"""What callbacks do with the agent that is being trained: it works, or is refused before anything is mixed up."""
+"""Callbacks that use the agent during its training: each call works, or is refused before it changes anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from rlsdk.errors import UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
 
 BETWEEN_ROUNDS = ("on_training_start", "on_rollout_start", "on_report", "on_update", "on_log")
-EVENTS_OF_REPLAY = BETWEEN_ROUNDS[:-1]  # there, logs are written at the end of episodes, which are long
+# off-policy logs are written at the ends of episodes, and these episodes are long
+EVENTS_OF_REPLAY = BETWEEN_ROUNDS[:-1]
 IN_ROUNDS = ("on_step", "on_rollout_end")
 SETTINGS: dict[str, dict[str, Any]] = {
     "trpo": {"n_steps": 16, "batch_size": 8},
@@ -28,7 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class CountingEnv(gymnasium.Env[Any, Any]):
-    """The observation is the number of the step, so that a transition that never happened can be seen."""
+    """An environment whose observation is the number of the step, so that tests recognise transitions that never happened."""
 
     observation_space = spaces.Box(-1, 1e6, (1,))
     action_space = spaces.Discrete(2)
@@ -50,7 +51,7 @@ def made(algorithm: str = "qrdqn", env: Any = None) -> Any:
 
 
 def calling(event: str, act: Any, after: int = 40) -> LambdaCallback:
-    """Calls `act(agent)` once: at `event`, after `after` steps of the agent."""
+    """A callback that calls `act(agent)` once, at `event`, after `after` steps of the agent (`on_training_start`: at once)."""
     called: list[int] = []
 
     def handle(run: Any, *_: Any) -> None:
@@ -62,7 +63,7 @@ def calling(event: str, act: Any, after: int = 40) -> LambdaCallback:
 
 
 def never_happened(agent: Any) -> list[tuple[float, float]]:
-    """Stored transitions that are not steps of `CountingEnv`."""
+    """The stored (observation, next observation) pairs that are not steps of `CountingEnv`."""
     batch = agent.replay_buffer.sample(2000, torch.Generator().manual_seed(0))
     before, after = batch.observation.features.flatten(), batch.next_observation.features.flatten()
     return [(float(a), float(b)) for a, b in zip(before, after, strict=True) if b != a + 1]

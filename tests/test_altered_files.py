@@ -1,7 +1,7 @@
-"""Files with something inside altered and digests that fit again, over all algorithms, memories, wrappers and environments.
+"""Agent files with altered content and matching digests, over all algorithms, memories, wrappers and environments.
 
-Each loads and works, or is refused in time and bounded memory; nothing is written, imported or set outside the agent. They are
-loaded in processes of their own, so that a crash is noticed too.
+Each file loads and works, or is refused in bounded time and memory. Nothing outside the agent is written, imported or
+set. Separate processes load the files, so that crashes are found too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.altered_files.subjects import SUBJECTS
 
 FAST = 16
 SLOW = 2_500
-"""Cases of each subject: 50,000 in all."""
+"""Cases per subject in the slow test, 50,000 in all."""
 PROCESSES = 2
 
 
 def attack(names: Sequence[str], first: int, last: int) -> Counter[str]:
-    """Load the cases `first` to `last` of some subjects in a process; the answers, counted."""
+    """Load the cases `first` to `last` of some subjects in another process, and count the outcomes."""
     command = [sys.executable, "-m", "tests.altered_files.child", str(first), str(last), *names]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}

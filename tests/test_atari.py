@@ -1,4 +1,4 @@
-"""Atari games: what the agent sees, what it learns from, and what is reported."""
+"""Atari games: observations, the rewards that an agent learns from, and the rewards that are reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_game_looks_as_it_should_and_starts_by_itself() -> None:
 
 
 class Lives(gymnasium.Env[Any, Any]):
-    """A life is lost at every third step, and the game with the second; notes what was pressed."""
+    """A game with two lives: every third step loses a life, and the second loss ends the game. It records the actions."""
 
     observation_space, action_space = spaces.Box(0, 1, (1,)), spaces.Discrete(3)
 
@@ -96,7 +96,8 @@ def test_steps_ahead_add_up_signs_not_rewards() -> None:
     buffer = agent.parts.buffer
     assert buffer is not None
     rewards = buffer.sample(64, generator=torch.Generator().manual_seed(0)).reward
-    assert set(rewards.tolist()) <= {0.75, 1.0, 1.5, 1.75}  # from step 0, at the newest rows, and elsewhere
+    # targets from step 0: 0.75; at the newest rows: 1.0 and 1.5; elsewhere: 1.75
+    assert set(rewards.tolist()) <= {0.75, 1.0, 1.5, 1.75}
     assert 1.75 in rewards.tolist()
 
 

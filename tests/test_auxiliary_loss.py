@@ -1,4 +1,4 @@
-"""A user's network with a further loss, in algorithms of every kind."""
+"""Networks of users that add an auxiliary loss, in algorithms of every kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlsdk.testing.subject import flat_state
 
 
 class Autoencoder(BaseFeaturesExtractor):
-    """Its decoder learns from nothing but the reconstruction of the observation."""
+    """A features extractor whose decoder is trained by the reconstruction error of the observation alone."""
 
     def __init__(self, observation_space: Any, features_dim: int = 8, weight: float = 1.0) -> None:
         super().__init__(observation_space, features_dim)
@@ -61,14 +61,14 @@ def extractors(agent: Any) -> list[Autoencoder]:
 
 
 def errors(agent: Any, observations: Tensor) -> list[float]:
-    """Of every extractor that is trained."""
+    """The reconstruction error of every extractor that is trained."""
     with torch.no_grad():
         trained = [each for each in extractors(agent) if next(each.parameters()).requires_grad]
         return [float(each.error(observations, each.encoder(observations))) for each in trained]
 
 
 def visited(env_id: str) -> Tensor:
-    """Observations [200, ..] of random actions."""
+    """Observations [200, ..] of episodes with random actions."""
     env = gymnasium.make(env_id)
     env.action_space.seed(0)
     rows = [env.reset(seed=0)[0]]
@@ -118,7 +118,7 @@ def test_natural_gradients_refuse_it(algorithm: str) -> None:
 
 
 class Critic(nn.Module):
-    """Values actions, with a loss that depends on them."""
+    """A critic with an auxiliary loss that depends on the actions."""
 
     def __init__(self, observation_space: Any, action_dim: int, output_dim: int, weight: float) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class Critic(nn.Module):
 
 
 def test_the_gradient_of_an_action_has_no_part_of_it() -> None:
-    """An actor maximises values, not the loss of a critic."""
+    """The auxiliary loss of a critic does not change the gradient of the actor, which maximises values."""
 
     def trained(weight: float) -> dict[str, Tensor]:
         network = {"critic_class": Critic, "critic_kwargs": {"weight": weight}, "net_arch": [8]}

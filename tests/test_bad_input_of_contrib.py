@@ -1,4 +1,4 @@
-"""Bad input of the packages in contrib_algos: one line that names the mistake and what to do."""
+"""Bad input to the packages in contrib_algos: the error is one line that names the mistake and the remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNBOUNDED = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
 
 def refused(name: str, kind: type[RlsdkError], env: Any = None, **settings: Any) -> str:
-    """The message of making and training an agent, which is one line."""
+    """The error message, of one line, that making and training an agent with these settings raises."""
     with pytest.raises(kind) as caught:
         rlsdk.make(name, env=env or ENVS[name], policy_kwargs=NARROW, **settings).learn(64)
     message = str(caught.value)
@@ -123,7 +123,7 @@ def test_a_minibatch_larger_than_the_rollout_is_cut_with_a_warning(envs: int) ->
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of each algorithm of the peer."""
+    """A folder with one file of stable-baselines3 or sb3-contrib for each algorithm."""
     peer = pytest.importorskip("stable_baselines3")
     place = tmp_path_factory.mktemp("peer")
     for name, env in ENVS.items():
@@ -136,14 +136,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ALIKE = ({"ppo", "a2c"}, {"td3", "ddpg"})
-"""Algorithms with the same networks: their files are read by one another, and predict the same."""
+"""Algorithms with the same networks: each of a pair imports files of the other, and predicts the same."""
 EVERY = {**ENVS, "tqc": "Pendulum-v1", "recurrent-ppo": "CartPole-v1"}
 
 
 @pytest.mark.parametrize("name", ENVS)
 def test_files_of_other_algorithms(name: str, files: Path) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of settings that only a pickle holds
+        warnings.simplefilter("ignore")  # the import warns of settings that only a pickle holds
         for other, env in EVERY.items():
             if other == name or {name, other} in ALIKE:
                 import_sb3(files / f"{other}.zip", name, env).learn(1)

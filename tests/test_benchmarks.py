@@ -1,4 +1,4 @@
-"""The benchmark's own arithmetic; what it measures is never asserted."""
+"""The calculations of the benchmark. No test asserts a measured speed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_case_that_became_slower_is_named() -> None:
     alone = comparison(timings={"ours": [Timing(250.0, 250.0, 0.5)]}, mib={"ours": 1}).row()
     assert command.fallen({"tqc-pendulum": alone, "new": slower}, recorded, 0.9) == []
     beside_sbx = comparison(timings={"ours": [Timing(1.0, 1.0, 0.5)], "sbx": [Timing(100.0, 100.0, 0.9)]}).row()
-    assert "**0.01x**" in beside_sbx  # only the peer's column counts
+    assert "**0.01x**" in beside_sbx  # only the ratio to the peer counts, and not that to SBX
     assert command.fallen({"tqc-pendulum": beside_sbx}, recorded, 0.9) == []
 
 
@@ -98,7 +98,7 @@ def test_rows_and_the_summary_are_written(monkeypatch: pytest.MonkeyPatch, tmp_p
     before = command.ROOT.joinpath("docs/performance.md").read_text().splitlines()
     assert [line for line in table.read_text().splitlines() if line not in before and line[:1] == "|"] == [row]
     assert "to 90.0 times" in landing.read_text()
-    assert "**0.0 to" not in landing.read_text()  # the ratio to SBX is none of ours to the peer
+    assert "**0.0 to" not in landing.read_text()  # the ratio to SBX is not in the range of ratios to the peer
 
 
 def test_updates_are_timed_where_they_happen() -> None:
@@ -177,7 +177,7 @@ def test_our_speed_is_measured_beside_the_floors() -> None:
 
 MANIFESTS = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*/src/*/rlsdk.toml"))]
 PACKAGES = [path.parents[2] for path in MANIFESTS if "family" in tomllib.loads(path.read_text())]
-"""Those with an algorithm."""
+"""Folders of the packages that contain an algorithm."""
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
@@ -265,7 +265,8 @@ def test_seeds_of_a_peer_that_are_known_are_not_trained_again(tmp_path: Path, mo
     learning.peer("sac", "Pendulum-v1", range(1, 3), 100)
     assert trained == [0, 1, 2]
     assert learning.known("sac")["Pendulum-v1"]["peer"]["seeds"] == {"0": 0.0, "1": 1.0, "2": 2.0}
-    learning.peer("sac", "Pendulum-v1", range(1), 200)  # of another length: not known
+    # a training of another length does not replace this one: seed 0 is trained again
+    learning.peer("sac", "Pendulum-v1", range(1), 200)
     assert trained[3:] == [0]
 
 
@@ -290,7 +291,7 @@ def test_an_interrupted_training_of_a_peer_goes_on(
         trained_peer, "_save", lambda model, place: (steps.append(model.num_timesteps), save(model, place))
     )
     trained_peer.trained_peer(algorithm, "Pendulum-v1", 0, settings, (1, 128), keep)
-    assert steps == [80, 120]  # it began at 40
+    assert steps == [80, 120]  # the training resumed from the file of step 40
 
 
 def test_peers_explore_every_dimension_on_its_own() -> None:
@@ -302,7 +303,7 @@ def test_peers_explore_every_dimension_on_its_own() -> None:
 
 
 def test_native_cases() -> None:
-    """Each is one of ours, and plain PPO learns what it claims to."""
+    """The case `preset` has the settings of the preset of PPO, and plain PPO learns to balance the pole."""
     known = preset("ppo", native.PRESET)
     assert known is not None
     assert (known.n_envs, known.settings) == (native.CASES["preset"].n_envs, native.CASES["preset"].settings)

@@ -1,4 +1,4 @@
-"""A damaged or hostile distribution is listed with a cause of one line, or works, in little time; others are not disturbed."""
+"""A damaged or hostile distribution is listed with a one-line cause, or works, in little time. It disturbs no other one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_metadata(site: Site, metadata: str | bytes) -> None:
 )
 @pytest.mark.parametrize("kind", ["pipe", "folder", "loop", "unreadable"])
 def test_files_that_are_none(site: Site, name: str, kind: str) -> None:
-    """A pipe would be waited for."""
+    """Pipes, folders, links to themselves and unreadable files are not read: reading a pipe would block."""
     package = site.add("bad")
     info = package.with_name("acme_bad-1.2.3.dist-info")
     path = info / name if name in ("entry_points.txt", "METADATA") else package / name
@@ -120,7 +120,7 @@ def test_files_that_are_none(site: Site, name: str, kind: str) -> None:
 
 
 def test_a_broken_twin_takes_nothing(site: Site) -> None:
-    """A second distribution with the same id, or the same extensions, does not make them ambiguous while it is broken."""
+    """While it is broken, a second distribution with the same id or the same extensions does not make these ambiguous."""
     twin = MANIFEST.format(id="good", sdk=">=99") + 'sinks = ["tally"]\nserializers = [".npz"]'
     site.add("bad", manifest=twin, entry="[rlsdk.plugins]\ngood = acme_bad.plugin\n")
     hook = "\n@hookimpl\ndef metric_sinks():\n    return {'tally': lambda folder: None}\n"
@@ -228,7 +228,7 @@ def test_any_alteration(site: Site, seed: int) -> None:
 
 
 def test_toml_is_read_in_linear_time() -> None:
-    """What two loops inside one another would take minutes for."""
+    """Texts that would take minutes with a parser of quadratic time are parsed quickly."""
     rng = random.Random(3)
     pieces = [
         '"',

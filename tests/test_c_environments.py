@@ -1,4 +1,4 @@
-"""Environments in C that write into arrays of the caller; where a compiler exists."""
+"""Environments in C that write into arrays of the caller. The tests need a C compiler."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_it_moves_as_gymnasiums_cartpole(cartpole: Path) -> None:
     for _ in range(1200):
         for i in np.flatnonzero(new):
             theirs[i].reset()
-        for i in range(3):  # they step from where ours stand: rounding grows with a falling pole
+        # gymnasium's environments start each step from our state: rounding errors grow while a pole falls
+        for i in range(3):
             theirs[i].unwrapped.state = seen[i].astype(np.float64)
         # one pole is balanced and reaches the time limit, the others fall
         actions = np.where(np.arange(3) == 0, seen @ [0.1, 0.3, 3.0, 1.0] > 0.0, generator.integers(0, 2, 3))
@@ -75,7 +76,7 @@ def test_seeds_repeat_and_differ(cartpole: Path) -> None:
     first = env.reset().features
     assert torch.equal(first, other.reset().features)
     assert len(first.unique(dim=0)) == 4
-    assert not torch.equal(first, env.reset().features)  # continues with the random numbers there are
+    assert not torch.equal(first, env.reset().features)  # a reset without a seed continues the random numbers
     assert torch.equal(env.reset(7).features, other.reset(7).features)
     assert not torch.equal(env.reset(7).features, env.reset(8).features)
 
@@ -144,4 +145,5 @@ def test_what_does_not_fit_is_refused_in_one_line(cartpole: Path, tmp_path: Path
         vector.step(np.zeros(3))
     with pytest.raises(SettingsError, match="seed = -1 must be from 0"):
         vector.reset(seed=-1)
-    make_c_vec_env(cartpole, 2, **{**SPACES, "action_space": doubles["action_space"]})  # as many bytes: accepted
+    # accepted: both dtypes have the same number of bytes
+    make_c_vec_env(cartpole, 2, **{**SPACES, "action_space": doubles["action_space"]})

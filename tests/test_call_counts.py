@@ -1,7 +1,8 @@
-"""A guard of speed that no busy machine disturbs: how many calls and new tensors a step and an update take.
+"""Tests of speed that do not depend on the load of the machine: calls and new tensors per step and per update.
 
-The counts are the same every time with the versions of constraints.txt. When one of these tests fails, something on the hot
-path grew: find it (cProfile, `rlsdk run --profile`), or raise the budget in the change that needs it. Lower it when they fall.
+The counts are the same every time with the versions of constraints.txt. A failing test means that a step or an update
+does more work. Find the cause (cProfile, `rlsdk run --profile`), or raise the budget in the change that needs it. Lower
+the budget when the counts fall.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.kernels("counts the calls that kernels make")
 
 
 class Counts:
-    """Calls of Python and C functions, and tensors with memory of their own."""
+    """The number of calls of Python and C functions, and of tensors with their own memory."""
 
     calls = 0
     tensors = 0
@@ -59,7 +60,8 @@ def counted(kind: str) -> Iterator[Counts]:
             yield counts
         return
     gc.collect()
-    gc.disable()  # a collection calls what others registered with it: hypothesis does
+    # a garbage collection runs callbacks that libraries such as hypothesis registered, which would be counted
+    gc.disable()
     sys.setprofile(note)
     try:
         yield counts
@@ -69,7 +71,7 @@ def counted(kind: str) -> Iterator[Counts]:
 
 
 def measured(work: Callable[[], Any]) -> tuple[int, int]:
-    """(calls, new tensors) of doing it once, after it has been done before."""
+    """(calls, new tensors) of one call of `work`, after an earlier call that is not counted."""
     work()
     with counted("calls") as calls:
         work()
@@ -105,7 +107,7 @@ COLLECTING = {
     "trpo": (79, 1.3),
     "trpo normalised": (91, 1.3),
 }
-"""Per environment step: calls, new tensors. A few percent above what was counted, for other patch releases."""
+"""(calls, new tensors) per environment step at most: a few percent above the counts, for other patch releases."""
 UPDATING = {
     "maskable-ppo": (7330, 140),
     "qrdqn": (400, 27),
@@ -113,7 +115,7 @@ UPDATING = {
     "tqc": (750, 99),
     "trpo": (8050, 360),
 }
-"""Per update: of a batch off-policy, of a rollout of 64 steps on-policy."""
+"""(calls, new tensors) at most per update: of a batch off-policy, of a rollout of 64 steps on-policy."""
 
 
 def _within(name: str, found: tuple[float, float], budget: tuple[float, float]) -> None:

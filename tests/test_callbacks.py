@@ -1,4 +1,4 @@
-"""Events, counted in environment steps; rules that stop a training; evaluation that changes nothing."""
+"""Events of callbacks, counted in environment steps; rules that stop a training; evaluation that does not change it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def on_policy(n_envs: int = 1, **settings: Any) -> Any:
 
 
 class Log(Callback):
-    """Every event it gets, with the number of environment steps at that moment."""
+    """A callback that records every event with the number of environment steps at that moment."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []
@@ -125,7 +125,7 @@ def test_any_event_can_stop() -> None:
 
 
 class Graded(EvalCallback):
-    """Evaluations with the results of a list."""
+    """An evaluation callback whose results come from a list."""
 
     def __init__(self, results: list[float], **settings: Any) -> None:
         super().__init__(ChainEnv(5), eval_freq=10, n_eval_episodes=1, **settings)
@@ -152,7 +152,7 @@ def test_stopping_rules() -> None:
     assert off_policy().learn(100, callback=child).num_timesteps == 50
     after = Graded(results, callback_after_eval=StopOnNoImprovement(2))
     assert off_policy().learn(100, callback=after).num_timesteps == 40
-    training = StopOnRewardThreshold(10.0, on="training")  # every chain returns 0 + 1 + 2 + 3 + 4
+    training = StopOnRewardThreshold(10.0, on="training")  # every episode of the chain returns 0 + 1 + 2 + 3 + 4
     assert off_policy(stats_window_size=4).learn(100, callback=training).num_timesteps == 20
     with pytest.raises(SettingsError, match="evaluation, training"):
         StopOnRewardThreshold(1.0, on="tests")
@@ -167,7 +167,7 @@ def test_children_of_an_evaluation_hear_of_real_evaluations() -> None:
     listener = LambdaCallback(on_evaluation=lambda run, evaluation: heard.append(evaluation.mean))
     evaluator = EvalCallback(ChainEnv(5), eval_freq=50, n_eval_episodes=2, callback_on_new_best=listener)
     off_policy().learn(150, callback=evaluator)
-    assert heard == [10.0]  # the first is the best, the others equal it
+    assert heard == [10.0]  # only a new best calls the listener: the later results equal the first
     assert [result.mean for _, result in evaluator.history] == [10.0, 10.0, 10.0]
 
 

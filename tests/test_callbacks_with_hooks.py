@@ -1,4 +1,4 @@
-"""Subclasses of callbacks that override methods of `BaseCallback`, as scripts of the documented library do."""
+"""Subclasses of callbacks that override methods of `BaseCallback`, as scripts for stable-baselines3 do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def made(num_envs: int = 1) -> Any:
 
 
 class TrialEvalCallback(EvalCallback):
-    """The callback of stable-baselines3's example of Optuna."""
+    """The evaluation callback of the Optuna example of stable-baselines3; it can prune a trial."""
 
     def __init__(self, eval_env: Any, eval_freq: int = 10, prune_at: int | None = None) -> None:
         super().__init__(eval_env=eval_env, n_eval_episodes=2, eval_freq=eval_freq, deterministic=True, verbose=0)

@@ -1,4 +1,4 @@
-"""What the plugins ship about themselves is what was seen to work, and what docs/capabilities.md shows.
+"""The capabilities that plugins ship are those that were measured, and docs/capabilities.md shows them.
 
 python -m tests.test_capabilities     measures all, writes the files of our plugins and the page
 """
@@ -40,7 +40,7 @@ tests.combination_table`).
 
 
 def page() -> str:
-    """The page for what the plugins ship."""
+    """The text of docs/capabilities.md, made from the files that the plugins ship."""
     rows = []
     for name in OURS:
         found = capabilities(find(name)) or {}

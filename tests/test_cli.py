@@ -1,4 +1,4 @@
-"""The command line, as a user types it."""
+"""The commands of `rlsdk`, as a user types them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def train(cli: Any, *more: str, steps: int = 450, out: str = "run") -> tuple[int
 
 
 def run_from(cli: Any, file: str) -> tuple[int, str, str]:
-    """A short run with the settings in `file`, into the folder `run`."""
+    """Run TQC for a few steps with the settings in `file`, into the folder `run`: (exit code, output, errors)."""
     options = ["--env", "Pendulum-v1", "--steps", "210", "--eval-episodes", "1", "--eval-every", "0", "--out", "run"]
     result: tuple[int, str, str] = cli("run", "tqc", "--config", file, *options)
     return result

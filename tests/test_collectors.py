@@ -1,4 +1,4 @@
-"""Collectors: the same training to the bit wherever the groups of environments are, also where one of them dies."""
+"""Collectors: a training is the same bit for bit wherever the groups of environments run, also if a collector dies."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "qrdqn-episodes": ("qrdqn", "CartPole-v1", {**REPLAY, "train_freq": (1, "episode")}),
 }
 ENDING = {"ppo", "ppo-dict", "a2c", "recurrent-ppo", "acer", "acktr", "dqn", "qrdqn-episodes"}
-"""Those whose episodes end within the steps of a test."""
+"""Cases whose episodes end within the steps of a test."""
 
 
 @pytest.fixture(autouse=True)
 def apart() -> Iterator[None]:
-    """An executor whose collectors are functions of this process: all of collecting apart but the processes."""
+    """Register the executor `apart`, whose collectors run in this process: it tests all of collecting except processes."""
     executors.EXECUTORS["apart"] = lambda _: SerialExecutor()
     yield
     del executors.EXECUTORS["apart"]
@@ -83,7 +83,7 @@ def made(name: str, executor: str, collectors: int = 2, **changes: Any) -> Any:
 
 
 def trained(agent: Any, steps: int = 192, *callbacks: Callback) -> tuple[dict[str, Any], list[Any]]:
-    """(all that the agent is after `steps`, what was logged)."""
+    """(the complete state of the agent after `steps`, the logged rows)."""
     log = Log()
     agent.set_logger(log)
     agent.learn(steps, [*callbacks, WriteAtEnd()], log_interval=1)
@@ -101,7 +101,7 @@ def test_the_result_does_not_depend_on_where_collectors_are(name: str) -> None:
 
 
 def test_collectors_have_whole_groups() -> None:
-    """Four groups are the same four in one, two and four collectors."""
+    """Four groups of environments give the same result in two and in four collectors."""
     results = [trained(made("ppo-normalised", "apart", count, env_groups=4))[0] for count in (2, 4)]
     assert_equal(results[0], results[1])
     assert_equal(results[0], trained(made("ppo-normalised", "in-process", 4))[0])
@@ -114,7 +114,7 @@ def test_an_agent_has_a_group_for_each_collector() -> None:
 
 
 class Dying(StatefulHere):
-    """Workers of which one dies, with what it remembers, at some requests."""
+    """Workers of which `at[n]` dies at the n-th request to collect, and loses its state."""
 
     def __init__(self, makers: Sequence[Callable[[], Any]], at: Mapping[int, int]) -> None:
         super().__init__(makers)
@@ -129,7 +129,7 @@ class Dying(StatefulHere):
 
 
 def dying(at: Mapping[int, int]) -> None:
-    """Have the worker `at[n]` die in round `n`."""
+    """Make the worker `at[n]` die in round `n`."""
 
     class Executor(SerialExecutor):
         def stateful_workers(self, makers: Sequence[Callable[[], Any]]) -> StatefulHere:
@@ -209,7 +209,7 @@ def test_a_training_in_collectors_resumes_to_the_bit_anywhere(tmp_path: Path) ->
 
 
 def test_settings_that_change_reach_the_collectors() -> None:
-    """Also those that only acting uses: here action noise, in the middle of training."""
+    """Collectors get new values of settings, also of those that only acting uses: here action noise, during training."""
 
     def change(run: Any, report: Any) -> None:
         if report.env_steps == 96:
@@ -266,7 +266,7 @@ def test_attributes_and_methods_reach_the_environments() -> None:
 
 
 class Faulty(gym.Wrapper[Any, Any, Any, Any]):
-    """Fails once, in the 20th step of one of them."""
+    """A wrapper that raises once: in the 20th step, counted over all environments."""
 
     count = 0
 
@@ -286,7 +286,8 @@ def test_errors_name_the_environment() -> None:
 
 
 def test_a_run_in_collectors_is_resumed_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same number, elsewhere, and in one: the groups are in the file of the agent."""
+    """A run resumes with the same collectors, with another executor, and with one collector: the agent file holds
+    the groups."""
     monkeypatch.setitem(BASE.settings, "n_steps", 8)
     asked = attrs.evolve(BASE, n_envs=2, collectors=2, executor="apart", checkpoint_every=16)
     run(attrs.evolve(asked, out=tmp_path / "whole"))
@@ -314,7 +315,7 @@ def test_a_stored_run_names_no_module_to_import(option: str, tmp_path: Path) -> 
     assert "antigravity" not in sys.modules
 
 
-# --- what cannot be ------------------------------------------------------------------------------------------------
+# --- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The table of combinations is that of manifests and settings, and what it lists works."""
+"""The table of combinations agrees with manifests and settings, and every combination in it works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features combine: every memory, mask, observation, action space and kind of noise, with both updates."""
+"""Combinations of features: every memory, mask, observation, action space and noise, with the updates of PPO and TRPO."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CASES = [
     for k, memory in enumerate((None, "lstm", "gru"))
     for sde in ((False, True) if action == "box" else (False,))
 ]
-"""The fast suite has all pairs of features, the slow one all triples."""
+"""The fast suite covers all pairs of features, the slow one all triples."""
 SMALL = {"net_arch": [8], "features_extractor_kwargs": {}}
 
 

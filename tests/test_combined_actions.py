@@ -1,4 +1,4 @@
-"""`CombinedActions`: the parts of an action as one choice, with masks that forbid combinations."""
+"""`CombinedActions`: the parts of an action become one choice, with masks that forbid combinations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = 3
 
 
 class Lock(gymnasium.Env[Any, Any]):
-    """The reward is for the combination (kind, 2 * kind mod 4). Which second parts are allowed depends on the first one."""
+    """The action (kind, 2 * kind mod 4) has reward 1, others 0. The first part decides which second parts are allowed."""
 
     observation_space = spaces.Box(0.0, 1.0, (KINDS,), np.float32)
     action_space = spaces.MultiDiscrete([KINDS, 4])
@@ -55,7 +55,7 @@ class Lock(gymnasium.Env[Any, Any]):
 
 
 class Masked(AnySpaceEnv):
-    """Any action space, and one mask for all steps."""
+    """An environment with any action space and the same mask in every step."""
 
     def __init__(self, space: spaces.Space[Any], mask: Any) -> None:
         super().__init__(spaces.Box(-1, 1, (2,), np.float32), space)

@@ -1,4 +1,4 @@
-"""What people expect of a command line: folders, a version, JSON, quick answers, progress of several runs."""
+"""What users expect of a command line: folders, a version, JSON, quick answers, progress of several runs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_quiet_commands_print_nothing(cli: Any) -> None:
 
 
 def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users of the command line need no file, line and source of ours."""
+    """The command line prints a warning without the file, line and source code that Python adds."""
     before = warnings.formatwarning
     monkeypatch.setattr(main, "app", lambda: print(warnings.formatwarning("too large", UserWarning, "a.py", 1), end=""))
     main.main()
@@ -148,7 +148,7 @@ def test_a_search_as_json(cli: Any) -> None:
 
 
 def test_an_unknown_executor_is_refused_for_a_single_run_too(cli: Any) -> None:
-    """It was ignored without --seeds or --collectors."""
+    """An unknown executor is refused also without --seeds and --collectors, where the option has no effect."""
     code, _, err = cli("run", "ppo", *SHORT, "--executor", "proceses")
     assert (code, err) == (1, "error: unknown executor 'proceses'; did you mean 'processes'?\n")
     assert not Path("runs").exists()

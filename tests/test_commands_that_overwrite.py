@@ -1,4 +1,4 @@
-"""Files that a command would replace or mix with, options that had no effect, and commands that it prints."""
+"""Commands that would replace or mix with existing files, options without effect, and commands that rlsdk prints."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_export_replaces_no_agent_and_no_text(cli: Any, folder: Path, out: st
     assert (code, message in error) == (1, True)
     assert (folder / "final.rlsdk").read_bytes() == before
     assert (folder / "notes.md").read_text() == "mine\n"
-    for _ in range(2):  # its own card is replaced
+    for _ in range(2):  # the second export replaces the card of the first
         assert cli("export", str(folder), "--format", "torch-export", "--out", str(folder / "again.pt2"))[0] == 0
 
 
@@ -179,7 +179,7 @@ def test_commands_do_not_share_a_folder(cli: Any, tmp_path: Path) -> None:
             code, _, error = cli(*another, "--out", str(folder))
             if other != held:
                 assert (code, f"{folder} holds {held}" in error) == (1, True), (other, error)
-            else:  # a bench and a search continue
+            else:  # a bench and a search continue in their own folders; the others are refused
                 assert code == (held in ("a run", "runs")), error
         assert sorted(folder.rglob("*")) == before
 

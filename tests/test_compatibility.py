@@ -1,4 +1,4 @@
-"""Compatible versions: manifests, metadata, constraints and the registry agree."""
+"""Compatible versions: manifests, package metadata, constraints and the registry agree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def constraints(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
 def test_the_registry_and_pip_accept_the_same_cores(folder: Path, core: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Released plugins against versions of the core: both accept, or both refuse with a reason."""
+    """For each version of the core, the registry and pip both accept a released plugin, or both refuse it with a reason."""
     name = folder.name.removeprefix("rlsdk-")
 
     def plugin() -> discovery.Plugin:
@@ -57,7 +57,7 @@ def test_plugins_accept_this_core() -> None:
 
 
 def test_the_oldest_versions_are_the_lower_bounds() -> None:
-    """`make test-oldest` runs the suite on exactly what the metadata promise."""
+    """constraints-oldest.txt, with which `make test-oldest` runs the suite, has exactly the lower bounds of the metadata."""
     oldest, promised = constraints("constraints-oldest.txt"), {**requirements(ROOT), **requirements(ROOT, "testing")}
     promised |= {
         name: each for folder in PLUGINS for name, each in requirements(folder).items() if name not in promised

@@ -1,4 +1,4 @@
-"""Every row of docs/compatibility.md is shown by a test; README and the guide for users of sb3-contrib rest on that page."""
+"""Every row of docs/compatibility.md has a test. README and the guide for users of sb3-contrib refer to that page."""
 
 from __future__ import annotations
 
@@ -267,11 +267,11 @@ SHOWN = {
     "Exploration with gSDE": NOISE,
     "Single algorithms": SINGLE,
 }
-"""The tests that show the statement of a row about this library, by section and topic."""
+"""The tests that prove what a row states about rlsdk, by section and topic."""
 
 
 def rows() -> list[tuple[str, str, list[str]]]:
-    """(section, topic, cells) of the page."""
+    """(section, topic, cells) of each row of the page, without those that tests/test_older_systems.py covers."""
     found, section = [], ""
     for line in PAGE.read_text().splitlines():
         if line.startswith("## "):

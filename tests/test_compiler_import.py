@@ -1,4 +1,4 @@
-"""torch's compiler takes two seconds to import: agents that compile nothing do without it, with the same results."""
+"""Importing torch's compiler takes two seconds. Agents that compile nothing do not import it, and give the same results."""
 
 from __future__ import annotations
 

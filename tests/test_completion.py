@@ -1,4 +1,4 @@
-"""What the tab key gives in a shell."""
+"""The completions that the tab key offers in a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packages of contrib_algos: what they are to one another, to the core and to stable-baselines3."""
+"""The packages of contrib_algos: how they relate to one another, to the core and to stable-baselines3."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ALGORITHMS = {
     for path in ROOT.glob("*/rlsdk-*/src/*/rlsdk.toml")
     if "family" in tomllib.loads(path.read_text())
 }
-"""Name -> the code of every package with an algorithm."""
+"""Name of an algorithm -> the folder with the code of its package."""
 MOST_LINES, MOST_SHARED = 350, 0.3
 
 
 def code_of(path: Path) -> list[str]:
-    """The lines of code but for imports, stripped."""
+    """The stripped lines of code of a file, without imports and lines of one character."""
     lines = path.read_text().splitlines()
     code = [lines[number - 1].strip() for number in sorted(code_lines(path))]
     return [line for line in code if not line.startswith(("import ", "from ")) and len(line) > 1]
@@ -51,7 +51,7 @@ def folder(name: str) -> Path:
 
 
 def test_every_package_is_known_to_the_checks() -> None:
-    """mypy, import-linter and the tests have all packages; the core names none of them."""
+    """The settings of mypy, import-linter and the tests list all packages; the core may import none of them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     contracts = settings["importlinter"]["contracts"]
     core = next(each for each in contracts if each["name"] == "The core knows no plugin")
@@ -78,7 +78,7 @@ def test_packages_are_short_and_say_nothing_twice(name: str) -> None:
 
 @pytest.mark.parametrize("name", OF_STABLE_BASELINES3)
 def test_parameters_are_those_of_stable_baselines3(name: str) -> None:
-    """In order and with the same defaults; those that have no counterpart are refused by name."""
+    """Parameters have the order and defaults of stable-baselines3. Those without a counterpart are refused by name."""
     peer = pytest.importorskip("stable_baselines3")
     from importlib import import_module
 
@@ -96,7 +96,7 @@ def test_parameters_are_those_of_stable_baselines3(name: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Defaults as numbers and texts: schedules and frequencies print as theirs."""
+    """A default as a number or text: schedules and frequencies print as in stable-baselines3."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
@@ -119,7 +119,7 @@ def test_ddpg_is_td3_with_three_settings() -> None:
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_a2c_is_ppo_with_its_settings(env: str) -> None:
-    """One epoch, one minibatch, no clipping, the same optimiser (arXiv:2205.09123)."""
+    """PPO with one epoch, one minibatch and the same optimiser equals A2C, because nothing is clipped (arXiv:2205.09123)."""
     common: dict[str, Any] = {"seed": 0, "n_steps": 8, "learning_rate": 7e-4, "gae_lambda": 1.0, "ent_coef": 0.01}
     networks = {"optimizer_class": "rmsprop", "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-5}}
     a2c = A2C("MlpPolicy", make_vec_env(env, 2), **common)
@@ -141,7 +141,7 @@ def test_a2c_is_ppo_with_its_settings(env: str) -> None:
 
 
 def test_a_dueling_head_adds_advantages_without_their_mean() -> None:
-    """Equation 9 of arXiv:1511.06581, for each choice of a MultiDiscrete action, by hand."""
+    """The dueling head computes equation 9 of arXiv:1511.06581, for each choice of a MultiDiscrete action."""
     from rlsdk.networks.dueling_head import DuelingHead
 
     head, features = DuelingHead(3, (2, 3), 2), torch.randn(4, 3)

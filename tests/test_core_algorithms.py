@@ -1,4 +1,4 @@
-"""The parts of the core of which SAC, TD3 and DQN are made, checked by autograd and by hand."""
+"""Parts of the core that SAC, TD3 and DQN use, compared with autograd and with calculations by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_closed_form_gradients_are_those_of_autograd(name: str, weighted: bool) 
     rows = weight.unsqueeze(-1) if weighted else 1.0
     if name == "smooth l1":
         expected = (torch.nn.functional.smooth_l1_loss(leaf, target, reduction="none") * rows).mean()
-    else:  # as SAC of the documented library: 0.5 * the sum over critics of mean squared errors
+    else:  # the loss of SAC in stable-baselines3: 0.5 * the sum over critics of mean squared errors
         expected = 0.5 * sum(((leaf[c] - target).square() * rows).mean() for c in range(2))
     (grad,) = torch.autograd.grad(expected, leaf)
     found = loss(values, target, weight=weight if weighted else None)

@@ -23,7 +23,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def agent(fill: float) -> Any:
-    """A small agent all of whose weights are `fill`."""
+    """A small agent whose weights all equal `fill`."""
     settings: dict[str, Any] = {"buffer_size": 40, "policy_kwargs": {"net_arch": [4]}}
     made = rlsdk.make("tqc", env="Pendulum-v1", seed=0, **settings)
     with torch.no_grad():
@@ -33,14 +33,14 @@ def agent(fill: float) -> Any:
 
 
 def content(path: Path) -> float:
-    """What the file's weights are; raises where it is not whole."""
+    """The value of all weights in the file; raises an error if the file is incomplete or mixes two files."""
     weights = {float(w) for p in rlsdk.load(path).policy.parameters() for w in p.detach().flatten()}
     assert len(weights) == 1, "a mixture of two files"
     return weights.pop()
 
 
 class Dying:
-    """Kills this process at its `fatal`-th operation on files; in the middle of it where it writes."""
+    """Kills this process after `fatal` further file operations. It kills a write when half of the bytes are written."""
 
     def __init__(self, fatal: int) -> None:
         self.left = fatal
@@ -58,7 +58,7 @@ class Dying:
 
 
 def save_and_die(made: Any, path: Path, fatal: int) -> None:
-    """In a process of its own: save, and die on the way."""
+    """Save, and kill this process after `fatal` file operations. Call it in a process of its own."""
     dying, create = Dying(fatal), tempfile.NamedTemporaryFile
 
     def watched(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How often values cross between numpy and torch in one step of training."""
+"""The number of conversions between numpy and torch in one training step."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "trpo": {"n_steps": 64, "batch_size": 64},
 }
 STEPS = {"tqc": 1, "trpo": 64}
-"""Environment steps of a round."""
+"""Environment steps per round, by algorithm."""
 
 
 def crossings_of(name: str, **settings: Any) -> Counter[str]:
-    """The C functions that bring values from one library to the other in one round after a warm-up, and who called them."""
+    """Count the C functions that convert between numpy and torch in one round after a warm-up, with their callers."""
     found: Counter[str] = Counter()
 
     def called(frame: FrameType, event: str, function: Any) -> None:
@@ -36,6 +36,6 @@ def crossings_of(name: str, **settings: Any) -> Counter[str]:
 
 @pytest.mark.parametrize(("settings", "most"), [({}, 6), ({"normalize": True}, 8)], ids=str)
 def test_an_off_policy_step_crosses_rarely(settings: dict[str, Any], most: int) -> None:
-    """The environment works in numpy, the networks of a few rows too; what is in between does not cross."""
+    """The environment and networks with few rows compute in numpy; no value is converted between them."""
     found = crossings_of("tqc", **settings)
     assert found.total() <= most, dict(found)

@@ -1,4 +1,4 @@
-"""Any object with the members of `rlsdk.interfaces.VectorEnv` can be trained in, and what it gives is checked."""
+"""Custom vector environments: any object with the members of `rlsdk.interfaces.VectorEnv` works, and its output is checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LENGTH = 7
 
 
 class Points:
-    """Three points that are pushed towards 0, all at once in torch; derived from nothing."""
+    """A vector environment without a base class: three points to be moved to 0, stepped together in torch."""
 
     num_envs = 3
     observation_space: Any = spaces.Box(-10.0, 10.0, (1,), np.float32)

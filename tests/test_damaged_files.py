@@ -1,4 +1,4 @@
-"""Files that were changed, by accident or on purpose: each is refused with `ArtifactError`, or loads, in bounded time."""
+"""Files changed by accident or on purpose: each is refused with `ArtifactError`, or loads, in bounded time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAST, SLOW = 2_000, 100_000
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In an empty folder, in which nothing may appear."""
+    """Run each test in an empty folder, and check that no files but .rlsdk files appear there."""
     monkeypatch.chdir(tmp_path)
     yield
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".rlsdk"] == []
@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-# --- bytes, without understanding: the digests notice --------------------------------------------------------------------
+# --- changed bytes: the digests detect them --------------------------------------------------------------------------
 
 
 def flipped(data: bytes, draw: random.Random) -> bytes:
@@ -68,9 +68,9 @@ def spliced(data: bytes, draw: random.Random) -> bytes:
 
 
 def numbered(data: bytes, draw: random.Random) -> bytes:
-    """A field of a zip header or of a length, set to something large."""
+    """The bytes with one 32-bit number, mostly in a zip header, replaced."""
     changed, at = bytearray(data), draw.randrange(len(data) - 8)
-    if draw.random() < 0.7:  # near the zip's own structures
+    if draw.random() < 0.7:  # mostly in the headers of the zip
         marks = [i for mark in (b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06") for i in _places(data, mark)]
         at = min(draw.choice(marks) + draw.randrange(46), len(data) - 8)
     value = draw.choice((0, 1, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, draw.randrange(2**32)))
@@ -89,7 +89,7 @@ def _places(data: bytes, mark: bytes) -> list[int]:
 BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (flipped, truncated, spliced, numbered)
 
 
-# --- members, with digests made to fit: what is inside must be looked at ---------------------------------------------------
+# --- altered members with matching digests: the content must be checked ----------------------------------------------
 
 ODD: tuple[Any, ...] = (
     None, True, -1, 0, 1, 2**31, 2**63, 2**70, 1.5, 1e308, "", "x", "../x", "\x00", [], {}, [[]], {"object": "os.system"},
@@ -115,7 +115,7 @@ def altered(value: Any, draw: random.Random) -> Any:
 
 
 def with_header(block: bytes, draw: random.Random) -> bytes:
-    """A block of tensors whose header was altered."""
+    """A block of tensors with an altered header."""
     (length,) = struct.unpack("<Q", block[:8])
     header = altered(json.loads(block[8 : 8 + length]), draw)
     text = json.dumps(header).encode()
@@ -123,7 +123,7 @@ def with_header(block: bytes, draw: random.Random) -> bytes:
 
 
 def rewritten(data: bytes, draw: random.Random) -> bytes:
-    """One member altered, sizes and digests made to fit, sometimes a member repeated, added or left out."""
+    """The file with one member altered and matching sizes and digests; at times a member is repeated, added or left out."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
     manifest = json.loads(members.pop("manifest.json"))
@@ -155,7 +155,7 @@ def rewritten(data: bytes, draw: random.Random) -> bytes:
 
 
 def refuse_or_equal(data: bytes, wanted: dict[str, Any]) -> str:
-    """Read a file whose bytes were changed; what is read must be what was written."""
+    """Read a file whose bytes were changed: it is refused, or its content is what was written."""
     try:
         _, sections = read_archive(io.BytesIO(data), kind=KIND)
     except ArtifactError:
@@ -167,12 +167,13 @@ def refuse_or_equal(data: bytes, wanted: dict[str, Any]) -> str:
 
 
 def refuse_or_load(data: bytes) -> str:
-    """Make an agent of a file that is consistent but was altered, and let it act and train on."""
+    """Load a consistent but altered file; if it loads, let the agent act and train."""
     try:
         agent = rlsdk.load(io.BytesIO(data), env="CartPole-v1", force_reset=False)
         agent.predict(agent.observation_space.sample())
         plan = agent.parts.plan
-        if plan.gradient_steps <= 4 and plan.batch_size <= 1024 and plan.train_every <= 64:  # settings may ask for more
+        # altered settings may demand far more work
+        if plan.gradient_steps <= 4 and plan.batch_size <= 1024 and plan.train_every <= 64:
             agent.learn(1, reset_num_timesteps=False)
         return "loaded"
     except RlsdkError:

@@ -1,4 +1,4 @@
-"""Data sets of recorded episodes: written, read, split, sampled, refused when damaged, and as a setting."""
+"""Data sets of recorded episodes: writing, reading, splitting, sampling, damaged files, and data sets as a setting."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DONE = to_space(spaces.Discrete(4))
 
 
 def episode(number: int, length: int, *, masks: bool = False, terminated: bool = True) -> RecordedEpisode:
-    """Observation t of episode n is 100 n + t."""
+    """A recorded episode of the given length. The first number of `b` in observation t of episode n is 100 n + t."""
     values = 100.0 * number + torch.arange(length + 1.0)
     return RecordedEpisode(
         observations={"b": torch.stack([values, -values], 1), "a": torch.arange(length + 1) % 9 + 1},
@@ -136,7 +136,7 @@ def test_nothing_is_read_before_it_is_needed(demo: Path) -> None:
     assert set(found.file._read) == {"length"}
     found.transitions(torch.tensor([3]), 0.9)
     assert "seed" not in found.file._read
-    demo.write_bytes(b"")  # what was read stays
+    demo.write_bytes(b"")  # columns that were read stay in memory
     assert float(found.transitions(torch.tensor([0]), 0.9).reward) == 0.0
 
 
@@ -150,7 +150,7 @@ def test_large_columns_are_mapped(demo: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def rewritten(path: Path, change: Any) -> None:
-    """The file with its header changed by `change(header, document)`; sizes stay right."""
+    """Change the header of the file by `change(header, document)`; its length field is adapted."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
@@ -198,7 +198,7 @@ def test_files_that_are_no_data_sets(demo: Path, tmp_path: Path) -> None:
     demo.write_bytes(struct.pack("<Q", 2**62) + whole[8:])
     with pytest.raises(ArtifactError, match="whole data set"):
         open_episodes(demo)
-    with (tmp_path / "huge.safetensors").open("wb") as stream:  # sparse
+    with (tmp_path / "huge.safetensors").open("wb") as stream:  # a sparse file
         stream.write(struct.pack("<Q", 2**30))
         stream.truncate(2**31)
     with pytest.raises(ArtifactError, match=r"refused: its header has 1073741824 bytes"):
@@ -220,7 +220,8 @@ def test_altered_bytes_never_break_out(demo: Path) -> None:
         for at in dice.integers(0, len(data), 3):
             data[at] = dice.integers(0, 256)
         demo.write_bytes(bytes(data))
-        with contextlib.suppress(RlsdkError):  # nothing else; a changed name of the environment is not damage
+        # no other error occurs; a changed name of the environment is not detected as damage
+        with contextlib.suppress(RlsdkError):
             list(open_episodes(demo))
 
 
@@ -270,7 +271,8 @@ def test_an_agent_is_recorded(tmp_path: Path) -> None:
     found = open_episodes(path)
     assert len(found) == 5
     for recorded in found:
-        assert recorded.observations[:, 1].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]  # raw, to the very last one
+        # not normalised, and including the final observation
+        assert recorded.observations[:, 1].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
         assert recorded.rewards.tolist() == [0.0, 1.0, 2.0, 3.0]
         assert recorded.terminated == ChainEnv(4).terminates(int(recorded.observations[0, 0]))
     one = TQC("MlpPolicy", ChainEnv(4), buffer_size=200)

@@ -1,4 +1,4 @@
-"""What `make demo` prints at its end; `make demo` itself is run by people and by the first step of every checkout."""
+"""The output of `make demo` at its end. `make demo` itself is run by people, as the first step in a new checkout."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_demo_shows_curve_video_and_next_steps() -> None:
 
 @pytest.mark.slow
 def test_the_demo_and_what_it_suggests_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With fewer steps; the first command is the demo's."""
+    """The commands of the demo and the commands that it suggests run, with fewer steps."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DISPLAY", raising=False)
     (first,) = re.findall(r"rlsdk (run .*)", RECIPE)

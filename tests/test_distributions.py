@@ -1,4 +1,4 @@
-"""Distributions against float64 references, with and without masks."""
+"""Distributions compared with references in float64, with and without masks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def drawn(seed: int, width: int, scale: float = 2.0) -> torch.Tensor:
 
 
 def some_mask(seed: int, sizes: tuple[int, ...]) -> torch.Tensor:
-    """bool [ROWS, sum(sizes)] with at least one allowed value per choice."""
+    """A random mask, bool [ROWS, sum(sizes)], with at least one allowed value per choice."""
     rng = np.random.default_rng(seed)
     parts = []
     for size in sizes:
@@ -36,7 +36,7 @@ def some_mask(seed: int, sizes: tuple[int, ...]) -> torch.Tensor:
 
 
 def reference(logits: torch.Tensor, mask: torch.Tensor | None) -> np.ndarray[Any, Any]:
-    """Probabilities of one choice in float64."""
+    """The probabilities [ROWS, values] of one choice, in float64."""
     values = np.exp(logits.double().numpy() - logits.double().numpy().max(1, keepdims=True))
     values = values if mask is None else values * mask.numpy()
     return values / values.sum(1, keepdims=True)
@@ -139,7 +139,7 @@ def test_no_gradient_flows_into_forbidden_values() -> None:
 
 
 def test_large_spaces_do_not_crash() -> None:
-    """Thousands of values with large logits: peers' validation fails here."""
+    """Distributions over thousands of values with large logits can be sampled; the validation in other libraries fails here."""
     logits = torch.randn(32, 5000, generator=torch.Generator().manual_seed(0)) * 30
     mask = torch.zeros(32, 5000, dtype=torch.bool)
     mask[:, ::7] = True
@@ -150,7 +150,7 @@ def test_large_spaces_do_not_crash() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_ten_thousand_actions_in_two_precisions(dtype: torch.dtype) -> None:
-    """10,048 draws, logits in [-50, 50]: none is forbidden, and forbidden values get no gradient."""
+    """Of 10,048 samples with logits in [-50, 50] none is forbidden, and forbidden values get no gradient."""
     generator = torch.Generator().manual_seed(0)
     logits = ((torch.rand(64, 10_000, generator=generator) - 0.5) * 100).to(dtype).requires_grad_()
     mask = torch.rand(64, 10_000, generator=generator) < 0.3

@@ -1,4 +1,4 @@
-"""Every example in README and docs runs; every link points somewhere; generated pages are current."""
+"""Documentation: every example in README and docs runs, every link has a target, and generated pages are current."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PAGES = sorted(
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SMALL = {"buffer_size": 2000, "batch_size": 16, "n_steps": 32}
-"""Settings that make the commands quick, where the algorithm has them."""
+"""Settings that make the commands quick, for algorithms that have them."""
 
 
 def quick(algorithm: str) -> list[str]:
     """Options that shorten `rlsdk run ALGORITHM`."""
     spec = load(algorithm)
     fields = {field.name for field in attrs.fields(spec.config_type)}
-    if "buffer_size" in fields:  # with a replay buffer it is how far targets look ahead
+    if "buffer_size" in fields:  # with a replay buffer, n_steps is the length of n-step targets
         fields -= {"n_steps"}
     chosen = [f"{name}={value}" for name, value in SMALL.items() if name in fields]
     return [part for text in ["policy_kwargs.net_arch=[8]", *chosen] for part in ("--set", text)]
@@ -61,7 +61,7 @@ def commands(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lines_can_be_pasted(path: Path) -> None:
-    """What a line does is a comment: the shell would take plain text after the command for its arguments."""
+    """Explanations on the line of a command are comments: the shell would take other text after it for arguments."""
     lines = [line for text in [*blocks(path, ""), *blocks(path, "sh")] for line in text.splitlines()]
     assert [line for line in lines if re.match(r"(rlsdk|make|pip) .*\S {3,}[^\s#]", line)] == []
 
@@ -83,14 +83,14 @@ def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def model_of_another_library(folder: Path) -> None:
-    """What docs/interchange.md starts from."""
+    """Write the files from which docs/interchange.md starts: a model of sb3-contrib and statistics of observations."""
     sb3_contrib = pytest.importorskip("sb3_contrib")
     sb3_contrib.TRPO("MlpPolicy", "Pendulum-v1").save(folder / "model.zip")
     np.savez(folder / "stats.npz", mean=np.zeros(3), var=np.ones(3), count=10.0)
 
 
 def settings_of_the_zoo(folder: Path) -> None:
-    """Put hyperparams/ppo.yml into a folder, as rl-baselines3-zoo has it."""
+    """Write hyperparams/ppo.yml into a folder, as rl-baselines3-zoo has it."""
     (folder / "hyperparams").mkdir()
     table = "CartPole-v1:\n  n_timesteps: !!float 64\n  n_envs: 2\n  n_steps: 32\n  policy: 'MlpPolicy'\n"
     (folder / "hyperparams" / "ppo.yml").write_text(table)
@@ -110,7 +110,7 @@ def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             resume = "--resume" in arguments
             arguments = [re.sub(r"^(5000|8000|10000)$", "210", re.sub(r"^20000$", "420", a)) for a in arguments]
             arguments += ["--eval-episodes", "1", *([] if resume else quick(arguments[1]))]
-        if arguments[0] == "check":  # packages run all clauses in tests of their own
+        if arguments[0] == "check":  # each package has a test that runs all clauses
             arguments += ["--seconds", "5"]
         done = CliRunner().invoke(app, arguments)
         unfinished = arguments[0] == "check" and done.exit_code == 3
@@ -132,12 +132,12 @@ def test_links_and_paths_exist(path: Path) -> None:
         if not target.startswith("http"):
             assert (path.parent / target).exists(), target
     for name in re.findall(r"`((?:rlsdk|plugins|tests|docs|benchmarks)/[\w./-]+)`", text):
-        if not re.search(r"-v\d+$|\.\.\.", name):  # an environment id, or an example
+        if not re.search(r"-v\d+$|\.\.\.", name):  # environment ids and abbreviated names are no paths
             assert (ROOT / name).exists() or (path.parent / name).exists(), name
 
 
 def resolves(name: str) -> bool:
-    """Whether a dotted name is a module, or a name in one."""
+    """Whether a dotted name is a module, or an attribute in one."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
@@ -155,12 +155,12 @@ def resolves(name: str) -> bool:
 
 
 def names_in(path: Path) -> set[str]:
-    """Dotted names of rlsdk and of the plugins in backticks; no file names, no entry point groups."""
+    """The dotted names of rlsdk and of plugins that the page has in backticks, without file names and entry-point groups."""
     return set(re.findall(r"`(rlsdk(?:_\w+)?(?:\.\w+)+)", path.read_text())) - {"rlsdk.toml", "rlsdk.plugins"}
 
 
 def test_every_name_in_the_table_of_names_is_there() -> None:
-    """docs/guides/coming-from-sb3-contrib.md promises them to people who come from elsewhere."""
+    """All names that docs/guides/coming-from-sb3-contrib.md lists exist."""
     names = sorted(names_in(ROOT / "docs/guides/coming-from-sb3-contrib.md"))
     assert len(names) > 35
     assert [name for name in names if not resolves(name)] == []
@@ -172,7 +172,7 @@ def test_every_name_in_the_table_of_names_is_there() -> None:
     ids=identifier,
 )
 def test_names_in_pages_exist(path: Path) -> None:
-    """History may name what is gone: changelogs and decisions."""
+    """Names in pages exist. Changelogs and decisions are exempt, since they describe the past."""
     assert [name for name in sorted(names_in(path)) if not resolves(name)] == []
 
 
@@ -193,7 +193,7 @@ def test_the_commands_in_the_table_of_names_exist() -> None:
 
 
 def test_the_site_builds(tmp_path: Path) -> None:
-    """Warnings are errors: a link that leads nowhere, a page that is in no list, a docstring that cannot be read."""
+    """Sphinx builds the site without warnings: no broken link, no unlisted page, no docstring that cannot be parsed."""
     pytest.importorskip("sphinx")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path / "site")]
     done = subprocess.run(

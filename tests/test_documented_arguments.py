@@ -1,4 +1,5 @@
-"""Arguments, methods and attributes documented for the six: each works, or raises an error that names a replacement."""
+"""Arguments, methods and attributes in the manuals of the six algorithms of sb3-contrib: each works, or an error
+names a replacement."""
 
 from __future__ import annotations
 
@@ -148,7 +149,7 @@ def test_exact_match_means_every_parameter() -> None:
         with pytest.raises(ArtifactError, match=match):
             fresh.set_parameters(wrong)
     fresh.set_parameters(lacking, exact_match=False)
-    model.set_parameters(tqc().get_parameters())  # of an agent whose optimisers have made no step
+    model.set_parameters(tqc().get_parameters())  # parameters of an agent whose optimisers have made no step
 
 
 def test_settings_without_effect_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""Callbacks as documented for stable-baselines3: parameters, files, and the peer's own classes as they are."""
+"""Callbacks as documented for stable-baselines3: parameters, files, and the callback classes of stable-baselines3 itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def off_policy(**settings: Any) -> Any:
 
 
 class Succeeding(ChainEnv):
-    """A chain whose episodes report success."""
+    """A chain whose infos have `is_success`: whether the position is the last one."""
 
     def step(self, action: Any) -> Any:
         *rest, info = super().step(action)

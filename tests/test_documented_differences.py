@@ -1,4 +1,4 @@
-"""Differences from the documented library that no other test shows; tests/test_compatibility_page.py has all of them."""
+"""Differences from stable-baselines3 and sb3-contrib that no other test shows; tests/test_compatibility_page.py lists all."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_logs_come_as_often_as_documented() -> None:
 
 
 class Recorder(BaseFeaturesExtractor):
-    """Records its arguments and inputs."""
+    """A features extractor that records its inputs."""
 
     def __init__(self, observation_space: Any, features_dim: int = 3) -> None:
         super().__init__(observation_space, features_dim)
@@ -202,7 +202,7 @@ def test_callbacks_that_return_nothing_go_on() -> None:
     assert not {"obs_tensor", "values", "log_probs", "rollout_buffer"} & set(found[0])
     page = (ROOT / "docs" / "callbacks.md").read_text()
     promised = set(re.findall(r"`([a-z_]+)`", page.partition("- In `locals`:")[2].partition("With normalisation")[0]))
-    promised -= {"terminal_observation", "episode"}  # of infos
+    promised -= {"terminal_observation", "episode"}  # these are entries of infos
     assert len(promised) > 14
     assert promised <= set(found[0])
 

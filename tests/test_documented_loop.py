@@ -1,4 +1,4 @@
-"""The loop of the documented library over `model.get_env()`: numpy arrays in and out, and training that is not disturbed."""
+"""The loop of stable-baselines3 over `model.get_env()`: numpy arrays in and out, without disturbing training."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def environments(make: Any, kind: str, count: int = 2) -> Any:
 
 
 class ReportingEnv(ChainEnv):
-    """Puts entries into its infos, and can be rendered."""
+    """A chain that puts entries into its infos, and that can be rendered."""
 
     metadata = {"render_modes": ["rgb_array", "human"]}  # noqa: RUF012
     shown = 0
@@ -157,7 +157,7 @@ def test_nested_observations_and_actions_given_by_hand() -> None:
         obs = vec_env.reset()
         assert obs["both"][0].shape == (2,)
         rows = [space.sample(), space.sample()]
-        vec_env.step(rows)  # one action per environment
+        vec_env.step(rows)  # a list with one action per environment
         nested = name in ("dict", "tuple")
         if not nested:
             vec_env.step(np.stack(rows))
@@ -243,7 +243,7 @@ def weights(model: Any) -> Any:
 
 
 def first_observations(model: Any) -> Any:
-    """What the next training acts on first."""
+    """The (observations, episode starts) with which the next training begins."""
     seen = []
 
     class First(Callback):

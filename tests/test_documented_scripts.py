@@ -1,4 +1,4 @@
-"""The examples of the documented library's manuals run with their imports changed and nothing else."""
+"""The example scripts in the manuals of stable-baselines3 and sb3-contrib run with only their imports changed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ SCRIPTS = sorted(
     path for path in (Path(__file__).parent / "documented_scripts").glob("*.py") if path.stem != "__init__"
 )
 FEW = {"maskable_ppo": 5000}
-"""Steps of training in the fast test, by name; 300 elsewhere. This one asks for a mean return of 90 after it."""
+"""Script -> training steps in the fast test, 300 for others. This script expects a mean return of 90 after training."""
 
 
 def cut_short(source: str, steps: int) -> str:
-    """The script with at most `steps` steps of training, 20 evaluation episodes as 2, and `while True` for 60 rounds."""
+    """The script with at most `steps` training steps, 2 instead of 20 evaluation episodes, and 60 rounds instead of
+    `while True`."""
     budget = re.compile(r"(\.learn\((?:total_timesteps=)?)([\d_]+)")
     source = budget.sub(lambda found: found[1] + str(min(int(found[2]), steps)), source)
     source = source.replace("n_eval_episodes=20", "n_eval_episodes=2").replace(
@@ -55,15 +56,16 @@ def test_a_documented_script_runs(script: Path, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_documented_script_runs_at_full_length(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `reward_threshold`: which seeds reach it depends on the random numbers of the library. See the next test."""
+    """The scripts run with all their steps, without `reward_threshold`: which seeds reach it depends on the
+    library's random numbers. The next test checks the mean."""
     source = script.read_text().replace("reward_threshold=90, ", "")
     run(endless_loop_ends(source, 500), tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_the_return_that_a_script_asks_for_is_that_of_the_average_seed() -> None:
-    """`maskable_ppo` asks for 90. Over these seeds, 20 episodes each, sb3-contrib 2.9.2 reaches 88.4 on average, from 86.1 to
-    92.4, and rlsdk 90.7."""
+    """`maskable_ppo` expects a return of 90. Over these seeds with 20 episodes each, sb3-contrib 2.9.2 reaches 88.4
+    on average (86.1 to 92.4), and rlsdk 90.7."""
     from rlsdk.environments.toy import InvalidActionEnvDiscrete
     from rlsdk.evaluation.evaluate import evaluate_policy
     from rlsdk_maskable_ppo import MaskablePPO

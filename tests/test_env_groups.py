@@ -1,4 +1,4 @@
-"""Groups of environments: random numbers per group, one result wherever environments are, files that hold all groups."""
+"""Groups of environments: random numbers per group, the same result wherever environments run, files with all groups."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_result_depends_on_the_groups_and_not_on_where_environments_are(name
 
 
 def test_each_group_acts_as_if_it_were_alone() -> None:
-    """The first group samples what a single group of its size samples."""
+    """The first group samples the actions that a single group of its size samples."""
     both, half = made("trpo", 2, normalize=None), made("trpo", 1)
     half.set_env(make_vec_env("Pendulum-v1", 2, vectorization="sync"))
     taken: list[torch.Tensor] = []

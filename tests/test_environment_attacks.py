@@ -1,4 +1,4 @@
-"""States of environments made to do harm: generators that read outside themselves, attributes that are not state."""
+"""Malicious states of environments: generators that read outside their memory, and attributes that are not state."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_positions_outside_a_generator_are_refused() -> None:
 
 
 def test_generators_without_numbers_are_refused() -> None:
-    """Drawing whole numbers from zeros alone never ends."""
+    """Generators whose state is all zeros are refused: drawing integers from them never ends."""
     state = np.random.MT19937(7).state
     state["state"]["key"] = np.zeros(624, np.uint32)
     with pytest.raises(ArtifactError):
@@ -112,7 +112,7 @@ def test_torch_generators_are_looked_at() -> None:
 
 
 def changed(state: dict[str, Any], layer: int, name: str, code: Any) -> dict[str, Any]:
-    """The state with one attribute of one wrapper set."""
+    """The state with the attribute `name` of the wrapper `layer` set to `code`."""
     layout = json.loads(state["layout"])
     layout[layer]["attributes"][name] = code
     return {**state, "layout": json.dumps(layout)}
@@ -193,7 +193,7 @@ def test_other_kinds_of_values_are_refused(layer: int, name: str, code: Any) -> 
 
 
 def test_an_array_of_the_file_is_used_once() -> None:
-    """Else a small file would fill the memory."""
+    """A state may use each array of the file once; otherwise a small file could fill the memory."""
     env = limited()
     env.reset(seed=0)
     array = {"array": 0, "dtype": "<f8", "shape": [3]}

@@ -1,4 +1,4 @@
-"""What an environment does wrong is an error that names the environment, the step and the field, however it is stepped."""
+"""Faults of environments: the error names the environment, the step and the field, however the environment is stepped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIELDS = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class Scripted(ChainEnv):
-    """Gives `value` for `field` in its second step; without a usable `str`, which nothing may need."""
+    """Returns `value` for `field` in its second step. Its `str` and `repr` raise, because no code may need them."""
 
     def __init__(self, field: str, value: Any) -> None:
         super().__init__(4)
@@ -103,7 +103,7 @@ def test_a_wrong_field_is_named_where_whole_episodes_are_played(field: str, valu
 
 
 class Vectors(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """Two environments that step by themselves, with one wrong field."""
+    """A gymnasium vector environment with two environments and some wrong fields; its `close` raises."""
 
     def __init__(self, **wrong: Any) -> None:
         self.num_envs, self.wrong, self.metadata = (
@@ -236,7 +236,7 @@ def test_every_environment_is_closed_and_the_first_failure_told() -> None:
         env.close()
     assert len(closed) == 3
     processes: Any = make_vec_env(lambda: ChainEnv(3), 2, vectorization="async", workers=1)
-    processes.set_attr("close", None)  # cannot be called: the process ends all the same
+    processes.set_attr("close", None)  # `close` cannot be called, but the process ends
     processes.close()
     assert not any(process.is_alive() for process in processes.processes)
 
@@ -279,7 +279,7 @@ def test_one_instance_is_not_two_environments(kind: str) -> None:
     for make in (lambda: one, lambda: gymnasium.wrappers.TimeLimit(one.unwrapped, 9)):
         with pytest.raises(EnvironmentFault, match="numbers 0 and 1 are one and the same instance"):
             make_vec_env(make, 2, vectorization=kind)
-    make_vec_env(lambda: one, 1, vectorization="sync").reset(0)  # one is one
+    make_vec_env(lambda: one, 1, vectorization="sync").reset(0)  # a single environment may be one instance
 
 
 def test_a_list_of_functions_makes_an_environment_each() -> None:
@@ -317,7 +317,7 @@ def test_arguments_of_the_documented_function_are_explained() -> None:
 
 
 class WithoutSpaces(gymnasium.Env[Any, Any]):
-    """What a newcomer writes who forgets to set the spaces, or misspells them."""
+    """An environment whose author forgot to set one of the spaces, or misspelled its name."""
 
     def __init__(self, missing: str) -> None:
         given = {"observation_space": spaces.Box(0.0, 1.0, (2,)), "action_space": spaces.Discrete(2)}
@@ -435,7 +435,7 @@ def test_documented_names_of_environments_lead_to_ours(name: str, words: str) ->
 
 
 class Failing(ChainEnv):
-    """Raises in a function of its own."""
+    """An environment whose step calls a method that raises."""
 
     def step(self, action: Any) -> Any:
         self.read_sensor()

@@ -1,4 +1,4 @@
-"""Ids of environments with arguments and wrappers: as text, on the command line, in files, and from strangers."""
+"""Environment ids with arguments and wrappers: as text, on the command line, in files, and in files of unknown origin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALUES = st.none() | SCALARS | st.lists(SCALARS, max_size=3)
 
 
 class Doubled(gymnasium.RewardWrapper[Any, Any]):
-    """Rewards, twice."""
+    """A wrapper that doubles the rewards."""
 
     def reward(self, reward: Any) -> Any:
         return 2.0 * float(reward)
@@ -84,7 +84,7 @@ def test_what_text_can_hold_is_known_to_the_agent() -> None:
     )
     assert rlsdk.make("ppo", env=envs).env_name == "CartPole-v1?sutton_barto_reward=true&wrapper=TimeFeature"
     assert rlsdk.make("ppo", env=make_vec_env("CartPole-v1", wrappers=[Doubled])).env_name is None
-    assert text_of("CartPole-v1", {"wrapper": "TimeFeature"}, ()) is None  # an argument of that name
+    assert text_of("CartPole-v1", {"wrapper": "TimeFeature"}, ()) is None  # an argument has the reserved name `wrapper`
     assert (
         rlsdk.make("ppo", env="CartPole-v1?sutton_barto_reward=true").env_name == "CartPole-v1?sutton_barto_reward=true"
     )

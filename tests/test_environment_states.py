@@ -1,4 +1,4 @@
-"""The state of an environment, taken out and put back."""
+"""Capturing and restoring the state of an environment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def play(env: Any, actions: list[Any]) -> list[Any]:
         observation, reward, terminated, truncated, _ = env.step(action)
         seen.append((observation, reward, terminated, truncated))
         if terminated or truncated:
-            seen.append(env.reset()[0])  # the next episode comes from the same random numbers
+            seen.append(env.reset()[0])  # the next episode continues the same random numbers
     return seen
 
 

@@ -1,4 +1,4 @@
-"""Environments through the adapter: gymnasium's API, several at once, misbehaving ones."""
+"""The adapter for gymnasium environments: single ones, several at once, and misbehaving ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHAIN = lambda: ChainEnv(length=3, terminate_every=2)  # noqa: E731
 
 
 class Still:
-    """A policy that always answers 0."""
+    """A policy whose action is always 0."""
 
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()
@@ -108,7 +108,7 @@ def test_evaluation_shares_episodes_evenly() -> None:
 
 
 class Bad(ChainEnv):
-    """Misbehaves from the third step on."""
+    """A chain that misbehaves as `what` states from its third step on."""
 
     def __init__(self, what: str) -> None:
         super().__init__(length=100)
@@ -196,7 +196,8 @@ def test_warm_up_counts_over_environments() -> None:
         act = policy.act(observation, carry, deterministic=False, generator=torch.Generator().manual_seed(1))
         actions.append(bool((act.action != 0).all()))
         carry = act.carry
-    assert actions == [True, True, True, False]  # 12 >= 10 actions, then the policy
+    # random until at least 10 actions were taken (here 12), then from the policy
+    assert actions == [True, True, True, False]
 
 
 def test_an_observation_outside_its_space_is_told_once() -> None:

@@ -1,4 +1,4 @@
-"""envpool's environments, where it is installed."""
+"""Environments of envpool; the tests are skipped where it is not installed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_seeds_and_filler_rows() -> None:
     agent = TQC("MlpPolicy", env, buffer_size=2000, learning_starts=50, batch_size=16, seed=1)
     agent.learn(900)
     batch = agent.parts.buffer.sample(500, torch.Generator().manual_seed(0))  # type: ignore[union-attr]
-    assert bool((batch.reward < 0).all())  # filler rows have the reward 0
+    assert bool((batch.reward < 0).all())  # filler rows, which have the reward 0, are not in the buffer
 
 
 @pytest.mark.parametrize("limit", [5, 500])
 def test_episodes_end_as_those_of_gymnasium(limit: int) -> None:
-    """CartPole pushed to one side, step by step beside gymnasium's: a time limit of 5 is reached, one of 500 is not."""
+    """CartPole pushed to one side, compared with gymnasium's step by step: a time limit of 5 is reached, one of 500 is not."""
     from rlsdk.environments.vector.envpool_vector import EnvpoolVector
 
     env = connect(EnvpoolVector("CartPole-v1", 2, max_episode_steps=limit))
@@ -55,7 +55,7 @@ def test_episodes_end_as_those_of_gymnasium(limit: int) -> None:
         for i in range(2):
             if over[i]:
                 theirs[i].reset()
-            if not step.valid[i]:  # the reset; the row before was the last of its episode
+            if not step.valid[i]:  # this row is the reset; the row before was the last of its episode
                 assert not step.terminated[i]
                 assert not step.truncated[i]
                 assert step.observation.is_first[i]

@@ -1,4 +1,4 @@
-"""Recorded episodes that come from arrays of users: what does not fit is refused before anything is written or remembered."""
+"""Recorded episodes from arrays of users: wrong data are refused before anything is written or stored."""
 
 from __future__ import annotations
 

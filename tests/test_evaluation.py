@@ -1,4 +1,4 @@
-"""The evaluator against loops by hand, and statistics against scipy and numpy."""
+"""The evaluator compared with plain loops, and statistics compared with scipy and numpy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_thousand_episodes_equal_a_loop_by_hand(normalize: bool) -> None:
 
 
 class Unequal(gymnasium.Env[Any, Any]):
-    """Good episodes are long, bad ones short: counting the first to end would be too pessimistic."""
+    """Good episodes are long and bad ones short: an evaluator that takes the first episodes to end would be too pessimistic."""
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -66,7 +66,7 @@ def test_short_episodes_do_not_crowd_out_long_ones() -> None:
     per_env = [sum(e.env == i for e in result.episodes) for i in range(8)]
     assert per_env == [50] * 8
     error = result.std / 400**0.5
-    assert abs(result.mean - 10.5) < 4 * error  # the first 400 to end would have a mean near 2
+    assert abs(result.mean - 10.5) < 4 * error  # the mean of the first 400 episodes to end would be near 2
 
 
 def test_statistics() -> None:

@@ -1,4 +1,4 @@
-"""The examples install, run, pass the contracts and do not change their host, as their tutorials state."""
+"""The examples install, run, pass the contracts and do not change the program that uses them, as their tutorials state."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 PLUGINS = EXAMPLES / "third_party"
 TUTORIALS = ("reinforce", "cross-entropy", "constrained", "cloning", "extras")
 LARGER = ("v-trace", "dyna", "random-network-distillation")
-"""With a loop, a memory or networks of their own."""
+"""Examples with their own training loop, memory or networks."""
 NAMES = (*TUTORIALS, *LARGER)
 PRIVATE = re.compile(r"from rlsdk[\w.]*\._|from rlsdk[\w.]* import _|rlsdk\.\w*\._")
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the plugins, installed from wheels."""
+    """A virtual environment with the example plugins, installed from wheels."""
     folder = tmp_path_factory.mktemp("examples")
     return Environment(folder / "env", build_wheels([PLUGINS / name for name in NAMES], folder / "wheels"))
 
@@ -60,7 +60,7 @@ def test_whoever_types_the_first_tutorial_has_the_whole_package() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_the_tutorials_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With few steps; `rlsdk check` runs as `test_the_algorithms_keep_the_contracts`."""
+    """The commands of the tutorials run with few steps. `test_the_algorithms_keep_the_contracts` covers `rlsdk check`."""
     lines = re.findall(r"^rlsdk run .*$", (PLUGINS / name / "README.md").read_text(), re.MULTILINE)
     assert lines
     monkeypatch.chdir(tmp_path)
@@ -74,7 +74,7 @@ def test_the_commands_of_the_tutorials_run(name: str, tmp_path: Path, monkeypatc
 
 
 def _lines_in_order(block: str, sources: list[str]) -> bool:
-    """Whether a source has the lines of a block in their order, with others between them."""
+    """Whether one of the sources has the lines of a block in the same order, possibly with other lines between them."""
     wanted = block.splitlines()
     return any(_subsequence(wanted, text.splitlines()) for text in sources)
 
@@ -94,7 +94,7 @@ def test_the_algorithms_run_from_the_command_line(house: Environment, tmp_path: 
         )
         assert done.returncode == 0, done.stderr
         reached = json.loads((out / "run.json").read_text())["final_evaluation"]["mean"]
-        assert reached > 60.0, f"{name}: {reached}"  # chance gives 20
+        assert reached > 60.0, f"{name}: {reached}"  # random actions reach 20
 
 
 @pytest.mark.slow

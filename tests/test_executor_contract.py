@@ -1,4 +1,4 @@
-"""Every executor of the core passes the contract of executors, and each clause finds the bug that it is there for."""
+"""Every executor of the core passes the contract of executors, and each clause finds the bug that is planted for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlsdk.testing import ExecutorClause, executor_clauses, verify_executor
 HERE = ["in-process", "concurrent.futures:ThreadPoolExecutor"]
 ELSEWHERE = ["processes", "concurrent.futures:ProcessPoolExecutor", "loky:ProcessPoolExecutor"]
 QUICK = {("processes", "executor.submit"), ("processes", "executor.errors")}
-"""In the fast suite, besides those that start no process; more about `processes` is in test_sweep.py."""
+"""Cases of the fast suite, besides those that start no process. tests/test_sweep.py has more tests of `processes`."""
 CASES = [
     pytest.param(name, clause, marks=() if name in HERE or (name, clause.id) in QUICK else pytest.mark.slow)
     for name in (*HERE, *ELSEWHERE)

@@ -1,4 +1,4 @@
-"""Exploration: probabilities of actions that replace the policy's own, action noise, and what happens at rollout starts."""
+"""Exploration: probabilities of actions that replace the policy's own, action noise, and the start of rollouts."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ BOX = to_space(spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 0.5])))
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a policy with importance weights stores."""
+    """The extras of a policy with importance weights: the log-probability of the action, and a value."""
 
     log_prob: Any
     value: torch.Tensor
 
 
 class Inner:
-    """Plays one action and returns its probability."""
+    """A policy that returns the same action and extras at every step; its carry counts rollouts."""
 
     def __init__(self, action: torch.Tensor, extras: Any) -> None:
         self.action, self.extras, self.begun = action, extras, 0
@@ -159,7 +159,7 @@ def test_noise_of_another_size_is_refused(name: str) -> None:
 
 
 def test_uniform_binary_actions_obey_masks() -> None:
-    """Each entry has two flags, for 0 and for 1; the log-probability counts what they allow."""
+    """A mask has two flags per entry, for the values 0 and 1. The log-probability counts the allowed values."""
     space, generator = MultiBinary((3,)), torch.Generator().manual_seed(0)
     mask = torch.tensor([[True, False, False, True, True, True]]).expand(200, -1)
     actions = allowed_actions(space, mask, generator)

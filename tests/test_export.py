@@ -1,4 +1,4 @@
-"""Exported policies do what `predict` does, without rlsdk."""
+"""Exported policies return the actions of `predict`, without rlsdk."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ KINDS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 
 
 def trained(name: str) -> Any:
-    """A barely trained agent; for normalisers a little more, so that their statistics are not the first ones."""
+    """An agent after 70 steps of training, so that the statistics of normalisers are no longer the initial ones."""
     algorithm, env, settings = KINDS[name]
     if algorithm in ("tqc", "qrdqn", "dqn", "sac", "td3", "ddpg"):
         settings = {"buffer_size": 200, "learning_starts": 50, "batch_size": 8, **settings}
@@ -71,7 +71,7 @@ def trained(name: str) -> Any:
 
 
 def fed(agent: Any, observation: Any, mask: Any) -> dict[str, Any]:
-    """One observation as the exported policy takes it."""
+    """The inputs of the exported policy for one observation: name -> array with one row."""
     leaves = observation if isinstance(observation, dict) else {"": observation}
     named = {f"observation.{k}" if k else "observation": np.asarray(v)[None] for k, v in leaves.items()}
     stored = {k: v.astype(np.float32) if v.dtype == np.float64 else v for k, v in named.items()}
@@ -79,7 +79,7 @@ def fed(agent: Any, observation: Any, mask: Any) -> dict[str, Any]:
 
 
 def episode_agrees(agent: Any, call: Any, exported: Any) -> None:
-    """200 steps of episodes: the session and the exported policy see the same and must do the same."""
+    """Compare the actions of the agent's session and of the exported policy on the same observations, over 200 steps."""
     algorithm_env = agent.env.environments[0]
     session = agent.session()
     states: dict[str, Any] = {}
@@ -167,7 +167,7 @@ def test_actions_are_clipped_as_for_the_environment(tmp_path: Path) -> None:
 
 
 def test_no_thread_stays(tmp_path: Path) -> None:
-    """Not even that of a hidden progress bar."""
+    """After an export no further thread is alive, not even that of a hidden progress bar."""
     script = f"""
 import threading
 import rlsdk
@@ -191,14 +191,14 @@ def test_the_agent_is_left_alone(tmp_path: Path) -> None:
 
 
 class Branching(nn.Module):
-    """An activation that looks at its values."""
+    """An activation with a branch that depends on its values."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x if bool((x > 0).all()) else -x
 
 
 class Forgetful(nn.Module):
-    """An activation that is another one at every call."""
+    """An activation whose result depends on the number of calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class Forgetful(nn.Module):
 
 
 class CountingExtractor(BaseFeaturesExtractor):
-    """Features of pictures that are larger with every call."""
+    """Features of images that grow with every call."""
 
     def __init__(self, observation_space: Any) -> None:
         super().__init__(observation_space, features_dim=1)

@@ -1,4 +1,4 @@
-"""What exported policies take and give: masks, dtypes, names of inputs, and names of the written files."""
+"""Inputs and outputs of exported policies: masks, dtypes, names of inputs, and names of the written files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def call(exported: Exported, *inputs: Any) -> list[np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize("name", ["a2c", "dqn", "maskable-ppo"])
 def test_agents_that_were_trained_with_masks_take_them(name: str, tmp_path: Path) -> None:
-    """Also after loading without an environment, and of algorithms that work without masks too."""
+    """The exported policy takes masks, also after loading without an environment, and also if the algorithm does not
+    need masks."""
     agent = made(name, MASKED).learn(16)
     loaded = rlsdk.load(agent.save(tmp_path / "agent", exclude=["training"]))
     again = rlsdk.load(loaded.save(tmp_path / "again"))
@@ -110,7 +111,7 @@ def test_two_inputs_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_names_with_dots(cli: Any) -> None:
-    """Neither a number nor what stands before `.rlsdk` is a suffix."""
+    """In names with dots, neither a number nor the part before `.rlsdk` counts as a suffix."""
     agent = made("a2c", "CartPole-v1")
     assert export(agent, "run-0.5", "torch-export").path == Path("run-0.5.pt2")
     for name, line in (("agent.v1", "agent.v1.rlsdk"), ("run-0.5", "run-0.5"), ("zipped.zip", "zipped")):

@@ -1,4 +1,4 @@
-"""Features extractors of users: what they are given, with every algorithm that takes them, in files and after loading."""
+"""Features extractors of users: their inputs, with every algorithm that takes them, in files and after loading."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Recorder(BaseFeaturesExtractor):
-    """Remembers its space and what it is given."""
+    """A features extractor that records its inputs."""
 
     given: list[Any]
 
     def __init__(self, observation_space: Any, features_dim: int = 5) -> None:
         super().__init__(observation_space, features_dim=1)
-        example = observation_space.sample()  # as documented extractors do
+        example = observation_space.sample()  # examples in the documentation do this too
         parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {"": observation_space}
         self.flat = nn.ModuleDict({name or "all": nn.LazyLinear(features_dim) for name in parts})
         self._features_dim = features_dim * len(parts)
@@ -106,7 +106,7 @@ def test_an_extractor_gets_what_the_documented_library_gives(name: str, normaliz
 
 
 def _transposed(space: Any, observation: Any) -> tuple[Any, Any]:
-    """As `VecTransposeImage` does where the image has its channels last."""
+    """The space and observation after `VecTransposeImage`, if the image has its channels last."""
     if isinstance(space, spaces.Dict):
         found = {key: _transposed(child, observation[key]) for key, child in space.spaces.items()}
         return spaces.Dict({key: pair[0] for key, pair in found.items()}), {k: pair[1] for k, pair in found.items()}
@@ -162,7 +162,7 @@ def test_stacked_and_normalised_observations_reach_the_extractor() -> None:
     ],
 )
 def test_the_documented_classes_are_known_by_name(algorithm: str, name: str, kind: Any, kwargs: dict[str, Any]) -> None:
-    """A file needs no custom objects for them; as base classes they compute the same numbers."""
+    """A file needs no custom objects for these classes. Subclasses of them compute the same numbers."""
 
     class Derived(kind):  # type: ignore[misc,valid-type]
         pass

@@ -1,4 +1,4 @@
-"""Rows in which a vector environment only resets: nothing is learnt from them, however few others a rollout has."""
+"""Filler rows, in which a vector environment only resets: nothing is learnt from them, even if most rows are such."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples" / "third_party"
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """An untouched on-policy package and the tutorial, importable."""
+    """Make an unchanged on-policy package of `rlsdk new` and that of the tutorial importable."""
     folder = new_package("my-on", "on-policy", tmp_path_factory.mktemp("new"))
     paths = [str(folder / "src"), str(EXAMPLES / "reinforce" / "src")]
     sys.path[:0] = paths
@@ -42,7 +42,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def resetting(num_envs: int, length: int) -> Any:
-    """Environments that take a step of their own to reset."""
+    """Environments that use a separate step to reset."""
     makers = [lambda: IdentityEnv(4, episode_length=length)] * num_envs
     return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.NEXT_STEP)
 
@@ -66,7 +66,7 @@ SMALL: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize(("n_steps", "length"), [(1, 3), (4, 1), (4, 100)])
 def test_rollouts_that_hold_little_else(packages: None, name: str, n_steps: int, length: int) -> None:
-    """Rollouts and minibatches of resets alone, and rollouts in which no episode ends."""
+    """Training works if rollouts and minibatches contain filler rows alone, and if no episode ends in a rollout."""
     policy = "MlpLstmPolicy" if name == "recurrent-ppo" else "MlpPolicy"
     agent = made(name)(policy, resetting(1, length), n_steps=n_steps, seed=0, **SMALL[name]).learn(24)
     assert agent.num_timesteps == 24
@@ -78,7 +78,7 @@ def test_rollouts_that_hold_little_else(packages: None, name: str, n_steps: int,
 def test_what_is_in_them_does_not_matter(
     packages: None, monkeypatch: pytest.MonkeyPatch, name: str, order: Any
 ) -> None:
-    """For every order of minibatches in a new package."""
+    """Actions and rewards of filler rows do not change an update, with any order of minibatches in a new package."""
     if name == "my-on":
         monkeypatch.setattr(import_module("rlsdk_my_on.algorithm"), "shuffled", order)
     states = []

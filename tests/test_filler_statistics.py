@@ -1,4 +1,4 @@
-"""Filler rows of next-step autoreset vector environments enter no statistics: they are those of same-step environments."""
+"""Filler rows of next-step autoreset do not enter statistics, which equal those of same-step autoreset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 class Numbered(gymnasium.Env[Any, Any]):
-    """Every observation is another number, far from 0; rewards depend on the step; actions do nothing."""
+    """Every observation is a different number, far from 0. Rewards depend on the step, and actions have no effect."""
 
     observation_space = spaces.Dict(
         {
@@ -71,10 +71,10 @@ def trained(name: str, mode: AutoresetMode, lengths: list[int], steps: int, **mo
 @pytest.mark.parametrize("stack", [1, 2])
 @pytest.mark.parametrize("name", list(SMALL))
 def test_statistics_are_those_of_same_step_environments(name: str, stack: int) -> None:
-    """Six episodes of two steps take 12 steps in the one mode and 18 in the other."""
+    """Six episodes of two steps take 12 steps with same-step autoreset and 18 with next-step autoreset."""
     one = trained(name, AutoresetMode.SAME_STEP, [2, 2], 12, frame_stack=stack)
     other = trained(name, AutoresetMode.NEXT_STEP, [2, 2], 18, frame_stack=stack)
-    # the last step of the next-step environments is the reset that is part of the others' last step
+    # the last step with next-step autoreset is a reset, which same-step autoreset does within its last step
     for path, moments in one.normalizer.moments.items():
         found = other.normalizer.moments[path]
         assert found.count == pytest.approx(moments.count)
@@ -96,7 +96,8 @@ def test_statistics_are_those_of_the_peers_wrapper() -> None:
     theirs.reset()
     for _ in range(17):
         theirs.step(np.zeros(2, np.int64))
-    seen = {key: (rms.mean.copy(), rms.var.copy()) for key, rms in theirs.obs_rms.items()}  # of what was acted on
+    # statistics of the observations acted on
+    seen = {key: (rms.mean.copy(), rms.var.copy()) for key, rms in theirs.obs_rms.items()}
     theirs.step(np.zeros(2, np.int64))
     for key in ("number", "clock"):
         moments = ours.normalizer.moments[f"observation[{key!r}]"]
@@ -123,7 +124,7 @@ def test_episodes_of_different_lengths_count_every_observation_that_was_acted_on
 
 
 def test_final_observations_are_normalised_as_those_acted_on() -> None:
-    """With the statistics before the rollout."""
+    """Final observations are normalised with the statistics from before the rollout, as all other observations are."""
     agent = trained("trpo", AutoresetMode.SAME_STEP, [2], 6)
     leaf = agent.normalizer.observations.leaves["observation['number']"]
     before = leaf.mean.clone(), leaf.deviation.clone()
@@ -140,7 +141,7 @@ def test_final_observations_are_normalised_as_those_acted_on() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 4), st.integers(0, 999))
 def test_returns_without_filler_rows_by_hand(steps: list[int], envs: int, seed: int) -> None:
-    """Rewards of filler rows do not matter, in rollouts of any length."""
+    """Statistics of returns do not depend on rewards of filler rows, in rollouts of any length."""
     generator = torch.Generator().manual_seed(seed)
     shape = sum(steps), envs
     reward, ended = torch.randn(shape, generator=generator) * 7.0 + 3.0, torch.rand(shape, generator=generator) < 0.4

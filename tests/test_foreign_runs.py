@@ -1,4 +1,4 @@
-"""Run folders that others wrote: they choose no module and no place, and what is damaged is one clear error."""
+"""Run folders of unknown origin: they cannot choose modules to import or paths to write, and damage is one clear error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RESUME = RunRequest(algorithm="trpo", resume=True)
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run."""
+    """The folder of a finished run."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     run(attrs.evolve(BASE, out=folder))
     return folder
@@ -50,14 +50,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of the folder of the finished run."""
     shutil.copytree(finished, tmp_path / "run")
     return tmp_path / "run"
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The module `foreign_module`; the file given appears when it is imported."""
+    """Write the module `foreign_module`; the file that this fixture returns appears when the module is imported."""
     mark = tmp_path / "imported"
     (tmp_path / "foreign_module.py").write_text(MODULE.format(mark=str(mark)))
     monkeypatch.syspath_prepend(tmp_path)
@@ -217,7 +217,7 @@ REQUIRED = ("algorithm", "env", "steps", "n_envs", "seed")
 
 
 def altered(table: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    """A table with an entry, at any depth, that is gone or something else."""
+    """A copy of the table in which one entry, at any depth, is removed or replaced."""
     copied = copy.deepcopy(table)
     at: Any = copied
     while True:
@@ -233,7 +233,7 @@ def altered(table: dict[str, Any], draw: random.Random) -> dict[str, Any]:
 
 
 def attempts(folder: Path, *, resume: bool) -> None:
-    """Everything that reads a run folder, each with a result or one error of ours."""
+    """Call everything that reads a run folder; each call may return a result or raise an `RlsdkError`."""
     for look in (
         lambda: RunDirectory(folder).read_record().as_table(),
         lambda: scores_below(folder),
@@ -332,7 +332,7 @@ def test_damaged_metrics(content: bytes, folder: Path) -> None:
 
 
 def test_metrics_that_are_no_file(folder: Path) -> None:
-    """Reading a named pipe would wait for ever."""
+    """Named pipes in place of files are refused: reading one would block for ever."""
     for name in ("metrics.csv", "run.json"):
         (folder / name).unlink()
         os.mkfifo(folder / name)

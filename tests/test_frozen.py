@@ -1,4 +1,4 @@
-"""What users froze stays frozen: in files, and where an agent gets another number of environments."""
+"""Statistics and layers that users froze stay frozen: in files, and when an agent gets another number of environments."""
 
 from __future__ import annotations
 

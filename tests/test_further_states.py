@@ -1,4 +1,4 @@
-"""Networks, optimisers, memories and states that a plugin only lists: saved, resumed and moved without code of its own."""
+"""Networks, optimisers, memories and states that a plugin only lists are saved, resumed and moved without further code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.small_algorithms import Config, Softmax
 
 
 class Past:
-    """A memory of rewards."""
+    """A memory that stores rewards."""
 
     def __init__(self) -> None:
         self.rewards = torch.zeros(0)
@@ -48,7 +48,7 @@ class Past:
 
 
 class Curious:
-    """Learns from rewards it remembers, with a network, an optimiser, a count and a generator of its own."""
+    """An algorithm that learns from stored rewards, with its own network, optimiser, count and random generator."""
 
     def __init__(self, policy: Softmax, curiosity: nn.Linear, optimizer: torch.optim.Optimizer, past: Past) -> None:
         self.policy, self.curiosity, self.curiosity_optimizer, self.past = policy, curiosity, optimizer, past
@@ -81,7 +81,7 @@ LISTED = ("policy", "curiosity", "curiosity_optimizer", "past")
 
 
 class Slowing:
-    """A plan with a state: every round is one step longer than the last."""
+    """A plan with a state: every round is one step longer than the one before."""
 
     needs_environment, unit, log_every = True, "steps", "rounds"
 

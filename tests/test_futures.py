@@ -1,4 +1,4 @@
-"""How a pool of futures ends."""
+"""Closing a pool of futures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk.executors.futures import FuturesExecutor
 
 
 class Noted(ThreadPoolExecutor):
-    """A pool that notes how it was shut down."""
+    """A pool that records how it was shut down."""
 
     waited: bool | None = None
 

@@ -1,4 +1,4 @@
-"""Presets for goals: with hindsight replay fifteen bits are flipped until they are the goal."""
+"""Presets for goals: with hindsight replay, agents learn to flip fifteen bits until they equal the goal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def made(name: str, known: Preset, **settings: Any) -> Any:
 
 
 def reached(model: Any, known: Preset, goals: int = 100) -> float:
-    """The share of goals that are reached before the time is up."""
+    """The share of goals that the agent reaches before the time limit."""
     env = make_vec_env(known.env, 1, vectorization="sync")
     longest: Any = gymnasium.make(known.env).unwrapped
     found = run_episodes(model, env, goals, seed=1)

@@ -1,4 +1,4 @@
-"""Agent files of version 0.1.0 act as they did, and become the same when they are trained on."""
+"""Agent files of version 0.1.0 act as they did, and further training gives the same parameters."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from tests.golden.resumed import CASES, ENVS, FOLDER, answers, machine, paramete
 
 WRITTEN: dict[str, Any] = json.loads((FOLDER / "answers.json").read_text())
 SAME_MACHINE = WRITTEN["machine"] == machine()
-"""Elsewhere products of matrices may round differently."""
+"""Whether the files were written on a machine like this one. Elsewhere products of matrices may round differently."""
 KERNELS = os.environ.get("RLSDK_KERNELS") != "off"
-"""The files were written with kernels. Plain torch rounds differently: actions agree to 1e-6, trained parameters to 1e-4."""
+"""Whether kernels are used, as when the files were written. Plain torch rounds differently: actions agree to 1e-6,
+trained parameters to 1e-4."""
 
 SECOND_ORDER = "trpo"
-"""Conjugate gradients multiply a difference of one rounding."""
+"""The algorithm whose conjugate gradients amplify differences in rounding."""
 
 
 def rounding(name: str) -> float:
-    """How far parameters may be from those of version 0.1.0: later versions and other processors add in another order.
+    """The allowed difference of parameters from those of version 0.1.0. Later versions and other processors add in
+    another order.
 
-    The largest difference seen is 1.2e-7, and 8.9e-6 for TRPO. Within one version, training on is exact to the bit
+    The largest difference seen is 1.2e-7, and 8.9e-6 for TRPO. Within one version, further training is exact to the bit
     (`tests/test_resume.py`).
     """
     return 1e-5 if KERNELS and not name.startswith(SECOND_ORDER) else 1e-4
 
 
 REBUILT_PREPROCESSING: frozenset[str] = frozenset()
-"""Cases whose preprocessing has other arithmetic since: their first answers are equal to 1e-6."""
+"""Cases whose preprocessing has changed its arithmetic since: their first actions agree to 1e-6."""
 _A_ROLLOUT_OLD = "statistics take a rollout in once it is over (decision 0025)"
 REBUILT_TRAINING: dict[str, str] = dict.fromkeys(
     (
@@ -45,7 +47,7 @@ REBUILT_TRAINING: dict[str, str] = dict.fromkeys(
     ),
     _A_ROLLOUT_OLD,
 )
-"""Cases that learn on with other numbers on purpose, and why. Everything else about them is checked."""
+"""Case -> why its further training gives other numbers on purpose. Everything else about these cases is checked."""
 
 
 @pytest.mark.parametrize("name", CASES)

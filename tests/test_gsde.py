@@ -1,4 +1,4 @@
-"""gSDE on-policy beside sb3-contrib: weights after an update, and when noise matrices are drawn."""
+"""gSDE of on-policy algorithms compared with sb3-contrib: weights after an update, and when noise matrices are sampled."""
 
 from __future__ import annotations
 

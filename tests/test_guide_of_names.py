@@ -1,4 +1,5 @@
-"""docs/guides/coming-from-sb3-contrib.md: every name on its left is the documented library's, every name beside it is there."""
+"""docs/guides/coming-from-sb3-contrib.md: names on the left exist in stable-baselines3 or sb3-contrib, those beside
+them here."""
 
 from __future__ import annotations
 
@@ -24,16 +25,16 @@ from tests.test_documented_differences import one_of_each
 GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "coming-from-sb3-contrib.md"
 SIX = ("ARS", "MaskablePPO", "QRDQN", "RecurrentPPO", "TQC", "TRPO")
 OTHER_DEFAULTS = {
-    ("QRDQN", "learning_starts"),  # 50000 in the documents
-    *((name, "env") for name in SIX),  # may be left out
-    *((name, "policy_kwargs") for name in SIX),  # shown with what they stand for
+    ("QRDQN", "learning_starts"),  # 50000 in the documentation
+    *((name, "env") for name in SIX),  # optional in rlsdk
+    *((name, "policy_kwargs") for name in SIX),  # the signature shows the default values of the networks
 }
 AS_NONE = {"log_interval", "tb_log_name", "rollout_buffer_class", "rollout_buffer_kwargs", "_init_setup_model"}
-"""Parameters whose default is chosen where None is given, or that have no effect (see compatibility)."""
+"""Parameters whose default is chosen where None is given, or that have no effect (see docs/compatibility.md)."""
 
 
 def rows(section: str) -> list[tuple[list[str], str]]:
-    """(names on the left, text in the middle) of a section of the guide."""
+    """(names in the left column, text of the middle column) of each row in a section of the guide."""
     text = GUIDE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith(("| `", "| a `"))]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
@@ -104,7 +105,7 @@ def _compare(kind: str, name: str, ours: Any, theirs: Any) -> None:
             continue
         assert key in mine, f"{kind}.{name}({key}=)"
         if (kind, key) not in OTHER_DEFAULTS:
-            given = getattr(mine[key].default, "value", mine[key].default)  # a schedule, a frequency
+            given = getattr(mine[key].default, "value", mine[key].default)  # the value of a schedule or frequency
             given = getattr(given, "count", given) if key == "train_freq" else given
             assert given == parameter.default, f"{kind}.{name}({key}=)"
     by_position = [n for n, p in mine.items() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
@@ -125,7 +126,7 @@ def test_arguments_of_learn_that_differ_between_versions_are_given_by_name() -> 
 
 
 def test_the_same_names_are_there() -> None:
-    """Rows of the guide with "the same names in ...", "and so on"."""
+    """Names in rows that say "the same names in ..." or "and so on" exist in rlsdk."""
     for place, names in {
         rlsdk.callbacks: "CheckpointCallback",
         rlsdk.sinks: "configure",

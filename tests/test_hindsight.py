@@ -1,4 +1,4 @@
-"""Hindsight replay: every relabelled row against the episode it came from, and that it solves what uniform replay does not."""
+"""Hindsight replay: relabelled rows are compared with their episodes, and it solves what uniform replay does not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOAL, ACHIEVED = "desired_goal", "achieved_goal"
 
 
 class Numbered(gymnasium.Env[Any, Any]):
-    """Episode k has 3 + k % 4 steps; what is achieved is the pair (episode, step), the goal is (-1, -1)."""
+    """Episode k has 3 + k % 4 steps. The achieved goal is the pair (episode, step), the desired goal is (-1, -1)."""
 
     def __init__(self, end: str = "truncate") -> None:
         pair = spaces.Box(-1.0, 1e6, (2,), np.float32)
@@ -57,7 +57,7 @@ class Numbered(gymnasium.Env[Any, Any]):
 
 
 def played(rounds: list[int], envs: int = 1, rows: int = 12, **settings: Any) -> tuple[QRDQN, Any]:
-    """An agent whose memory took rollouts of these lengths; 0 resets the environments in mid-episode."""
+    """(agent, its replay buffer) after rollouts of these lengths; a length of 0 resets the environments in mid-episode."""
     shared = settings.pop("shared_observations", False)
     arguments = {"n_sampled_goal": 10_000, **settings}
     env = make_vec_env(Numbered, envs, vectorization="sync")
@@ -130,7 +130,7 @@ def test_the_share_of_relabelled_rows() -> None:
 
 
 def test_terminations_are_those_of_the_new_goal() -> None:
-    """In BitFlippingEnv an episode ends where the goal is reached: for what was reached that is so by definition."""
+    """A row with a new goal terminates exactly if it reaches this goal, as in BitFlippingEnv itself."""
     env = make_vec_env(lambda: BitFlippingEnv(4), 2, vectorization="sync")
     settings: dict[str, Any] = {"learning_starts": 10_000, "buffer_size": 400, "gamma": 0.9, "seed": 0}
     model = QRDQN("MultiInputPolicy", env, replay_buffer_class="hindsight", **settings).learn(300)
@@ -197,7 +197,7 @@ def test_bad_input_is_named() -> None:
 
 
 def solved(kind: str, bits: int, steps: int, seed: int) -> float:
-    """Share of 50 goals reached after training."""
+    """The share of 50 goals that an agent with the replay buffer `kind` reaches after training."""
     env = make_vec_env(lambda: BitFlippingEnv(bits), 1, vectorization="sync")
     settings: dict[str, Any] = {
         "learning_rate": 1e-3,

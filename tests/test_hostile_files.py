@@ -1,4 +1,4 @@
-"""Files that ask for places, for endless work, or for what is not theirs."""
+"""Malicious agent files: they name paths, demand endless work, or contain entries of other kinds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {"buffer_size": 50, "learning_starts": 5, "batch_size": 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In an empty folder, in which nothing may appear."""
+    """Run each test in an empty folder, and check that it stays empty."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     yield
@@ -46,7 +46,7 @@ def whole() -> bytes:
 
 
 def rewritten(data: bytes, **entries: Any) -> io.BytesIO:
-    """The file with other entries in its manifest."""
+    """The file with changed entries in its manifest."""
     with zipfile.ZipFile(io.BytesIO(data)) as source:
         members = {info.filename: source.read(info) for info in source.infolist()}
     manifest = json.loads(members.pop("manifest.json"))
@@ -54,7 +54,7 @@ def rewritten(data: bytes, **entries: Any) -> io.BytesIO:
 
 
 def configured(data: bytes, **settings: Any) -> io.BytesIO:
-    """The file with other settings."""
+    """The file with changed settings."""
     with zipfile.ZipFile(io.BytesIO(data)) as source:
         config = json.loads(source.read("manifest.json"))["config"]
     return rewritten(data, config={**config, **settings})
@@ -108,7 +108,7 @@ def test_arguments_that_may_be_places_are_asked_for(whole: bytes, table: str, va
 
 
 def test_every_setting_that_is_a_place_is_known() -> None:
-    """A setting with such a name is a place; add it to `NOT_RESTORED`."""
+    """A setting whose name matches this pattern is a path; add it to `NOT_RESTORED`."""
     import attrs
 
     from rlsdk.agent.agent_file import NOT_RESTORED
@@ -191,7 +191,7 @@ def test_manifests_with_other_kinds_of_entries_are_refused(whole: bytes, cli: An
             rlsdk.load(path, print_system_info=True)
 
 
-# --- what was verified is what is used -----------------------------------------------------------------------------------
+# --- the file that is verified is the file that is used --------------------------------------------------------------
 
 
 @pytest.fixture
@@ -259,7 +259,7 @@ def test_foreign_files_that_expand_are_refused_before_they_do(tmp_path: Path) ->
 def foreign_model(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, tuple[dict[str, Any], dict[str, torch.Tensor]]]:
-    """(settings, weights) of models of sb3-contrib."""
+    """Algorithm -> (settings, weights) of a model of sb3-contrib."""
     sb3_contrib = pytest.importorskip("sb3_contrib")
     found = {}
     for name, policy, env, options in (

@@ -1,4 +1,4 @@
-"""Pushing and pulling with the hub's own library, against a small server that speaks its protocol."""
+"""Pushing and pulling agents with huggingface_hub, against a small local server that implements its protocol."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ COMMIT = "0" * 40
 
 
 class Hub(BaseHTTPRequestHandler):
-    """Repositories in memory; every file is an ordinary one."""
+    """A server with repositories in memory; it accepts every file as a regular (not LFS) file."""
 
     files: dict[str, dict[str, bytes]]
 
     def log_message(self, *args: Any) -> None:
-        """Be quiet."""
+        """Write no log."""
 
     def _answer(self, code: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(code)
@@ -87,7 +87,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Any]:
-    """The server's files, and an environment for programs that are to use it."""
+    """(files on the server, environment variables of processes that use the server)."""
     kind = type("OneHub", (Hub,), {"files": {}})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -120,7 +120,7 @@ print(json.dumps(answers))
 
 
 def commands(hub: Any, lines: list[list[str]], cwd: Path) -> list[tuple[int, str, str]]:
-    """(exit code, standard output, standard error) of `rlsdk` commands, in a process that knows of our hub alone."""
+    """(exit code, standard output, standard error) of each `rlsdk` command, in a process that uses the local server only."""
     line = [sys.executable, "-c", SCRIPT, json.dumps(lines)]
     done = subprocess.run(line, cwd=cwd, env=hub[1], capture_output=True, text=True, check=True, timeout=120)
     return [tuple(answer) for answer in json.loads(done.stdout.splitlines()[-1])]
@@ -129,7 +129,7 @@ def commands(hub: Any, lines: list[list[str]], cwd: Path) -> list[tuple[int, str
 def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     agent = rlsdk.make("trpo", env="Pendulum-v1", seed=0, n_steps=32).learn(32)
     agent.save(tmp_path / "mine")
-    agent.save(tmp_path / "small", exclude=["training"])  # as agents of a zoo are
+    agent.save(tmp_path / "small", exclude=["training"])  # without the training state, as in a zoo
     lines = [["push", "mine.rlsdk", "me/pendulum"], ["pull", "me/pendulum", "--out", "back.rlsdk"]]
     lines += [["push", "small", "me/small"], ["pull", "me/small", "--out", "small-back.rlsdk"]]
     answers = commands(hub, lines, tmp_path)

@@ -1,4 +1,4 @@
-"""The docker image and the conda recipe name what the packages state and what the repository has."""
+"""The docker image and the conda recipe agree with the metadata of the packages and with the repository."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if
 
 
 def sent(place: str) -> bool:
-    """Whether docker gets the file or folder: the last pattern that fits decides, for the place or a folder above it."""
+    """Whether docker gets the file or folder. The last pattern that matches it, or a folder above it, decides."""
     path, found = Path(place), True
     for pattern in IGNORED:
         wanted = pattern.lstrip("!").removeprefix("**/")

@@ -1,4 +1,4 @@
-"""What belongs to the process survives the import of any plugin; looking at plugins runs their code elsewhere."""
+"""The import of a plugin does not change the state of the process. Commands that inspect plugins import them elsewhere."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def state() -> dict[str, Any]:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Ctrl-C works, which it does not in a process that a shell started in the background."""
+    """Make Ctrl-C raise KeyboardInterrupt. In background processes of a shell, SIGINT is ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -85,7 +85,8 @@ def interruptible() -> Iterator[None]:
 def test_state_is_put_back(what: str, code: str, fails: bool) -> None:
     import numpy as np
 
-    exec("import gc, json, locale, logging, multiprocessing, random", {})  # what attacks use is loaded before
+    # import the modules that the attacks use before the plugin is imported
+    exec("import gc, json, locale, logging, multiprocessing, random", {})
     if what == "torch's deterministic mode":
         torch.are_deterministic_algorithms_enabled()
         code = f"import torch._inductor.config; {code}"
@@ -159,7 +160,7 @@ print("error output works", file=sys.stderr)
     ],
 )  # fmt: skip
 def test_the_cause_is_seen(site: Site, first: str, flags: list[str], words: str) -> None:
-    """A plugin may end in any way: the process continues and reports the cause."""
+    """A plugin may end the process in any way while it is imported: the caller continues and reports the cause."""
     bad(site, first.replace("\\n", "\n").replace("\\\n", "\\n").replace("\\\\x", "\\x"))
     done = subprocess.run(
         [sys.executable, *flags, "-c", CHILD, str(site.folder)], capture_output=True, text=True, timeout=60, check=False
@@ -209,7 +210,7 @@ ENDS = {
 
 @pytest.mark.parametrize("name", ENDS)
 def test_looking_survives(site: Site, cli: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """`info`, `check` and `doctor` run no code of a plugin in their own process, and wait for none without end."""
+    """`info`, `check` and `doctor` run no plugin code in their own process, and wait for it for a limited time only."""
     first, words = ENDS[name]
     monkeypatch.setattr(trial, "SECONDS", 1.0 if "did not" in (words or "") else 20.0)
     bad(site, first)
@@ -262,7 +263,7 @@ def test_loading_warns(site: Site) -> None:
 
 
 def test_torch_without_a_default_device_has_none_afterwards() -> None:
-    """Not "cpu" either: the mode that torch then has costs time in every call."""
+    """If torch had no default device before, it has none afterwards. Even "cpu" would be wrong: it slows every call."""
     restores = [state.remember() for state in of_library("torch")]
     torch.set_default_device("meta")
     assert "changed torch's default device (put back)" in [restore() for restore in restores]
