@@ -145,5 +145,5 @@ def test_what_does_not_fit_is_refused_in_one_line(cartpole: Path, tmp_path: Path
         vector.step(np.zeros(3))
     with pytest.raises(SettingsError, match="seed = -1 must be from 0"):
         vector.reset(seed=-1)
-    # accepted: both dtypes have the same number of bytes
+    # accepted: both action spaces take the same number of bytes
     make_c_vec_env(cartpole, 2, **{**SPACES, "action_space": doubles["action_space"]})

@@ -148,7 +148,7 @@ def test_a_search_as_json(cli: Any) -> None:
 
 
 def test_an_unknown_executor_is_refused_for_a_single_run_too(cli: Any) -> None:
-    """An unknown executor is refused also without --seeds and --collectors, where the option has no effect."""
+    """An unknown executor is refused, also without --seeds and --collectors; it was ignored before."""
     code, _, err = cli("run", "ppo", *SHORT, "--executor", "proceses")
     assert (code, err) == (1, "error: unknown executor 'proceses'; did you mean 'processes'?\n")
     assert not Path("runs").exists()

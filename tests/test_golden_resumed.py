@@ -24,11 +24,10 @@ SECOND_ORDER = "trpo"
 
 
 def rounding(name: str) -> float:
-    """The allowed difference of parameters from those of version 0.1.0. Later versions and other processors add in
-    another order.
+    """The allowed difference of parameters from those of version 0.1.0.
 
-    The largest difference seen is 1.2e-7, and 8.9e-6 for TRPO. Within one version, further training is exact to the bit
-    (`tests/test_resume.py`).
+    Later versions and other processors add numbers in another order. The largest difference seen is 1.2e-7, and 8.9e-6
+    for TRPO. Within one version, further training is exact to the bit (`tests/test_resume.py`).
     """
     return 1e-5 if KERNELS and not name.startswith(SECOND_ORDER) else 1e-4
 

@@ -160,7 +160,7 @@ print("error output works", file=sys.stderr)
     ],
 )  # fmt: skip
 def test_the_cause_is_seen(site: Site, first: str, flags: list[str], words: str) -> None:
-    """A plugin may end the process in any way while it is imported: the caller continues and reports the cause."""
+    """The import of a plugin may fail in any way, or end its process: the caller continues and reports the cause."""
     bad(site, first.replace("\\n", "\n").replace("\\\n", "\\n").replace("\\\\x", "\\x"))
     done = subprocess.run(
         [sys.executable, *flags, "-c", CHILD, str(site.folder)], capture_output=True, text=True, timeout=60, check=False

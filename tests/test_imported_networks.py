@@ -1,4 +1,4 @@
-"""Files of stable-baselines3 with other networks than the usual ones, or learnt numbers: the same answers, or a refusal."""
+"""Files of stable-baselines3 with unusual networks or learnt numbers: the imported agent answers the same, or is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTS = OrderedDict(
 )
 OF_PEER = ("ppo", "a2c", "dqn", "sac", "td3", "ddpg")
 CRITICS = ("sac", "td3", "ddpg", "tqc")
-"""Algorithms with critics of Box actions."""
+"""Algorithms with critics, for Box actions."""
 OFF_POLICY: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 8}
 EVERY: dict[str, dict[str, Any]] = {
     **{name: {"n_steps": 16, "batch_size": 16} for name in ("ppo", "trpo", "maskable-ppo", "recurrent-ppo")},
@@ -44,7 +44,7 @@ EVERY: dict[str, dict[str, Any]] = {
 
 
 def pair(name: str, place: Path, seen: Any, policy: str = "MlpPolicy", steps: int = 32, **settings: Any) -> Any:
-    """(their agent, ours from its file)"""
+    """(model of stable-baselines3 or sb3-contrib, agent imported from its file)."""
     theirs = trained(name, place, seen, policy, steps, **settings)
     changes = {"use_masking": False} if name == "maskable-ppo" else {}
     return theirs, import_sb3(place / "model.zip", name, environment(name, seen), **changes)
@@ -55,7 +55,7 @@ def environment(name: str, seen: Any) -> Any:
 
 
 def trained(name: str, place: Path, seen: Any, policy: str, steps: int = 32, **settings: Any) -> Any:
-    """Their agent, which is in the file `model.zip`."""
+    """A trained model of stable-baselines3 or sb3-contrib, which is also saved as `model.zip`."""
     other = {"maskable-ppo": "MaskablePPO", "recurrent-ppo": "RecurrentPPO"}.get(name, name.upper())
     kind, settings = getattr(peer, other, None) or getattr(contrib, other), {**EVERY[name], **settings}
     theirs = kind(policy, environment(name, seen), seed=0, device="cpu", **settings)
@@ -92,14 +92,14 @@ def test_encoders_of_images(name: str, networks: dict[str, Any], tmp_path: Path)
 
 
 def features(observation: Any) -> Any:
-    """One observation as our networks see a batch of one."""
+    """One observation as a batch of one row, for the networks of rlsdk."""
     if isinstance(observation, dict):
         return {key: features(value) for key, value in observation.items()}
     return torch.as_tensor(observation)[None]
 
 
 def require_same_networks(theirs: Any, ours: Any, seen: Any) -> None:
-    """Values of critics, and what target networks give."""
+    """Check that critics, target networks and the entropy coefficient are the same in both libraries."""
     algorithm, policy = ours.parts.algorithm, theirs.policy
     unit = torch.tensor([[0.3, -0.7]])
     for _ in range(4):
@@ -140,7 +140,7 @@ def require_close(found: torch.Tensor, expected: torch.Tensor) -> None:
     ids=lambda networks: next(iter(networks), "usual"),
 )
 def test_images_of_algorithms_with_critics(name: str, networks: dict[str, Any], tmp_path: Path) -> None:
-    """Height, width and channels are different."""
+    """Images whose height, width and number of channels differ."""
     theirs, ours = pair(name, tmp_path, COLOURS, "CnnPolicy", policy_kwargs={"net_arch": [8], **networks})
     require_same_answers(theirs, ours, COLOURS)
     require_same_networks(theirs, ours, COLOURS)
@@ -155,7 +155,7 @@ def test_images_of_algorithms_with_critics(name: str, networks: dict[str, Any], 
     ids=["usual", "narrow"],
 )
 def test_dict_observations_with_images(name: str, networks: dict[str, Any], tmp_path: Path) -> None:
-    """Two images of other shapes, whose keys are not in the order of the alphabet."""
+    """Two images of different shapes, with keys that are not in alphabetical order."""
     if name in ("dqn", "qrdqn"):
         networks = {key: value for key, value in networks.items() if key != "share_features_extractor"}
     seen, policy = spaces.Dict(CAMERAS), "MultiInputLstmPolicy" if name == "recurrent-ppo" else "MultiInputPolicy"
@@ -172,7 +172,7 @@ def test_dict_observations_with_images(name: str, networks: dict[str, Any], tmp_
 
 
 def require_same_values_with_memory(theirs: Any, ours: Any, seen: Any) -> None:
-    """Actions over several steps, and values of first observations."""
+    """Check that actions over several steps, and values at the start of an episode, are the same."""
     state, other, starts = None, None, np.ones(1, bool)
     for _ in range(4):
         observation = seen.sample()
@@ -216,7 +216,7 @@ def test_images_with_state_dependent_noise(name: str, shared: bool, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["dqn", "td3"])
 def test_images_in_stacks(name: str, tmp_path: Path) -> None:
-    """`frame_stack` puts the channels side by side as VecFrameStack does."""
+    """`frame_stack` joins the channels of images as VecFrameStack does."""
     from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
     env = VecFrameStack(DummyVecEnv([lambda: environment(name, COLOURS)]), 2)
@@ -244,7 +244,7 @@ OTHER_SPACES = {
 
 @pytest.mark.parametrize("name", ["a2c", "dqn", "sac"])
 def test_other_dict_observations_are_refused(name: str, tmp_path: Path) -> None:
-    """Where shapes fit, weights would give other answers."""
+    """Other Dict observations are refused even if all shapes fit, because the weights would give other answers."""
     trained(name, tmp_path, spaces.Dict(CAMERAS), "MultiInputPolicy", 16, policy_kwargs={"net_arch": [8]})
     given = [*map(spaces.Dict, OTHER_SPACES.values()), COLOURS, VECTOR]
     for seen in given:
@@ -260,7 +260,7 @@ def test_other_dict_observations_are_refused(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_any_key_may_name_an_image(name: str, tmp_path: Path) -> None:
-    """Numbers are not places, and quotes are read too."""
+    """Numeric keys are not read as positions, and keys with quotes are read too."""
     seen = spaces.Dict(OrderedDict({"1": COLOURS, "0": VECTOR, "it's": IMAGE, "cnn": spaces.MultiDiscrete([2, 3])}))
     theirs, ours = pair(name, tmp_path, seen, "MultiInputPolicy", policy_kwargs={"net_arch": [8]})
     require_same_answers(theirs, ours, seen)
@@ -299,7 +299,8 @@ def test_images_alone_are_not_dicts(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a2c", "td3"])
 def test_images_without_convolutions_need_channels_first(name: str, tmp_path: Path) -> None:
-    """MlpPolicy there has the numbers of an image in the order of channels, height, width; here in the environment's order."""
+    """For images, MlpPolicy of stable-baselines3 flattens (channels, height, width). rlsdk flattens in the
+    environment's order, so it needs channels first."""
     theirs = trained(name, tmp_path, COLOURS, "MlpPolicy", 16, policy_kwargs={"net_arch": [8]})
     with pytest.raises(ArtifactError, match=r"its images are \(40, 36, 3\); the model reads them as \(3, 40, 36\)"):
         import_sb3(tmp_path / "model.zip", name, environment(name, COLOURS))
@@ -373,7 +374,8 @@ def test_agents_with_goals(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", OF_PEER)
 def test_custom_features_extractors_are_refused(name: str, tmp_path: Path) -> None:
-    """Weights that are left out would give other answers, where it has one feature per number of the observation."""
+    """A custom features extractor is refused, even if its output has as many features as the observation has
+    numbers: answers would differ."""
     from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
     class Own(BaseFeaturesExtractor):  # type: ignore[misc]

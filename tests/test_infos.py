@@ -1,4 +1,4 @@
-"""Callbacks get the `info` of environments on request, in every vectorisation; without a request it costs nothing."""
+"""Callbacks get the `info` of environments on request, with every vectorisation. Without a request it costs nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.test_call_counts import counted
 
 
 class Talking(ChainEnv):
-    """A chain of three steps whose info holds the position and, at the end, `over`; every step returns the same dict."""
+    """A chain of three steps. Its info has the position and, at the end, `over`; every step returns the same dict."""
 
     def __init__(self) -> None:
         super().__init__(3)
@@ -92,7 +92,7 @@ def test_an_info_that_cannot_be_sent_is_named() -> None:
 
     env = make_vec_env(locked, 2, vectorization="async")
     try:
-        play(env, 2)  # without a callback that asks nothing is sent
+        play(env, 2)  # no callback requests infos, so none are sent
         env.keep_infos(True)
         with pytest.raises(EnvironmentFault, match=r"info\['lock'\].*cannot be sent from its process"):
             play(env, 1)
@@ -178,7 +178,7 @@ def test_declared_entries_cost_nothing_before_and_after() -> None:
                 env.step(torch.zeros(2, 1))
         return counts.calls
 
-    gc.collect()  # what it ends counts too
+    gc.collect()  # otherwise a collection during `calls` would be counted
     calls()
     before = calls()
     env.select_info(("at",))

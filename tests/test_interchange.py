@@ -1,4 +1,4 @@
-"""Files of stable-baselines3 and sb3-contrib: our agents answer what theirs do."""
+"""Files of stable-baselines3 and sb3-contrib: imported agents give the same answers as the models."""
 
 from __future__ import annotations
 
@@ -128,14 +128,14 @@ def environment(name: str) -> Any:
 
 @pytest.fixture(scope="module", params=list(CASES))
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """(their model, ours, the case)"""
+    """(model of sb3-contrib, imported agent, name of the case)."""
     kind, policy, env, algorithm, settings = CASES[request.param]
     theirs = getattr(sb3_contrib, kind)(policy, environment(env), seed=1, device="cpu", **settings)
     theirs.learn(64)
     path = tmp_path_factory.mktemp("theirs") / "model.zip"
     theirs.save(path)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some settings are functions there
+        warnings.simplefilter("ignore")  # some settings are functions in sb3-contrib, of which the import warns
         ours = import_sb3(path, algorithm, environment(env))
     return theirs, ours, request.param
 
@@ -252,7 +252,7 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_model_is_not_replaced(cli: Any) -> None:
-    """A file of ours may be called .zip too."""
+    """An import does not replace the model, although an agent file of rlsdk may have the suffix .zip too."""
     sb3_contrib.TRPO("MlpPolicy", "CartPole-v1", n_steps=16, policy_kwargs=SMALL).save("model.zip")
     before = Path("model.zip").read_bytes()
     code, out, err = cli("import", "trpo", "model.zip", "--env", "CartPole-v1", "--out", "./model.zip")

@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, or stumble, and what is left of them."""
+"""Runs that are killed, stopped or fail, and the files that they leave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.test_resumed_options import BASE
 
 
 def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
-    """Killed without warning: metrics after the last checkpoint are logged again, the best agent stays the best."""
+    """After a kill, metrics since the last checkpoint are logged again, and the best agent stays the best."""
     process = start(tmp_path, checkpoint_every=200, eval_every=100)
     wait_for(tmp_path / "run" / "checkpoints" / "step_000000600.rlsdk")
     time.sleep(0.3)
@@ -64,7 +64,8 @@ def start(
     pipe = subprocess.PIPE
 
     def heed_signals() -> None:
-        """Under a background shell or nohup, tests ignore these signals, and their children would too."""
+        """Restore the default handlers: under a background shell or nohup, tests and their child processes ignore
+        these signals."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -79,7 +80,7 @@ def wait_for(path: Path, seconds: float = 60.0) -> None:
 
 
 def test_a_quiet_run_says_how_to_go_on(tmp_path: Path) -> None:
-    """On standard error: standard output is for the result alone."""
+    """The command that continues the run is printed on standard error; standard output is for the result alone."""
     process = start(tmp_path, "--json")
     wait_for(tmp_path / "run" / "run.json")
     time.sleep(1.0)
@@ -209,7 +210,7 @@ def test_an_environment_that_cannot_be_closed_costs_no_result(
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for a full disk."""
+    """A limit on the size of files simulates a full disk."""
     options = f"--env Pendulum-v1 --steps 900 --eval-every 0 {' '.join(SMALL)} --out {tmp_path / 'run'}"
     limited = f"ulimit -f 20; exec {sys.executable} -m rlsdk.cli.main run tqc {options}"
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
@@ -248,7 +249,7 @@ env.close()
     [("tqc", "TQC", "learning_starts=1000"), pytest.param("ars", "ARS", "n_delta=2", marks=pytest.mark.slow)],
 )
 def test_being_stopped_is_no_hang(plugin: str, agent: str, settings: str) -> None:
-    """Ctrl-Z stops everything for longer than processes may think; with `fg` the training continues."""
+    """Ctrl-Z stops all processes for longer than the time limit of an answer; after `fg` the training continues."""
     program = STOPPED.format(plugin=plugin, agent=agent, settings=settings)
     process = subprocess.Popen(
         [sys.executable, "-c", program],

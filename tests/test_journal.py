@@ -1,4 +1,4 @@
-"""Replay buffers in parts: joined again they are what was taken apart, and a checkpoint costs what is new."""
+"""Replay buffers stored in parts: joined parts equal the buffer, and a checkpoint writes only what is new."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make(name: str, size: int) -> Any:
 
 
 class Compare(Callback):
-    """Writes the memory into a journal after every round, joins it again, and compares."""
+    """A callback that writes the memory into a journal, joins the parts, and compares, every `every` steps."""
 
     def __init__(self, folder: Path, every: int) -> None:
         self.journal, self.every, self.compared, self.most = Journal(folder), every, 0, 0
@@ -105,7 +105,7 @@ def test_missing_damaged_and_strange_parts_are_refused(tmp_path: Path) -> None:
         change(copy / "replay")
         with pytest.raises(ArtifactError, match=words):
             rlsdk.load(copy / path.name, env="CartPole-v1")
-        rlsdk.load(copy / path.name)  # without an environment it can predict all the same
+        rlsdk.load(copy / path.name)  # an agent without an environment needs no replay buffer to predict
 
     refused(lambda folder: (folder / names[1]).unlink(), "there is no file")
     refused(lambda folder: (folder / names[1]).write_bytes(b"x"), "is not a whole")

@@ -1,4 +1,4 @@
-"""The kernel of an update depends on its number of rows only."""
+"""The choice of the kernel for an update depends only on the number of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk.environments.toy import InvalidActionEnvDiscrete
 from rlsdk.kernels.factory import NUMPY_SIZE
 
 NUMPY_ROWS = NUMPY_SIZE // 64
-"""With layers of 64."""
+"""The largest number of rows for which the numpy kernel is chosen, with layers of 64 units."""
 pytestmark = pytest.mark.kernels("which kernel is chosen")
 
 

@@ -1,4 +1,4 @@
-"""Kernels against autograd, in float64: dense layers, closed forms of distributions and losses, whole updates."""
+"""Kernels compared with autograd, in float64: dense layers, closed forms of distributions and losses, whole updates."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_dense_kernel_equals_autograd(
 
 
 def test_a_dense_kernel_follows_its_parameters() -> None:
-    """New values in place, new memory, copies and pickles."""
+    """A dense kernel uses the present parameters after changes in place, in new memory, and in copies and pickles."""
     linear = nn.Linear(2, 3)
     kernel = DenseKernel([linear, nn.Tanh()], NUMPY)
     x = np.ones((1, 2), np.float32)
@@ -178,7 +178,7 @@ def test_the_rule() -> None:
 
 
 def distribution_case(kind: str, masked: bool, seed: int) -> tuple[Any, list[Tensor], Tensor]:
-    """(function of the inputs, the inputs, actions)."""
+    """(function that makes a distribution from the inputs, the inputs, actions)."""
     generator = Generator().manual_seed(seed)
     logits = torch.randn(6, 5, generator=generator, dtype=torch.float64)
     mask = torch.rand(6, 5, generator=generator) < 0.6
@@ -376,7 +376,8 @@ def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
     network.critic_body[2] = network.body[2]
     assert isinstance(evaluator_of(network, 64), AutogradEvaluator)
     network.critic_body[0] = network.body[0]
-    assert isinstance(evaluator_of(network, 64), AutogradEvaluator)  # the activations between are not the same modules
+    # the activations between these layers are different modules
+    assert isinstance(evaluator_of(network, 64), AutogradEvaluator)
     network.critic_body[1], network.critic_body[3] = network.body[1], network.body[3]
     assert isinstance(evaluator_of(network, 64), ActorCriticKernel)
 
@@ -384,7 +385,7 @@ def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
 @pytest.mark.kernels("compares kernels")
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
 def test_large_batches_in_memory_that_is_used_again(activation: type[nn.Module]) -> None:
-    """A second batch does not change what the first one gave, as long as somebody holds it."""
+    """A second batch does not change the results of the first one while they are still referenced."""
     modules = [module.float() for module in layers([4, 64, 64, 3], activation)]
     flatten_parameters(nn.Sequential(*modules).parameters())
     large, small = DenseKernel(modules, LARGE), DenseKernel(modules, TORCH)
@@ -411,7 +412,7 @@ def test_memory_is_used_again_when_nothing_refers_to_it() -> None:
     assert not np.shares_memory(first, second)
     tensor, place = torch.from_numpy(first)[0], first.ctypes.data
     del first
-    assert pool.empty((2, LARGE)).ctypes.data != place  # a view of a tensor of it lives
+    assert pool.empty((2, LARGE)).ctypes.data != place  # a tensor still refers to the memory
     del tensor
     assert pool.empty((LARGE, 2)).ctypes.data == place
     assert not np.shares_memory(pool.empty((3,)), pool.empty((3,)))
@@ -446,7 +447,7 @@ def test_kernels_train_alike(kind: Any, env: str, arguments: dict[str, Any], mon
 
 
 def names_of_calls(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The names of the kernels that evaluate from now on."""
+    """A set that collects the names of the kernels that evaluate from now on."""
     names = set[str]()
     for kind in (DenseKernel, ActorCriticKernel):
         evaluate = kind.evaluate

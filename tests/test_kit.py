@@ -1,4 +1,4 @@
-"""The contract kit itself: plugins that misbehave during a check, settings and time for a check, and what it answers."""
+"""The contract kit itself: plugins that misbehave during a check, settings and time limits of a check, and its results."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ FIRST, UPDATES, STATES, LAST = (
     "agent.parameters-round-trip",
     "serializer.round-trip",
 )
-"""Clauses that run no code of parts, that call `update`, that also call `state_dict`, and again none."""
+"""The first and the last clause run no code of parts. The second calls `update`, the third also `state_dict`."""
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """The kit has these clauses, in this order."""
+    """Make the kit have only these clauses, in this order."""
     chosen = tuple(map(named_clause, names))
     monkeypatch.setattr(running, "clauses", lambda: chosen)
 
@@ -117,7 +117,7 @@ def test_prints_of_a_plugin_do_not_reach_the_table_or_the_json(
     assert [entry["status"] for entry in json.loads(out)] == ["passed", "failed"]
     assert code == 1
     assert err == "1 holds, 1 is broken (plugin.prints-nothing)\n"
-    assert "NOISE" in json.loads(out)[1]["detail"]  # the clause quotes it
+    assert "NOISE" in json.loads(out)[1]["detail"]  # the clause quotes the output of the plugin
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_a_clause_that_fails_shows_the_counter_example_and_what_to_change(
 
 
 class Losing:
-    """A process that answers no question."""
+    """A process that starts, but ends with a fault at every question about a clause."""
 
     fault = Fault("ended the process by SIGSEGV", "")
 
@@ -184,9 +184,9 @@ def test_a_clause_gets_less_time_after_one_that_hung(monkeypatch: pytest.MonkeyP
 
 
 def test_a_clause_that_captures_output_while_its_time_ends_is_not_run() -> None:
-    """The stack of what was interrupted is not taken for the plugin's output."""
+    """The stack trace of an interrupted clause is not taken for output of the plugin."""
     with Isolated(Request(algorithm="tqc"), "rlsdk_tqc") as checked:
-        assert checked.check(named_clause(FIRST)).status == "passed"  # the process has started
+        assert checked.check(named_clause(FIRST)).status == "passed"  # this also starts the process
         assert checked.check(named_clause("plugin.prints-nothing"), 0.05).status != "failed"
 
 
@@ -194,7 +194,8 @@ def test_a_clause_that_captures_output_while_its_time_ends_is_not_run() -> None:
 def test_settings_reach_the_agents_of_the_check(
     site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any, tmp_path: Path
 ) -> None:
-    """A plugin that reads a file when it is built: by `settings`, `--set`, `--rlsdk-set` and `testing_settings`."""
+    """A plugin that reads a file when it is built gets settings by `settings`, `--set`, `--rlsdk-set` and
+    `testing_settings`."""
     data = tmp_path / "data.txt"
     data.write_text("3")
     add_plugin(site, build="open(config.places).close()")
@@ -232,7 +233,7 @@ def test_settings_reach_the_agents_of_the_check(
 
 
 def require_refused(cli: Any, package: Path, declared: str, words: str) -> None:
-    """What the package declares for testing ends the check with one line."""
+    """Check that this testing.py of the package ends the check with one line that contains `words`."""
     (package / "testing.py").write_text(declared + "\n")
     sys.modules.pop("acme_bad.testing", None)
     code, _, text = cli("check", "bad")
@@ -272,7 +273,8 @@ MODEL = (
 def test_a_plugin_declares_clauses_that_do_not_hold_for_it(
     site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
-    """One that learns what an action leads to reads no discount; the table shows the reason."""
+    """A plugin that learns a model of the environment does not read discounts. It declares so, and the table shows
+    the reason."""
     names = ("batch.discount-read", "batch.next-observation-read")
     only(monkeypatch, *names)
     package = add_plugin(site, update=MODEL)
@@ -356,7 +358,7 @@ def test_the_check_needs_no_guard_of_main_and_leaves_no_process(monkeypatch: pyt
 
 
 def test_the_summary_is_short() -> None:
-    """Reasons stand in the table, below each clause."""
+    """The summary has only counts; the reasons are in the table, below each clause."""
     results = [
         CheckResult("a.b", "", "passed"),
         CheckResult("a.c", "", "not applicable", "no masks"),
@@ -405,7 +407,7 @@ def test_members_are_the_processes_of_a_session() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("policy", "observations"), [("CnnPolicy", ("Box",)), ("MultiInputPolicy", ("Dict",))])
 def test_a_plugin_without_vectors_is_checked(policy: str, observations: tuple[str, ...]) -> None:
-    """Its usual observation is an image, or a Dict: only clauses about vectors do not apply."""
+    """For a plugin whose usual observation is an image or a Dict, only clauses about vectors do not apply."""
     manifest = find("ppo").manifest
     assert manifest is not None
     described = {"policies": (policy,), "observations": observations, "policy_classes": ()}

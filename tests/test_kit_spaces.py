@@ -1,4 +1,4 @@
-"""The contract kit checks plugins without vectors as observations, and policies that have names of the plugin's own."""
+"""The contract kit checks plugins without vector observations, and policies with the plugin's own names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TableConfig(AgentConfig):
 
 
 class Table:
-    """A value for each state and action; no torch module."""
+    """A policy with a table of values for each state and action; it is not a torch module."""
 
     def __init__(self, seen: Discrete, actions: Discrete) -> None:
         self.first, self.start = seen.start, actions.start
@@ -77,7 +77,7 @@ class TableLearning:
 
 
 def checked(policy: str, *, ends_go_on: bool = False) -> dict[str, CheckResult]:
-    """What the kit finds. `ends_go_on`: a bug, what follows a termination counts."""
+    """The results of the kit. ends_go_on: plant a bug, the value after a termination counts."""
 
     def build(context: BuildContext, config: TableConfig) -> Parts:
         require_spaces(context, "table", actions=("Discrete",), observations=("Discrete",))

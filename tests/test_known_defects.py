@@ -31,7 +31,7 @@ LOUD = {"kind": "normal", "mean": 0.0, "sigma": 0.5}
 
 
 class Counted(gymnasium.Env[Any, Any]):
-    """Observes (episode, step). Episodes have three steps; every other one is cut by the clock. Goals are (0, 9)."""
+    """Observations are (episode, step), goals (0, 9). Episodes have three steps; every other one ends by a time limit."""
 
     def __init__(self, discrete: bool, goals: bool = False) -> None:
         pair = spaces.Box(-1.0, 1e6, (2,), np.float32)
@@ -56,12 +56,12 @@ class Counted(gymnasium.Env[Any, Any]):
         return self.seen(), -1.0, over and not odd, over and odd, {}
 
     def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
-        """Shows which goal is which, and of which step: 100 * the achieved one + the desired one."""
+        """The reward 100 * achieved step + desired step, which shows from which goals it was computed."""
         return (100.0 * np.asarray(achieved)[..., 1] + np.asarray(desired)[..., 1]).astype(np.float32)
 
 
 class Normed(torch.nn.Module):
-    """A features extractor with statistics of batches."""
+    """A features extractor with batch normalisation."""
 
     def __init__(self, space: Any, width: int = 6) -> None:
         super().__init__()
@@ -88,7 +88,8 @@ def targets_of(model: Any) -> list[Any]:
 @pytest.mark.parametrize("envs", [1, 2])
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_the_memory_holds_the_last_observation_of_an_episode(name: str, envs: int) -> None:
-    """Not the first of the next one; after a time limit it is bootstrapped from."""
+    """The last transition has the final observation of its episode, and not the first of the next. After a time
+    limit its value is used."""
     env = make_vec_env(lambda: Counted(name == "dqn"), envs, vectorization="sync")
     model = small(name, env, learning_starts=60).learn(40)
     batch = model.replay_buffer.sample(500, torch.Generator().manual_seed(0))
@@ -111,7 +112,7 @@ def test_the_entropy_of_sac_counts_where_an_episode_goes_on_only() -> None:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_td3_delays_its_actor_over_the_whole_training(stopped: bool, tmp_path: Path) -> None:
-    """The actor moves in updates 3, 6, ..: also when `learn` is called for each step, and after a file."""
+    """The actor is updated in updates 3, 6, ..., also if `learn` is called for each step, and after loading."""
     model, moved = small("td3", learning_starts=4, policy_delay=3).learn(4), list[int]()
     for update in range(1, 10):
         before = [value.clone() for value in model.policy.parameters()]
@@ -141,11 +142,12 @@ def test_target_networks_share_nothing_with_the_networks_that_learn(name: str, p
 
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_targets_stay_in_eval_mode_and_have_the_statistics_of_batches(name: str) -> None:
-    """Issue 996 of stable-baselines3."""
+    """Target networks stay in eval mode and have the batch statistics of the trained networks (stable-baselines3,
+    issue 996)."""
     networks = {**NARROW, "features_extractor_class": Normed}
     settings = {"target_update_interval": 1} if name == "dqn" else {}
     model = small(name, policy_kwargs=networks, **settings).learn(30)
-    if name == "dqn":  # its target moves with the steps of the environment
+    if name == "dqn":  # DQN updates its target network by the number of environment steps
         model.parts.algorithm.collected(31, 1.0)
     for each in targets_of(model):
         assert not any(module.training for module in each.network.modules())
@@ -166,7 +168,7 @@ def test_the_entropy_coefficient_is_learnt_after_loading(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("envs", [1, 4])
 def test_the_interval_of_targets_survives_loading(envs: int, tmp_path: Path) -> None:
-    """It was divided by the number of environments once more at each load."""
+    """Loading does not change `target_update_interval`; it was divided by the number of environments at each load."""
     settings = {"target_update_interval": 16, "learning_starts": 1000, "train_freq": 4}
     env = make_vec_env("CartPole-v1", envs, vectorization="sync")
     model = small("dqn", env, **settings).learn(16)
@@ -184,7 +186,7 @@ def test_ppo_counts_the_epochs_it_began() -> None:
     for target_kl in (None, 1e-9):
         model = PPO("MlpPolicy", "CartPole-v1", n_epochs=7, target_kl=target_kl, **settings).learn(32)
         counts.append(model.parts.algorithm.updates)  # type: ignore[attr-defined]
-    assert counts == [7, 2]  # the first epoch moves the policy, the second sees how far
+    assert counts == [7, 2]  # the first epoch changes the policy, and the second one measures by how much
 
 
 @pytest.mark.parametrize("batch_size", [1, 31])
@@ -210,7 +212,8 @@ def test_a_memory_lies_on_the_device_it_is_loaded_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_features_extractor_has_one_loss(name: str, shared: bool) -> None:
-    """Its own for actor and critics by default; a shared one is trained by the actor alone."""
+    """By default actor and critics have separate features extractors. A shared one is trained by the loss of the
+    actor alone."""
     networks = {"net_arch": [8], "features_extractor_class": Normed, "share_features_extractor": shared}
     algorithm: Any = small(name, policy_kwargs=networks).parts.algorithm
     assert (algorithm.critics.encoder is algorithm.actor.encoder) is shared
@@ -225,7 +228,7 @@ def test_a_features_extractor_has_one_loss(name: str, shared: bool) -> None:
 
 @pytest.mark.parametrize("kind", [PPO, A2C])
 def test_explained_variance_is_of_the_returns(kind: Any) -> None:
-    """1 - Var(R - V) / Var(R): with V and R exchanged it is divided by the variance of V."""
+    """It is 1 - Var(R - V) / Var(R), with returns R and values V; exchanging both would divide by Var(V)."""
     value, target = torch.tensor([0.0, 1.0, 0.0, 1.0]), torch.tensor([0.0, 4.0, 1.0, 3.0])
     assert float(explained_variance(value, target)) == pytest.approx(1.0 - 1.25 / 2.5)
     model = kind("MlpPolicy", "CartPole-v1", n_steps=64, gamma=0.9, gae_lambda=1.0, seed=0, policy_kwargs=NARROW)

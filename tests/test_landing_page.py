@@ -1,4 +1,4 @@
-"""The numbers on the landing page are those of the pages they come from."""
+"""The numbers on the landing page equal those of the pages from which they are taken."""
 
 import json
 import re

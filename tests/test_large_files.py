@@ -1,4 +1,4 @@
-"""Tensors written and read piece by piece: the library's own format, any damage refused, memory bounded."""
+"""Tensors written and read piece by piece: the format of safetensors, refusal of any damage, bounded memory."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_dtype_without_a_name_is_refused() -> None:
 
 
 def rewritten(source: Path, target: Path, header: Any, data: bytes = b"\x00" * 8) -> None:
-    """The archive with other tensors in it, and digests that agree."""
+    """Copy the archive with other tensors and matching digests."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     blob = struct.pack("<Q", len(text)) + text + data
     with zipfile.ZipFile(source) as old:
@@ -143,7 +143,7 @@ def test_tensors_may_not_lie_upon_each_other() -> None:
 
 @pytest.mark.usefixtures("always_mapped")
 def test_files_of_other_writers_are_read(tmp_path: Path) -> None:
-    """Data that begin anywhere are not mapped."""
+    """Files whose tensors begin at any offset can be read; such tensors are not mapped into memory."""
     write_archive(tmp_path / "good", {"kind": "x"}, {"s": {"a": torch.ones(2)}})
     header = {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
     rewritten(tmp_path / "good", tmp_path / "other", header, struct.pack("<2f", 4.0, 5.0))
@@ -152,7 +152,8 @@ def test_files_of_other_writers_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("always_mapped")
 def test_digests_of_mapped_tensors_are_checked(tmp_path: Path) -> None:
-    """Data so long that opening an entry does not read them all, which zip's own checksum would need."""
+    """The digests of mapped tensors are checked. zip's own checksum would need all data, and opening a long entry
+    reads only a part."""
     values = torch.arange(500_000.0)
     write_archive(tmp_path / "a", {"kind": "x"}, {"s": {"a": values}})
     data = bytearray((tmp_path / "a").read_bytes())

@@ -1,4 +1,4 @@
-"""Settings of a plugin that is not ours: what it lists as live can be assigned, everything else is refused."""
+"""Settings of a third-party plugin: those that it lists as live can be assigned, all others are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gone_afterwards() -> Iterator[None]:
 
 
 class Adjustable(Reinforce):
-    """Takes over `rate`; refuses one beyond 1."""
+    """An algorithm that takes over a new `rate` and refuses values above 1."""
 
     def reconfigure(self, config: Config) -> None:
         self.rate = config.rate

@@ -1,4 +1,4 @@
-"""The logger: values of the user's own, everywhere metrics go."""
+"""The logger: values that users record go wherever metrics go."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_values_recorded_inside_and_outside_go_to_every_sink(tmp_path: Path) -> 
     assert "rollout/ep_rew_mean" in two
     model.logger.record("after/value", 3)
     model.logger.dump()
-    model.logger.dump()  # nothing is left
+    model.logger.dump()  # nothing is left to write
     assert sink.rows[2:] == [(16, {"after/value": 3})]
     with (tmp_path / "m.csv").open() as stream:
         rows = list(csv.DictReader(stream))

@@ -1,4 +1,4 @@
-"""Real bugs, planted on purpose, by the kind of thing they are in."""
+"""Bugs planted on purpose, one module for each kind of code, with the clauses of the contract kit that find them."""
 
 from tests.mutants import (
     acting,

@@ -1,4 +1,4 @@
-"""Bugs of acting, remembering and resuming, as authors of plugins make them."""
+"""Bugs of acting, replay memories and resuming, as authors of plugins make them."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def the_warm_up_counts_in_itself(patch: Patch) -> None:
 
 
 def _forget(patch: Patch, decide: Callable[[Any], Any]) -> None:
-    """Recurrent memories are reset where `decide(is_first)` is True."""
+    """Make recurrent networks reset their memory where `decide(is_first)` is True."""
     forgotten = recurrent._forgotten
     patch.setattr(recurrent, "_forgotten", lambda state, is_first: forgotten(state, decide(is_first)))
 
@@ -257,7 +257,7 @@ def masks_with_one_action_left_are_ignored(patch: Patch) -> None:
 
 
 def _at(patch: Patch, change: Callable[..., Any]) -> None:
-    """`ReplayBuffer.at` gives `change(memory, batch, index)`."""
+    """Make `ReplayBuffer.at` return `change(memory, batch, index)`."""
     at = ReplayBuffer.at
     patch.setattr(ReplayBuffer, "at", lambda self, index: change(self, at(self, index), index))
 

@@ -1,4 +1,4 @@
-"""Bugs of agents as users meet them."""
+"""Bugs of agents that users would notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs in what updates read of their batches, and in what is trained."""
+"""Bugs in what updates read from their batches, and in which parameters they train."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.mutants.catalogue import Patch, mutant
 
 
 def _given(patch: Patch, kind: Any, change: Any, method: str = "update") -> None:
-    """Calls a method with a changed batch."""
+    """Make a method get the batch `change(batch)`."""
     original = getattr(kind, method)
     patch.setattr(kind, method, lambda self, batch, *rest, **named: original(self, change(batch), *rest, **named))
 
@@ -248,7 +248,7 @@ def the_end_of_the_rollout_has_the_value_of_its_last_row(patch: Patch) -> None:
 
 
 def _with_steps(patch: Patch, change: Any) -> None:
-    """`policy_batch` reads changed steps."""
+    """Make `policy_batch` read the steps `change(steps)`."""
     from rlsdk_trpo import algorithm
 
     for module in (clipped_policy, algorithm):
@@ -332,7 +332,7 @@ def actions_are_flattened_in_another_order(patch: Patch) -> None:
 
 
 def _without_some(patch: Patch, module: Any, chosen: Any) -> None:
-    """Optimisers train only what `chosen` leaves of the parameters of modules."""
+    """Make optimisers train only `chosen(parameters)` of the parameters of a module."""
     original = module.FlatOptimizer
 
     def broken(parameters: Any, *rest: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where planted bugs are listed, with the clause that is there for each."""
+"""The lists of planted bugs, with the clause that finds each."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Mutant = tuple[str, str, Callable[[Patch], None]]
 """(clause, algorithm, function that plants the bug)"""
 MUTANTS: list[Mutant] = []
 ALONE: dict[str, Mutant] = {}
-"""Of each clause, a bug that no other clause finds."""
+"""Clause -> a bug that no other clause finds."""
 
 
 def mutant(
     clause: str, algorithm: str = "tqc", *, alone: bool = False
 ) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    """Lists a bug for a clause; `alone`: no other clause finds it."""
+    """Add a bug to the list for a clause. alone: no other clause finds the bug."""
 
     def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
         MUTANTS.append((clause, algorithm, plant))
@@ -31,7 +31,7 @@ def mutant(
 
 
 def changed_act(patch: Patch, kind: type[Any], change: Callable[..., Any]) -> None:
-    """`act` of a policy class gives `change(answer, observation, carry, deterministic, generator)`."""
+    """Make `act` of a policy class return `change(answer, observation, carry, deterministic, generator)`."""
     act = kind.act
 
     def broken(self: Any, observation: Any, carry: Any, *, deterministic: bool, generator: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Bugs of updates, and of what population methods propose and play."""
+"""Bugs of updates, and of the candidates and episodes of population methods."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def seeds_depend_on_how_many_environments_there_are(patch: Patch) -> None:
 
 
 def _with_other_seeds(make_act: Any, space: Any, environments: Any, requests: Any) -> Any:
-    """For workers too: a function that pickle finds."""
+    """Play the episodes with other seeds. Pickle finds this function by its name, so that workers can call it too."""
     moved = [attrs.evolve(one, seeds=tuple(seed + len(environments) for seed in one.seeds)) for one in requests]
     return population_episodes.play_episodes(make_act, space, environments, moved)
 

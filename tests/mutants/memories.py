@@ -1,4 +1,4 @@
-"""Bugs of memories."""
+"""Bugs of memories: of replay buffers, and of a memory that a plugin defines."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def batches_are_given_out_again(patch: Patch) -> None:
     patch.setattr(replay.ReplayBuffer, "at", broken)
 
 
-# --- a record of the plugin's own ------------------------------------------------------------------------------------
+# --- a memory that a plugin defines ----------------------------------------------------------------------------------
 
 
 @mutant("buffer.fillers", "dyna", alone=True)
@@ -123,7 +123,7 @@ def a_full_memory_takes_nothing(patch: Patch) -> None:
 
 
 def before_moves(patch: Patch, change: Callable[[Any], Any]) -> None:
-    """The memory of moves takes rollouts that were changed."""
+    """Make the memory of moves take the rollout `change(item)`."""
     from acme_dyna.memory import MoveMemory
 
     extend = MoveMemory.extend

@@ -103,7 +103,7 @@ def the_plugin_imports_torch(patch: Patch) -> None:
 
 
 def say_in_the_manifest(patch: Patch, **changes: Any) -> None:
-    """The kit reads a manifest with other entries."""
+    """Make the kit read the manifest with these changes."""
     from rlsdk.testing import subject
 
     true = subject.find

@@ -1,4 +1,4 @@
-"""Bugs of what a plugin writes, and of what its manifest claims."""
+"""Bugs in the output of a plugin, and in the claims of its manifest."""
 
 from __future__ import annotations
 

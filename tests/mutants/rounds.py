@@ -1,4 +1,4 @@
-"""Bugs of training loops: what they play, score and count."""
+"""Bugs of training loops: in the episodes they play, the scores and the counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that are accepted and then ignored, or not taken over by a living agent."""
+"""Settings that are accepted and then ignored, or that an existing agent does not take over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.mutants.catalogue import Patch, mutant
 
 
 def ignore(patch: Patch, kind: Any, method: str, **fixed: Any) -> None:
-    """In one method of a part, settings always have these values."""
+    """Give settings fixed values inside one method of a part."""
     original = getattr(kind, method)
 
     def broken(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -32,7 +32,8 @@ def ignore(patch: Patch, kind: Any, method: str, **fixed: Any) -> None:
 
 
 def build_without(patch: Patch, module: Any, function: str, **fixed: Any) -> None:
-    """What a plugin's `build` calls sees these settings, those of networks by `policy_kwargs={...}`."""
+    """Give settings fixed values inside a function that a plugin's `build` calls. Settings of networks:
+    `policy_kwargs={...}`."""
     original = getattr(module, function)
 
     def broken(context: Any, config: Any, *arguments: Any, **named: Any) -> Any:

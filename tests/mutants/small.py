@@ -1,4 +1,4 @@
-"""Small bugs, each of which one clause alone finds."""
+"""Small bugs, each of which only one clause finds."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _first_again(state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
 
 
 def _alone(patch: Patch, change: Any) -> None:
-    """Changes agents that are loaded without an environment."""
+    """Call `change(agent)` on agents that are loaded without an environment."""
     load = vars(Agent)["load"].__func__
 
     def broken(kind: Any, path: Any, env: Any = None, *arguments: Any, **named: Any) -> Any:
@@ -226,7 +226,7 @@ def the_target_is_the_critic_where_tau_is_not_chosen(patch: Patch) -> None:
 
 
 def _of_short_rollouts(patch: Patch, change: Any) -> None:
-    """`policy_batch` reads changed rollouts of several environments where they are short."""
+    """Make `policy_batch` read `change(rollout)` if a rollout of several environments has at most 16 steps."""
     from rlsdk_trpo import algorithm
 
     original = algorithm.policy_batch

@@ -1,4 +1,4 @@
-"""Wrong signs and targets, which only learning shows: the classic mistakes of every family of algorithms."""
+"""Wrong signs and targets that only a training reveals: the classic mistakes of every family of algorithms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def negated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def learns_from(patch: Patch, kind: Any, changed: Callable[[Any], Any]) -> None:
-    """`update` and `update_several` get another batch."""
+    """Make `update` and `update_several` get the batch `changed(batch)`."""
     for name in ("update", "update_several"):
         if hasattr(kind, name):
             _changes_first(patch, kind, name, changed)
@@ -39,7 +39,7 @@ def _changes_first(patch: Patch, kind: Any, name: str, changed: Callable[[Any], 
 
 
 def of_steps(**changes: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A rollout with other steps."""
+    """A function that replaces fields of a rollout's steps: `name=change` sets the field to `change(steps)`."""
 
     def changed(batch: Rollout[Any, Any]) -> Rollout[Any, Any]:
         new = {name: change(batch.steps) for name, change in changes.items()}
@@ -49,7 +49,7 @@ def of_steps(**changes: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def with_loss(patch: Patch, broken: Callable[..., Any]) -> None:
-    """`broken(loss, rows, evaluation, terms)` is the loss of clipped policies."""
+    """Make `broken(loss, rows, evaluation, terms)` the loss of clipped policies."""
     loss_of = clipped_policy.policy_loss_of
 
     def changed(network: ActorCritic) -> Any:
@@ -59,7 +59,7 @@ def with_loss(patch: Patch, broken: Callable[..., Any]) -> None:
 
 
 def with_gradient(patch: Patch, place: int, change: Callable[[Tensor], Tensor]) -> None:
-    """One of the gradients with respect to log-probabilities, entropies and values is another."""
+    """Change one of the gradients with respect to log-probabilities (`place` 0), entropies (1) and values (2)."""
 
     def broken(loss: Any, *arguments: Any) -> Any:
         seen, grads = loss(*arguments)
@@ -69,11 +69,11 @@ def with_gradient(patch: Patch, place: int, change: Callable[[Tensor], Tensor]) 
 
 
 def later(values: Tensor) -> Tensor:
-    """Those of the next row."""
+    """The values of the next rows."""
     return values.roll(-1, 0)
 
 
-# --- found by one clause only ---------------------------------------------------------------------------------------
+# --- bugs that only one clause finds ---------------------------------------------------------------------------------
 
 
 @mutant("learns.bandit", "qrdqn")
@@ -111,7 +111,7 @@ def targets_of_values_see_no_rewards_below_minus_1(patch: Patch) -> None:
 
 
 def targets_see(patch: Patch, paid: Callable[[Any], Tensor]) -> None:
-    """The targets of values, not advantages, have other rewards."""
+    """Compute the targets of values, but not the advantages, with the rewards `paid(steps)`."""
     batch = trpo.policy_batch
 
     def broken(rollout: Any, *rest: Any, **settings: Any) -> Any:

@@ -1,6 +1,8 @@
-"""Bugs as outside authors make them, planted into copies of the sources; `python -m tests.planted` has the kit look for each.
+"""Bugs that outside authors could make, planted into copies of the sources. `python -m tests.planted` runs the kit on
+each.
 
-`tests.mutants` shows that each clause is needed; these bugs show what the kit finds of mistakes that no clause was written for.
+`tests.mutants` shows that each clause is needed. These bugs show how many mistakes the kit finds although no clause was
+written for them.
 """
 
 from __future__ import annotations

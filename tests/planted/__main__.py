@@ -1,4 +1,4 @@
-"""python -m tests.planted    plants each bug, has the kit look for it, stores what was found and writes the page"""
+"""python -m tests.planted    plants each bug, runs the kit on it, stores the results and writes the page"""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tests.planted.page import PAGE, page
 from tests.planted.results import Result, is_current, kit_digest, store, stored
 
 LIMIT = 150.0
-"""Seconds for one bug."""
+"""The time limit for one bug, in seconds."""
 Failures = dict[str, str]
-"""Id of a clause -> its message."""
+"""Id of a clause -> the message with which it failed."""
 
 
 class Search:
-    """One process that looks for a bug in a copy, or tries a clause there without one."""
+    """A process that looks for a bug in a copy of the sources, or that tries a clause in a copy without a bug."""
 
     def __init__(self, copy: Copy, bug: Bug | None, task: Task) -> None:
-        """`task`: without paths, which are those of the copy."""
+        """task: what the process does. Its paths are empty here; those of the copy are used."""
         self.copy, self.bug, self.task = copy, bug, task
         self.failures, self.running = Failures(), ""
         self.began, self.ended = time.monotonic(), 0.0
@@ -49,11 +49,11 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        """How long it takes, or took."""
+        """The time in seconds that the search took, or has taken until now."""
         return (self.ended or time.monotonic()) - self.began
 
     def read(self) -> bool:
-        """Take in one message; whether there was one."""
+        """Read one message from the process; return whether there was one."""
         try:
             identity, found = self.receiver.recv()
         except EOFError:
@@ -64,7 +64,7 @@ class Search:
         return True
 
     def end(self) -> None:
-        """Stop the process and all that it started, and take the bug out of the copy."""
+        """Stop the process and all its child processes, and remove the bug from the copy."""
         self.ended = time.monotonic()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid or 0, signal.SIGKILL)
@@ -74,22 +74,22 @@ class Search:
 
 
 class Searches:
-    """Searches side by side, one in each copy.
+    """Searches in parallel, one in each copy.
 
-    Where a clause fails, it is tried without the bug too, once for each algorithm: one that fails then finds nothing, and the
-    bug is looked for without it.
+    A clause that fails is also tried without the bug, once for each algorithm. If it fails there too, its failure
+    proves nothing: the search for the bug is repeated without this clause.
     """
 
     def __init__(self, tasks: Iterable[tuple[Bug, Task]], copies: Sequence[Copy]) -> None:
         self.waiting: deque[tuple[Bug | None, Task]] = deque(tasks)
         self.free, self.running = list(copies), dict[Connection, Search]()
         self.holds: dict[tuple[str, str], bool | None] = {}
-        """Whether a clause holds for an algorithm without bugs; None: it is being tried."""
+        """(algorithm, clause) -> whether the clause holds without a bug; None while this is being tried."""
         self.unsure: list[Search] = []
-        """Ended, and found by a clause that may fail without the bug."""
+        """Ended searches whose result does not count yet: the clause that failed may fail without the bug too."""
 
     def ended(self) -> Iterator[Search]:
-        """Each search for a bug, with a result that counts."""
+        """Yield each search for a bug when it has a result that counts."""
         while self.waiting or self.running:
             while self.waiting and self.free:
                 started = Search(self.free.pop(), *self.waiting.popleft())
@@ -129,7 +129,7 @@ class Searches:
 
 
 def result_of(search: Search, bug: Bug) -> Result:
-    """What is stored of an ended search."""
+    """The result of an ended search, as it is stored."""
     for identity, detail in search.failures.items():
         return Result(bug.digest, identity, " ".join(detail.split())[:300], kit_digest())
     tried = "every clause that was tried" if search.task.groups else "every clause"
@@ -138,9 +138,9 @@ def result_of(search: Search, bug: Bug) -> Result:
 
 
 def run(bugs: Sequence[Bug], options: argparse.Namespace) -> None:
-    """Look for each of `bugs`; results are stored as they come. Where only some clauses are tried, a bug that they do not find
-    keeps the result it had."""
-    import gymnasium  # noqa: F401  # once for all processes, which are copies of this one
+    """Look for each of `bugs`, and store each result at once. If only some clauses are tried and none finds the bug,
+    its earlier result stays."""
+    import gymnasium  # noqa: F401  # imported once, because the processes are forks of this one
     import hypothesis  # noqa: F401
     import torch
 

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Bug:
-    """`old`, which stands once in `file`, becomes `new`: what an author of a plugin could have written by mistake."""
+    """A bug that a plugin author could write by mistake: `old`, which occurs once in `file`, is replaced by `new`."""
 
     id: str
-    """What is wrong, in words joined by hyphens."""
+    """The mistake, in words joined by hyphens."""
     algorithm: str
-    """The id of the algorithm whose behaviour it breaks; `planted-FAMILY` for the untouched package of `rlsdk new`."""
+    """The id of the algorithm that the bug breaks; `planted-FAMILY` for the unchanged package of `rlsdk new`."""
     kind: str
     """One of `tests.planted.kinds.KINDS`."""
     file: str
-    """From the repository's root."""
+    """The path, relative to the root of the repository."""
     old: str
     new: str
 
     @property
     def digest(self) -> str:
-        """What a stored result belongs to: another algorithm, file or text is another bug."""
+        """Identifies the bug in stored results: it changes with the algorithm, the file and both texts."""
         content = json.dumps([self.algorithm, self.file, self.old, self.new])
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
@@ -32,7 +32,7 @@ class Bug:
         """The text of the file with the bug.
 
         Raises:
-            ValueError: the file has changed; the bug no longer fits it.
+            ValueError: `old` does not occur exactly once, because the file has changed.
         """
         if text.count(self.old) != 1:
             raise ValueError(f"{self.id}: its `old` stands {text.count(self.old)} times in {self.file}, not once")

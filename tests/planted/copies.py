@@ -1,4 +1,4 @@
-"""Copies of the sources in which bugs are planted, and the packages that a process finds in them."""
+"""Copies of the sources in which bugs are planted, and the packages that processes import from them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SCAFFOLDS: dict[str, tuple[str, str | None]] = {
     "planted-own-loop": ("own-loop", None),
     "planted-population": ("population", None),
 }
-"""Ids of packages that are made by `rlsdk new`; the family, and the kind of actions, of each."""
+"""Id of a package that `rlsdk new` makes -> its family, and the kind of its actions."""
 
 
 class Copy:
-    """The sources of this repository in `folder`; the packages of the examples, and their metadata, in `folder/site`."""
+    """A copy of this repository's sources in `folder`. The examples' packages and their metadata are in `folder/site`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.site = folder, folder / "site"
@@ -42,12 +42,13 @@ class Copy:
 
     @property
     def paths(self) -> list[str]:
-        """What stands first on `sys.path` of a process that looks for bugs."""
+        """The first entries of `sys.path` for a process that looks for bugs."""
         return [str(each) for each in (self.folder, self.site, *sorted(self.folder.glob("plugins/*/src")))]
 
     @contextmanager
     def with_bug(self, bug: Bug | None) -> Iterator[None]:
-        """The bug is in the copy until the end. Times of files change with it: compiled files are remembered by them."""
+        """Plant the bug in the copy until the context ends. The file gets a new modification time, because Python
+        reuses compiled files with the same time."""
         if bug is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""The kinds of bugs that outside authors make, and the groups of clauses that are there for each."""
+"""The kinds of bugs that outside authors make, and the groups of clauses that should find each kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "population": ("population.", "learns."),
     "data": ("buffer.", "batch.", "rollout.", "learns."),
 }
-"""Kind -> the beginnings of ids of the clauses that are tried first."""
+"""Kind -> beginnings of the ids of the clauses that are tried first."""
 TITLES = {
     "targets": "wrong signs, targets and losses",
     "settings": "settings that are accepted and not used, or used wrongly",

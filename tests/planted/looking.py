@@ -1,4 +1,4 @@
-"""Looking for one bug: the kit on a copy of the sources, in a process of its own that imports them from there."""
+"""Looking for one bug: a process of its own runs the kit on a copy of the sources, which it imports."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pathlib import Path
 from tests.planted.copies import SCAFFOLDS, install
 
 LOADING = "(loading)"
-"""In place of a clause's id: the plugin did not load."""
+"""Takes the place of a clause's id if the plugin did not load."""
 LATE = ("learns.",)
-"""Groups of clauses that take seconds."""
+"""Beginnings of the ids of clauses that take seconds; these are tried last."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one process does."""
+    """The task of one process."""
 
     algorithm: str
     paths: Sequence[str]
-    """First on `sys.path`; the first of them is a copy of the sources."""
+    """The first entries of `sys.path`; the first one is a copy of the sources."""
     first: Sequence[str]
-    """Beginnings of the ids of clauses that are tried before others."""
+    """Beginnings of the ids of clauses that are tried before all others."""
     passed_over: Collection[str]
     """Ids of clauses that are not tried."""
     groups: Sequence[str]
-    """Beginnings of the ids of those that are; empty: all."""
+    """Beginnings of the ids of the clauses that are tried; if empty, all are."""
 
 
 def look(task: Task, to: Connection) -> None:
-    """Send (id of a clause, None) before each clause, and (id, what it found) for the first one that fails."""
+    """Send (id of a clause, None) before each clause, and (id, message) for the first clause that fails."""
     os.setsid()
     os.chdir(task.paths[0])
     os.environ |= {"PYTHONPATH": os.pathsep.join(task.paths), "RLSDK_KERNELS": "off"}
@@ -47,7 +47,7 @@ def look(task: Task, to: Connection) -> None:
             if task.algorithm in SCAFFOLDS:
                 _scaffold(task.algorithm, Path(folder))
             _check(task, to)
-        except BaseException as error:  # the plugin does not even load
+        except BaseException as error:  # the plugin does not load
             to.send((LOADING, f"{type(error).__name__}: {error}"))
 
 

@@ -1,4 +1,4 @@
-"""docs/planted-bugs.md, from the stored results."""
+"""The page docs/planted-bugs.md, made from the stored results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ What this does not show: that a plugin without a finding has no bug.
 
 
 def page(results: Mapping[str, Result]) -> str:
-    """The page for stored results."""
+    """The text of docs/planted-bugs.md for these results."""
     found = [bug for bug in BUGS if _clause(bug, results)]
     share = f"{len(found) / len(BUGS):.0%}"
     untried = sum(bug.id not in results or results[bug.id].detail == UNTRIED for bug in BUGS)
@@ -44,7 +44,7 @@ def page(results: Mapping[str, Result]) -> str:
 
 
 def _kits(results: Mapping[str, Result]) -> str:
-    """Which kit looked for the bugs."""
+    """A clause of a sentence that names the version of the kit, by its digest, or the number of versions."""
     kits = sorted({results[bug.id].kit for bug in BUGS if bug.id in results})
     if len(kits) == 1:
         return f"One kit looked for all of them (the digest of its sources begins with {kits[0]})"

@@ -1,4 +1,4 @@
-"""Bugs of the example with a constraint."""
+"""Bugs of PPO-Lagrangian, the example with a constraint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why the kit cannot find some bugs, where that is known."""
+"""Reasons why the kit cannot find some bugs, where they are known."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ REASONS = {
     "explained-variance-of-the-prediction": "what a number of the log means is in words only",
     "the-largest-atoms-stay": "which atoms are dropped is the choice of a paper",
 }
-"""Id of a bug that the kit does not find -> why. The others: what was seen when they were looked for."""
+"""Id of a bug that the kit does not find -> the reason. For other bugs, the page shows the detail of the stored result."""

@@ -1,4 +1,4 @@
-"""Bugs of proximal policy optimisation with memories."""
+"""Bugs of proximal policy optimisation with recurrent networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found, as it is stored: one entry for each bug."""
+"""The stored results of the searches, one for each bug."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ STORED = Path(__file__).parent / "results.json"
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one bug."""
+    """The result of the search for one bug."""
 
     digest: str
-    """Of the bug that was planted."""
+    """The digest of the bug, `Bug.digest`."""
     clause: str | None
-    """The first clause that failed; None: none did."""
+    """The id of the first clause that failed; None if none failed."""
     detail: str
-    """Its message, or why there is none."""
+    """The message of the clause that failed, or the reason why none failed."""
     kit: str = ""
-    """Of the kit that looked."""
+    """The digest of the kit that looked for the bug, `kit_digest()`."""
 
 
 def kit_digest() -> str:
-    """Of the sources of the kit."""
+    """The digest of the kit's sources."""
     sources = sorted(
         (Path(__file__).parents[2] / "rlsdk/testing").glob("*.py")
-    )  # its import would hide the copies' modules
+    )  # importing the kit would hide the modules of the copies
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 
 def stored() -> dict[str, Result]:
-    """By the id of the bug."""
+    """Id of a bug -> its stored result."""
     return {name: Result(**entry) for name, entry in json.loads(STORED.read_text()).items()} if STORED.exists() else {}
 
 
 def store(results: Mapping[str, Result]) -> None:
-    """Write the results of the bugs there are, in their order."""
+    """Write the results of all present bugs, in the order of `BUGS`."""
     entries = {bug.id: asdict(results[bug.id]) for bug in BUGS if bug.id in results}
     STORED.write_text(json.dumps(entries, indent=1) + "\n")
 
 
 def is_current(bug: Bug, results: Mapping[str, Result]) -> bool:
-    """Whether there is a result, and it is of this bug."""
+    """Whether there is a result for this bug, and for its present text."""
     return bug.id in results and results[bug.id].digest == bug.digest

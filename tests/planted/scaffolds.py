@@ -1,4 +1,4 @@
-"""Bugs of packages that `rlsdk new` made: what an author may get wrong in the files that are there to be changed."""
+"""Bugs of packages that `rlsdk new` made: mistakes in the files that authors are meant to change."""
 
 from __future__ import annotations
 

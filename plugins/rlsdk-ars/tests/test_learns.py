@@ -21,7 +21,7 @@ def test_cart_pole(seed: int) -> None:
 
 @pytest.mark.slow
 def test_swimmer() -> None:
-    """rl-baselines3-zoo documents 241 +- 51; docs/results.md has 350, 356 and 284 for these seeds."""
+    """rl-baselines3-zoo documents a return of 241 +- 51; docs/results.md has 350, 356 and 284 for these seeds."""
     pytest.importorskip("mujoco")
     settings = {"n_delta": 4, "learning_rate": 0.02, "delta_std": 0.02}
     returns = []
@@ -33,7 +33,7 @@ def test_swimmer() -> None:
 
 
 class Late(ChainEnv):
-    """Answers after a millisecond and uses no core meanwhile."""
+    """An environment whose step takes a millisecond, without using the processor."""
 
     def step(self, action: Any) -> Any:
         time.sleep(1e-3)
@@ -41,9 +41,9 @@ class Late(ChainEnv):
 
 
 def seconds(workers: int) -> float:
-    """Of a search with eight environments that answer late, in so many processes."""
+    """The seconds that a search takes with eight such environments in `workers` processes."""
     env = make_vec_env(lambda: Late(length=100), 8, vectorization="async", workers=workers)
-    model = ARS("LinearPolicy", env, n_delta=8, seed=0).learn(1600)  # processes are started before the clock
+    model = ARS("LinearPolicy", env, n_delta=8, seed=0).learn(1600)  # starts the processes before the measurement
     began = time.perf_counter()
     model.learn(3200, reset_num_timesteps=False)
     taken = time.perf_counter() - began

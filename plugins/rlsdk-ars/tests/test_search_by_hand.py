@@ -1,4 +1,5 @@
-"""The step of ARS by hand and beside sb3-contrib's, and candidates that are the same wherever they are played."""
+"""The step of ARS by hand and compared with sb3-contrib, and candidates whose results do not depend on where they
+are played."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ from rlsdk_ars.loss import search_step
 def test_the_step_by_hand() -> None:
     deltas = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     plus, minus = torch.tensor([5.0, 1.0, 2.0]), torch.tensor([1.0, 9.0, 0.0])
-    step, deviation = search_step(deltas, plus, minus, top=2)  # ranked by 5, 9, 2: the first two
+    # the best scores of the directions are 5, 9 and 2: the step uses the first two directions
+    step, deviation = search_step(deltas, plus, minus, top=2)
     assert float(deviation) == pytest.approx(np.std([5, 1, 1, 9], ddof=1))
     expected = (np.array([4.0, 0.0]) + np.array([0.0, -8.0])) / (2 * np.std([5, 1, 1, 9], ddof=1) + 1e-6)
     assert step.tolist() == pytest.approx(expected.tolist())
@@ -60,7 +62,7 @@ def test_an_update_equals_the_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs._setup_learn(100)
     theirs._do_one_update(None, None)
     (mine,) = [algorithm.propose(progress=0.0)]
-    algorithm.deltas = (seen[0][:6] - seen[0][6:]) / 0.2  # their directions
+    algorithm.deltas = (seen[0][:6] - seen[0][6:]) / 0.2  # the directions that sb3-contrib sampled
     algorithm.update(Scored(mine, scores, 100), progress=0.0)
     their_weights = torch.nn.utils.parameters_to_vector(theirs.policy.parameters())
     assert torch.allclose(algorithm.values, their_weights, atol=1e-6)
@@ -100,7 +102,8 @@ def test_several_choices_are_learnt(env: Any) -> None:
 @pytest.mark.parametrize("width", [1, 3, 16])
 @pytest.mark.parametrize("policy", ["LinearPolicy", "MlpPolicy"])
 def test_outcomes_do_not_depend_on_what_is_played_beside(policy: str, width: int) -> None:
-    """Episodes of different lengths, several to a candidate, more candidates than environments."""
+    """The result of a candidate does not depend on other episodes: here with different lengths, several episodes for
+    each candidate, and more candidates than environments."""
     model = ARS(policy, "CartPole-v1", zero_policy=False, seed=3, policy_kwargs={"net_arch": [7]})
     plan: Any = model.parts.plan
     space, size = model.context.observation_space, len(model.parts.algorithm.values)  # type: ignore[attr-defined]
@@ -121,7 +124,7 @@ def test_outcomes_do_not_depend_on_what_is_played_beside(policy: str, width: int
 
 
 def by_hand(act: Any, seed: int, moments: Any, seen: list[Any]) -> float:
-    """The return of one episode, played alone."""
+    """The return of one episode that is played alone; its observations are appended to `seen`."""
     env, total, over = gymnasium.make("CartPole-v1"), 0.0, False
     observation = env.reset(seed=seed)[0].astype(np.float64)
     while not over:
@@ -164,7 +167,7 @@ def test_the_result_is_the_same_to_the_bit_wherever_candidates_are_played() -> N
 
 
 class Mortal(IdentityEnv):
-    """Ends its process once (or always) when the test asks for it."""
+    """Kills its process in a step: once, if the file `flag` does not exist yet, or in every step."""
 
     flag: Path
     always = False
@@ -234,7 +237,7 @@ def test_the_offset_changes_scores_and_not_what_is_reported() -> None:
     shifted, with_offset = run(-1.0)
     assert plain[:4] == shifted[:4]  # the first round, before any update
     assert not torch.equal(without, with_offset)
-    assert not bool(with_offset.any())  # every step scores 1 - 1: no direction is better
+    assert not bool(with_offset.any())  # every step has the score 1 - 1, so that no direction is better
 
 
 def test_bad_settings() -> None:

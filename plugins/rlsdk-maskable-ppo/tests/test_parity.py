@@ -31,6 +31,6 @@ def test_an_update_equals_the_peers(kind: Any, settings: dict[str, Any], monkeyp
     ours, theirs = pair((MaskablePPO, sb3_contrib.MaskablePPO), lambda: kind(6, 3, 7), 3, common)
     metrics = update_both(ours, theirs, monkeypatch)
     assert distance(ours.policy, theirs.policy) < 1e-4
-    # the peer leaves the stopping minibatch out of some means
+    # sb3-contrib leaves the minibatch at which target_kl stops out of some means
     assert_same_metrics(metrics, theirs, LOSSES, atol=0.05 if "target_kl" in settings else 1e-4)
     assert ours.parts.algorithm.updates == theirs._n_updates

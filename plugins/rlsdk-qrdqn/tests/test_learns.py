@@ -1,4 +1,4 @@
-"""QR-DQN learns, explores as it should, and moves its target on time."""
+"""QR-DQN learns, explores as documented, and moves its target network on time."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def target(selector: Tensor, mask: Tensor | None, reward: float, discount: float
 
 
 def test_the_target_is_of_one_action() -> None:
-    # a maximum per quantile would give 10 for the second
+    # a maximum over actions for each quantile would give 10 as the second
     assert target(NEXT, None, 1.0, 0.5) == [1 + 0.5 * 9.0, 1 + 0.5 * 9.5]
 
 
@@ -44,7 +44,7 @@ def test_rows_choose_their_own_action() -> None:
 
 
 def test_each_choice_has_its_own_action_and_target() -> None:
-    """Two choices with 2 and 3 values: columns 0, 1 and 2, 3, 4."""
+    """An action has two choices, of 2 and 3 values: the rows 0, 1 and 2, 3, 4 of `quantiles`."""
     quantiles = torch.tensor([[[1.0, 3.0], [5.0, 5.0], [0.0, 1.0], [9.0, 9.0], [4.0, 6.0]]])
     sizes = (2, 3)
     assert greedy_action(quantiles, None, sizes).tolist() == [[1, 1]]

@@ -24,7 +24,8 @@ def layers(ours: Any, theirs: Any) -> list[tuple[Any, Any]]:
 
 
 def quantile_first(weight: torch.Tensor) -> torch.Tensor:
-    """Their last layer lists actions within quantiles, ours quantiles within actions: [K * A, ..] -> [A * K, ..]."""
+    """The last layer of sb3-contrib (all actions of each quantile) in the order of rlsdk (all quantiles of each
+    action): [K * A, ..] -> [A * K, ..]."""
     return weight.view(10, 2, *weight.shape[1:]).transpose(0, 1).reshape(weight.shape)
 
 

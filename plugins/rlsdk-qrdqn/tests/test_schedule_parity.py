@@ -1,4 +1,4 @@
-"""Exploration and target updates step by step beside sb3-contrib's QRDQN, with several environments."""
+"""Exploration and target updates of QRDQN compared with sb3-contrib in every step, with several environments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 60
 
 
 class Asked(IdentityEnv):
-    """Notes epsilon at each step of the first environment."""
+    """An environment that records epsilon at each step of the first environment."""
 
     model: Any = None
     epsilons: list[float] = []  # noqa: RUF012  # shared on purpose
@@ -84,7 +84,7 @@ def test_every_step_explores_and_every_target_moves_as_the_peers(
         theirs = noted(lambda: sb3_contrib.QRDQN("MlpPolicy", make_theirs(source, envs), **common), learn)
     assert ours.num_timesteps == Asked.model.num_timesteps, "the last round is whole"
     assert moved["ours"] == moved["theirs"]
-    assert own[0] == 1.0  # the peer's first step, taken before its schedule is asked, has 0
+    assert own[0] == 1.0  # sb3-contrib takes its first step before it evaluates the schedule, with an epsilon of 0
     assert own[1:] == pytest.approx(theirs[1:])
     assert len(set(own)) > 3
 

@@ -1,4 +1,4 @@
-"""Ray has no wheels for every Python and system: without it the tests are left out."""
+"""Leaves the tests out where Ray is not installed: it does not have wheels for every Python version and system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The executor `ray` on a Ray of two CPUs: the contract of executors, collectors, and what it takes of the cluster."""
+"""The executor `ray` on a Ray of two CPUs: the contract of executors, collectors, and the use of the cluster's resources."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ MANY_PROCESSES = (
     "executor.collectors",
     "executor.evaluation",
 )
-"""Clauses that need further processes of Ray, each of which takes seconds to import torch."""
+"""Clauses that need further Ray processes. Each of these takes seconds to import torch."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def two_cpus() -> Iterator[None]:
-    """One Ray for all tests; executors join it, and leave it as it was."""
-    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")  # tests beside it would starve it
+    """Start one Ray for all tests. Executors connect to it, and must not shut it down."""
+    # with its usual niceness, Ray's processes would get too little time beside other tests
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     assert ray.is_initialized(), "an executor ended a Ray that it did not start"
@@ -89,7 +90,7 @@ class Kill(Callback):
 
 
 def trained(executor: str, *callbacks: Callback) -> tuple[dict[str, Any], int]:
-    """(the agent's state, how many collectors were replaced)."""
+    """(state of the agent, number of collectors that were replaced)."""
     envs = make_vec_env("CartPole-v1", 4, collectors=2, executor=executor)
     agent = PPO("MlpPolicy", envs, n_steps=16, batch_size=32, normalize=True, seed=3)
     agent.learn(192, [*callbacks])
@@ -156,7 +157,7 @@ def test_items_larger_than_the_object_store_are_warned_of(monkeypatch: pytest.Mo
 
 
 def test_other_versions_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program states another version than what its processes find."""
+    """If the processes of Ray have other versions than the program, the error names these versions."""
     versions = nodes_module._versions()
     assert {"rlsdk", "rlsdk-ray", "rlsdk-ppo"} <= dict(versions).keys()
     monkeypatch.setattr(nodes_module, "_versions", lambda: (*versions[1:], ("rlsdk-ars", "9.9.9")))
@@ -214,7 +215,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative paths mean the same in the processes of Ray, which began in another folder."""
+    """Relative paths mean the same in Ray's processes, although these started in another folder."""
     monkeypatch.chdir(tmp_path)
     commands = [line for line in README.splitlines() if line.startswith("rlsdk run")]
     assert len(commands) == 2

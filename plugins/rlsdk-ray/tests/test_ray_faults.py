@@ -1,4 +1,4 @@
-"""What dies, and what is left: nodes, the program, the terminal's Ctrl-C. Tests that have a Ray of their own are slow."""
+"""Failures: nodes that die, a killed program, Ctrl-C in a terminal. Tests that start their own Ray are slow."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    """A head with one CPU, to which this process is connected; tests add nodes."""
+    """A cluster with a head of one CPU, to which this process is connected; tests add nodes."""
     from ray.cluster_utils import Cluster
 
-    os.environ.update(RAY_worker_niceness="0")  # tests beside it would starve it
+    # with its usual niceness, Ray's processes would get too little time beside other tests
+    os.environ.update(RAY_worker_niceness="0")
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")

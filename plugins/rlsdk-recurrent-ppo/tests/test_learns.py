@@ -1,4 +1,5 @@
-"""RecurrentPPO remembers. Thresholds leave room for unlucky seeds; the card in README.md has the measured results."""
+"""RecurrentPPO learns tasks that need memory. Thresholds leave room for unlucky seeds; the card in README.md has
+measured results."""
 
 from __future__ import annotations
 

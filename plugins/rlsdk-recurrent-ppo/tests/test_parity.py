@@ -20,19 +20,20 @@ ENVS, STEPS = 3, 48
 
 
 def theirs_of(state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """[B, layers, H] as torch's modules order it."""
+    """The recurrent state [B, layers, H] in the order of torch's modules, [layers, B, H]."""
     return tuple(part.transpose(0, 1).contiguous() for part in state)
 
 
 def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
-    """Our rollout in their buffer, with the states of both memories before every step."""
+    """Copy a rollout of rlsdk into the buffer of sb3-contrib, with the recurrent states of actor and critic before
+    every step."""
     steps, extras = rollout.steps, rollout.steps.extras
     actor, critic = extras.memory
     buffer.reset()
     reward = steps.reward.clone()
     finals = rollout.final_observations
-    assert bool(steps.terminated.any())  # states are reset inside
-    assert finals is None or not bool(steps.truncated.any())  # no time limits in so few steps
+    assert bool(steps.terminated.any())  # an episode ends in the rollout, so states are reset
+    assert finals is None or not bool(steps.truncated.any())  # the rollout is too short for a time limit
     for t in range(STEPS):
         pi = theirs_of(tuple(part[t] for part in actor))
         vf = theirs_of(tuple(part[t] for part in critic)) if critic else pi
@@ -77,11 +78,12 @@ class Rewarding(Counting):
 
 
 EVERY = 8
-"""Steps between exploration matrices."""
+"""The number of steps after which a new exploration matrix is sampled."""
 
 
 def replay(rollout: Any, model: Any, drawn: list[torch.Tensor]) -> None:
-    """Act in the peer on our observations, with our exploration matrices: the same actions, values and likelihoods."""
+    """Let the model of sb3-contrib act on our observations with our exploration matrices, and check that actions,
+    values and log-probabilities are the same."""
     steps, extras = rollout.steps, rollout.steps.extras
     assert len(drawn) == STEPS // EVERY
     zeros = torch.zeros(1, ENVS, model.policy.lstm_actor.hidden_size)
@@ -108,7 +110,8 @@ def replay(rollout: Any, model: Any, drawn: list[torch.Tensor]) -> None:
     ids=["two memories", "shared, deviations per feature", "actor only, expln", "squashed"],
 )
 def test_an_update_with_gsde_equals_the_peers(networks: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    entropy = 0.0 if "squash_output" in networks else 0.01  # of squashed actions: integrated here, sampled there
+    # the entropy of squashed actions is an integral in rlsdk, and an estimate from samples in sb3-contrib
+    entropy = 0.0 if "squash_output" in networks else 0.01
     common: dict[str, Any] = {"n_steps": STEPS, "batch_size": ENVS * STEPS, "n_epochs": 1, "policy": "MlpLstmPolicy"}
     common |= {"use_sde": True, "sde_sample_freq": EVERY, "ent_coef": entropy, "learning_rate": 3e-3}
     common |= {"policy_kwargs": {"lstm_hidden_size": 8, "net_arch": {"pi": [8], "vf": [8]}, **networks}}

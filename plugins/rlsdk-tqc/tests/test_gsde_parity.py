@@ -1,4 +1,4 @@
-"""gSDE off-policy beside sb3-contrib's TQC: gradients, weights after updates, and when noise matrices are drawn."""
+"""gSDE of TQC compared with sb3-contrib: gradients, weights after updates, and when noise matrices are sampled."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ ROWS, ACTIONS = 64, BOX.shape[0]
 
 
 def pair(latent: int, **settings: Any) -> tuple[Any, Any]:
-    """Our agent and the peer's with the same weights; `latent` units before the noise, plain gradient descent."""
+    """(our agent, the agent of sb3-contrib) with the same weights, `latent` units before the noise, and plain
+    gradient descent."""
     networks: dict[str, Any] = {
         "net_arch": {"pi": [16, latent], "qf": [16, 16]},
         "optimizer_class": torch.optim.SGD,
         "log_std_init": -0.5,
-        "activation_fn": torch.nn.Softplus,  # latents away from 0, where the variance has a small constant
+        # latents are not close to 0, where the small constant in the variance would matter
+        "activation_fn": torch.nn.Softplus,
         "n_quantiles": 5,
         **settings.pop("networks", {}),
     }
@@ -45,7 +47,7 @@ def pair(latent: int, **settings: Any) -> tuple[Any, Any]:
 
 
 def actors(ours: Any, theirs: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """(our parameter of the actor, theirs)."""
+    """Pairs (parameter of our actor, the same parameter of the actor of sb3-contrib)."""
     actor, mean = theirs.actor, theirs.actor.mu if isinstance(theirs.actor.mu, torch.nn.Linear) else theirs.actor.mu[0]
     modules = [(ours.policy.body[i], actor.latent_pi[i]) for i in (0, 2)] + [(ours.policy.mean, mean)]
     return [(ours.policy.sde.log_std, actor.log_std)] + [
@@ -65,8 +67,8 @@ def batches(rng: np.random.Generator, gamma: float) -> tuple[Transitions, Replay
 
 @pytest.mark.parametrize("networks", [{}, {"clip_mean": 0.0, "use_expln": True}], ids=["defaults", "expln"])
 def test_updates_equal_the_peers(networks: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one latent unit h the peer's noise h W is |h| std times a normal number, as ours, so that gradients are the same
-    number by number, and not only on average."""
+    """With one latent unit h, the noise h W of sb3-contrib is |h| std times a normal number, as in rlsdk. Gradients
+    are then equal element by element, and not only on average."""
     ours, theirs = pair(1, networks=networks)
     rng, algorithm = np.random.default_rng(1), ours.parts.algorithm
     for _ in range(3):
@@ -83,7 +85,8 @@ def test_updates_equal_the_peers(networks: dict[str, Any], monkeypatch: pytest.M
         before = [value.detach().clone() for value, _ in actors(ours, theirs)]
         theirs.train(gradient_steps=1, batch_size=ROWS)
         with monkeypatch.context() as patch:
-            patch.setattr(torch, "randn", lambda *shape, given=noise, **k: torch.stack(given))  # of both actor passes
+            # the noise of both passes of the actor
+            patch.setattr(torch, "randn", lambda *shape, given=noise, **k: torch.stack(given))
             algorithm.update(mine, progress=0.0)
         for old, (value, other) in zip(before, actors(ours, theirs), strict=True):
             step = float((other.detach() - old).abs().max())
@@ -94,7 +97,8 @@ def test_updates_equal_the_peers(networks: dict[str, Any], monkeypatch: pytest.M
 
 
 def test_the_expected_gradient_is_the_peers() -> None:
-    """The peer draws a matrix, we draw from its marginal: of 40,000 actions in one state the mean gradient is the same."""
+    """sb3-contrib samples a noise matrix, rlsdk samples from its marginal distribution. The mean gradients over
+    40,000 actions in one state agree."""
     ours, theirs = pair(8)
     count, generator = 40_000, torch.Generator().manual_seed(0)
     torch.manual_seed(0)

@@ -14,12 +14,13 @@ def test_identity_is_learnt() -> None:
     settings = {"learning_rate": 3e-3, "gamma": 0.0, "batch_size": 64, "seed": 0, "buffer_size": 2000}
     model = TQC("MlpPolicy", IdentityEnvBox(), policy_kwargs={"net_arch": [32]}, **settings).learn(1200)
     mean, _ = evaluate_policy(model, IdentityEnvBox(), n_eval_episodes=5)
-    assert mean > -6.0  # 100 steps; doing nothing costs 33, random actions 67
+    assert mean > -6.0  # over 100 steps; doing nothing costs 33, random actions 67
 
 
 @pytest.mark.parametrize(("terminate_every", "expected"), [(0, 10.0), pytest.param(1, None, marks=pytest.mark.slow)])
 def test_time_limits_bootstrap_and_terminations_do_not(terminate_every: int, expected: float | None) -> None:
-    """Constant reward 1, gamma 0.9: cut off by time limits the value is 1 / (1 - 0.9) = 10; terminated it is at most 4.1."""
+    """The reward is 1 and gamma is 0.9. With time limits the value is 1 / (1 - 0.9) = 10; with terminations it is at
+    most 4.1."""
 
     class ConstantReward(ChainEnv):
         def step(self, action):  # type: ignore[no-untyped-def]
@@ -54,7 +55,7 @@ def test_time_limits_bootstrap_and_terminations_do_not(terminate_every: int, exp
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_pendulum(seed: int) -> None:
-    # long enough for the dips that single seeds of this and of other implementations have on the way (-261 at 8,000 steps)
+    # long enough for the temporary drops that single seeds have, here and in other libraries (-261 at 8,000 steps)
     model = TQC("MlpPolicy", "Pendulum-v1", learning_rate=1e-3, seed=seed).learn(10_000)
     mean, _ = evaluate_policy(model, "Pendulum-v1", n_eval_episodes=50)
     assert mean > -200.0

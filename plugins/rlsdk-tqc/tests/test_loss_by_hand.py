@@ -1,4 +1,4 @@
-"""The target of TQC against numbers worked out by hand."""
+"""The target of TQC compared with numbers computed by hand."""
 
 from __future__ import annotations
 

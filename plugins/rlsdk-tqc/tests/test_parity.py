@@ -19,7 +19,7 @@ ROWS = 64
 
 
 def transplant(ours: TQC, theirs: Any) -> None:
-    """Put sb3's weights into our modules; linear layers are stacked and transposed."""
+    """Copy the weights of sb3-contrib into our networks; linear layers of critics are stacked and transposed."""
     actor = ours.policy
     with torch.no_grad():
         for i in (0, 2):

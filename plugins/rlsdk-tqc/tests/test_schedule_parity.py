@@ -1,4 +1,4 @@
-"""When the target network moves, beside sb3-contrib's TQC, with several environments and gradient steps."""
+"""The updates of TQC's target network, compared with sb3-contrib, with several environments and gradient steps."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ STEPS = 36
 
 
 def updates_that_move(model: Any, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], int]:
-    """(updates, from 0, after which the target network is another one; all updates) of a training.
+    """(updates, counted from 0, that change the target network; number of all updates) in a training.
 
-    Every update calls `owner.name` once, before its target network moves.
+    Every update calls `owner.name` once, before it updates the target network.
     """
     seen, original = list[torch.Tensor](), getattr(owner, name)
 

@@ -1,4 +1,4 @@
-"""Every documented constructor parameter, with its documented default, reaches the part it is for."""
+"""Every documented constructor parameter has its documented default, and takes effect."""
 
 from __future__ import annotations
 
@@ -231,7 +231,8 @@ def test_gsde_noise_is_held_between_samplings() -> None:
     model = small(env=frozen, policy_kwargs={"log_std_init": 0.0}, train_freq=7, **options).learn(20)
     actions = model.replay_buffer.at(torch.arange(21)).action.squeeze(-1)
     changes = (actions[1:] - actions[:-1]).abs() > 1e-3
-    assert (changes.nonzero().squeeze(-1) + 1).tolist() == [5, 7, 12, 14, 19]  # rounds are whole: 21 steps
+    # a round of 7 steps is completed: 21 steps
+    assert (changes.nonzero().squeeze(-1) + 1).tolist() == [5, 7, 12, 14, 19]
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -277,7 +278,7 @@ def test_custom_features_extractor_batch_norm_statistics_reach_the_target() -> N
 
 def test_a_memory_of_ones_own() -> None:
     class Newest(ReplayBuffer):
-        """Samples the newest transitions only."""
+        """A replay buffer that samples the newest transitions only."""
 
         def __init__(self, *arguments: Any, window: int, **options: Any) -> None:
             super().__init__(*arguments, **options)

@@ -1,4 +1,4 @@
-"""The sinks with the real libraries, without a network: what was written is read back from what they store."""
+"""The sinks with the real tracking libraries, without a network: the tests read back what the libraries stored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ VIDEO = Video(np.zeros((1, 4, 3, 15, 16), np.uint8), fps=10)
 
 @pytest.fixture(scope="module", autouse=True)
 def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Libraries that write into one folder; they read most variables when they are imported."""
+    """Make the libraries write into one folder. They read most environment variables when they are imported."""
     folder = tmp_path_factory.mktemp("trackers")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
@@ -54,16 +54,18 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def wandb_records(folder: Path) -> list[Any]:
-    """The records in the newest offline run below `folder`, which another process writes, after `finish` too."""
+    """The records in the newest offline run below `folder`. Another process writes them, also after `finish`, so
+    this waits for the last one."""
     found, until = list[Any](), time.monotonic() + 30
     while not (found and found[-1].WhichOneof("record_type") == "exit") and time.monotonic() < until:
         time.sleep(0.05)
-        found = _records_in(sorted(folder.rglob("run-*.wandb"))[-1].read_bytes())  # the time is in the path
+        # the path has the time, so the last one is the newest
+        found = _records_in(sorted(folder.rglob("run-*.wandb"))[-1].read_bytes())
     return found
 
 
 def _records_in(data: bytes) -> list[Any]:
-    """Of a LevelDB log of protocol buffers."""
+    """The records in a LevelDB log of protocol buffers."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     place, part, found = 7, b"", list[Any]()
@@ -74,7 +76,7 @@ def _records_in(data: bytes) -> list[Any]:
         _, length, kind = struct.unpack("<IHB", data[place : place + 7])
         part += data[place + 7 : place + 7 + length]
         place += 7 + length
-        if kind in (1, 4):  # whole, or the last part
+        if kind in (1, 4):  # a whole record, or the last part of one
             found.append(Record.FromString(part))
             part = b""
     return found
@@ -88,7 +90,7 @@ def wandb_history(folder: Path) -> list[dict[str, Any]]:
 
 
 def steps_of(name: str, folder: Path, metric: str) -> list[tuple[int, float]]:
-    """(step, value) of a metric, as the tracker stored them."""
+    """The (step, value) pairs of a metric that the tracker stored."""
     stored = json.loads((folder / f"{name}.json").read_text())
     if name == "wandb":
         return [(row["_step"], row[metric]) for row in wandb_history(folder) if metric in row]
@@ -104,7 +106,7 @@ def steps_of(name: str, folder: Path, metric: str) -> list[tuple[int, float]]:
 
 
 def written(name: str, folder: Path) -> Tracker:
-    """A run with everything a sink takes, ended."""
+    """A closed sink, after a run with everything that a sink takes."""
     sink = SINKS[name](folder)
     sink.begin_run(DETAILS, resumed=False)
     sink.hyperparameters({"gamma": 0.5, "policy": "MlpPolicy", "use_sde": False})
@@ -138,7 +140,7 @@ def test_a_run_is_written_and_resumed(name: str, tmp_path: Path) -> None:
     after = json.loads((tmp_path / f"{name}.json").read_text())
     assert (after["id"], after["last_step"]) == (before["id"], 30)
     found = steps_of(name, tmp_path, "rollout/ep_rew_mean")
-    new = [(30, -30.0)]  # offline, each session of wandb has a folder of its own
+    new = [(30, -30.0)]  # offline, wandb uses another folder for each session
     assert found == (new if name == "wandb" else [(10, -10.0), (20, -20.0), *new])
 
 
@@ -278,7 +280,7 @@ def test_a_damaged_file_is_refused(text: str, reason: str, tmp_path: Path) -> No
 
 
 def test_programs_may_leave_out_the_beginning(tmp_path: Path) -> None:
-    """And write on after `close`: it is the same run."""
+    """A program may write without `begin_run`, and may write after `close`: both go to the same run."""
     sink = MLflowSink(tmp_path, project="own", run_name="mine")
     sink.write(1, {"a/b c(d)": 1.0})
     sink.close()

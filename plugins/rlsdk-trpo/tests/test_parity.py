@@ -1,6 +1,7 @@
 """The same weights and rollouts give the same new weights as sb3-contrib's TRPO (same order of minibatches).
 
-With few conjugate-gradient steps, that is: once the residual is gone, further directions are rounding errors on both sides.
+The number of conjugate-gradient steps is small: once the residual is 0, further directions are rounding errors in both
+libraries.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Unmasked(AnySpaceEnv):
 
 
 def source(name: str) -> Any:
-    """An id, or what makes an environment with several action dimensions."""
+    """The id of an environment, or a function that makes one with several action dimensions."""
     return (lambda: Unmasked(OBSERVED, ACTIONS[name])) if name in ACTIONS else name
 
 

@@ -1,4 +1,4 @@
-"""The parts of TRPO's step against closed forms, and the cases in which it must not move."""
+"""The parts of TRPO's update compared with closed forms, and the cases in which the policy must not change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def agent(**settings: Any) -> TRPO:
 
 
 def seen(rollout: Any) -> tuple[Any, Any, Any]:
-    """What the network evaluates of a rollout, [N, ..]."""
+    """The observations, recurrent states and episode starts [N, ..] that the network evaluates."""
     steps = rollout.steps
     parts = (steps.observation, steps.extras.memory, steps.observation.is_first)
     return map_tensors(lambda leaf: leaf.transpose(0, 1).flatten(0, 1), parts)
@@ -82,7 +82,7 @@ def test_flat_gradients() -> None:
 
 
 def test_the_fisher_matrix_of_a_softmax() -> None:
-    """KL(p_theta || p_0) at theta = 0 has the Hessian diag(p) - p p^T."""
+    """The Hessian of KL(p_theta || p_0) at theta = 0 is diag(p) - p p^T."""
     logits = nn.Parameter(torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64))
     p = logits.detach().softmax(0)
     kl = (logits.softmax(0) * (logits.log_softmax(0) - logits.detach().log_softmax(0))).sum()
@@ -112,7 +112,7 @@ def test_a_step_improves_within_the_bound_and_leaves_the_critic_to_its_own_loss(
 
 
 def test_the_bound_may_be_a_schedule() -> None:
-    """By the second-order estimate a step is as long as the bound allows: half of it where half is left."""
+    """To second order, a step has the KL divergence that the bound allows: half of it when half of the bound is left."""
     bounds = []
     for progress in (0.0, 0.5, 1.0):
         model = agent(target_kl="lin_1e-4")
@@ -153,7 +153,8 @@ def test_critic_updates_never_reach_the_actor() -> None:
 
     kwargs = {"net_arch": [8], "features_extractor_kwargs": {"features_dim": 16}}
     env = FakeImageEnv(action_space=IdentityEnv(3).action_space)
-    model = TRPO("CnnPolicy", env, n_steps=32, batch_size=8, seed=0, policy_kwargs=kwargs)  # a shared encoder
+    # actor and critic share an encoder
+    model = TRPO("CnnPolicy", env, n_steps=32, batch_size=8, seed=0, policy_kwargs=kwargs)
     rows = _rows(model, rollout_of(model, 32))
     before = weights(model)
     model.parts.algorithm._fit_values(rows, 1e-2)  # type: ignore[attr-defined]

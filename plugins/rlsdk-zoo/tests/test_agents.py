@@ -1,4 +1,4 @@
-"""The agents of this package: whole, small, documented, and as good as their records."""
+"""The agents of this package: complete, small, documented, and as good as their records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIRST = ONLINE | {"acer", "acktr", "bc", "gail", "td3-bc"}
 
 
 def test_every_algorithm_has_an_agent() -> None:
-    """Of those there were when this package was made; later ones need no edit of it."""
+    """All algorithms that existed when this package was made have agents. Later algorithms need no change of this package."""
     assert {agent.algorithm for agent in AGENTS.values()} >= FIRST
     assert {plugin.id for plugin in algorithms() if plugin.problem is None} >= FIRST
     assert set(AGENTS) == set(make.seeds())
@@ -71,7 +71,7 @@ def test_the_wheel_holds_the_agents_and_is_small(tmp_path: Path) -> None:
 
 
 def reached(record: ZooAgent, episodes: int) -> list[float]:
-    """Returns of the first episodes of the recorded evaluation."""
+    """The returns of the first episodes of the recorded evaluation."""
     env = make_vec_env(record.environment)
     try:
         return run_episodes(rlsdk.zoo.load(record.name), env, episodes, seed=record.result.seed).returns
@@ -80,7 +80,7 @@ def reached(record: ZooAgent, episodes: int) -> list[float]:
 
 
 def run_card(name: str) -> dict[str, Any]:
-    """What the example in a card leaves."""
+    """The variables that the example in an agent's card leaves."""
     namespace: dict[str, Any] = {}
     exec(AGENTS[name].card().partition("```python\n")[2].partition("```")[0], namespace)
     return namespace
@@ -93,7 +93,8 @@ def test_the_example_of_a_card_runs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AGENTS)
 def test_agents_reach_what_their_records_have(name: str) -> None:
-    """On another processor a sum may round differently, and an episode end differently: 20 of 100 episodes, six errors wide."""
+    """The mean return of 20 of the 100 episodes is within six standard errors of the record: on another processor a
+    sum may round differently, and an episode may end differently."""
     record = AGENTS[name]
     returns = reached(record, 20)
     assert sum(returns) / 20 == pytest.approx(record.result.mean, abs=6 * record.result.std / 20**0.5 + 1e-6)
@@ -101,12 +102,12 @@ def test_agents_reach_what_their_records_have(name: str) -> None:
 
 
 def test_an_agent_of_a_run_is_written_with_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command of the recipe is run, shortened here."""
+    """The command of the recipe runs, with fewer steps here. A second call uses the existing run."""
     started = list[list[str]]()
     run = subprocess.run
 
     def shortened(line: list[str], **kwargs: Any) -> Any:
-        if line[1:3] != ["-m", "rlsdk"]:  # others start programs too
+        if line[1:3] != ["-m", "rlsdk"]:  # other parts of the library start programs too
             return run(line, **kwargs)
         started.append(line)
         return run([*line, "--steps", "64", "--eval-episodes", "1"], **kwargs)
@@ -123,7 +124,7 @@ def test_an_agent_of_a_run_is_written_with_its_record(tmp_path: Path, monkeypatc
 
 
 def test_an_agent_that_learns_from_recordings_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of its record, shortened: get the expert, record it, learn."""
+    """The commands of the agent's record run, with fewer steps: get the expert, record it, learn from the recording."""
     run = subprocess.run
 
     def shortened(line: list[str], **kwargs: Any) -> Any:
@@ -163,7 +164,7 @@ def test_a_run_of_other_settings_is_refused(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.slow
 def test_the_command_gives_the_same_weights_again(tmp_path: Path) -> None:
-    """Two trainings here; on the processor of the record they are the recorded ones too."""
+    """Two trainings here give the same weights, and the result in the record."""
     one = make.recipe("ars/CartPole-v1", 0)
     first, second = (make.make(one, tmp_path / name, tmp_path / name, 20) for name in "ab")
     assert first.weights_sha256 == second.weights_sha256
