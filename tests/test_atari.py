@@ -96,7 +96,7 @@ def test_steps_ahead_add_up_signs_not_rewards() -> None:
     buffer = agent.parts.buffer
     assert buffer is not None
     rewards = buffer.sample(64, generator=torch.Generator().manual_seed(0)).reward
-    # targets from step 0: 0.75; at the newest rows: 1.0 and 1.5; elsewhere: 1.75
+    # discounted sums of 3 signs: 0.75 from step 0, 1.0 and 1.5 at the newest rows, 1.75 elsewhere
     assert set(rewards.tolist()) <= {0.75, 1.0, 1.5, 1.75}
     assert 1.75 in rewards.tolist()
 

@@ -1,4 +1,4 @@
-"""The import of a plugin does not change the state of the process. Commands that inspect plugins import them elsewhere."""
+"""Importing a plugin does not change the state of the process. Commands that inspect plugins run them in another process."""
 
 from __future__ import annotations
 

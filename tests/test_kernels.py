@@ -376,8 +376,7 @@ def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
     network.critic_body[2] = network.body[2]
     assert isinstance(evaluator_of(network, 64), AutogradEvaluator)
     network.critic_body[0] = network.body[0]
-    # the activations between these layers are different modules
-    assert isinstance(evaluator_of(network, 64), AutogradEvaluator)
+    assert isinstance(evaluator_of(network, 64), AutogradEvaluator)  # the activations between are different modules
     network.critic_body[1], network.critic_body[3] = network.body[1], network.body[3]
     assert isinstance(evaluator_of(network, 64), ActorCriticKernel)
 

@@ -77,7 +77,7 @@ class TableLearning:
 
 
 def checked(policy: str, *, ends_go_on: bool = False) -> dict[str, CheckResult]:
-    """The results of the kit. ends_go_on: plant a bug, the value after a termination counts."""
+    """The results of the kit. ends_go_on: plant the bug that values after a termination count."""
 
     def build(context: BuildContext, config: TableConfig) -> Parts:
         require_spaces(context, "table", actions=("Discrete",), observations=("Discrete",))

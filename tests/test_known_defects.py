@@ -168,7 +168,7 @@ def test_the_entropy_coefficient_is_learnt_after_loading(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("envs", [1, 4])
 def test_the_interval_of_targets_survives_loading(envs: int, tmp_path: Path) -> None:
-    """Loading does not change `target_update_interval`; it was divided by the number of environments at each load."""
+    """Loading does not change `target_update_interval`. A defect divided it by the number of environments at each load."""
     settings = {"target_update_interval": 16, "learning_starts": 1000, "train_freq": 4}
     env = make_vec_env("CartPole-v1", envs, vectorization="sync")
     model = small("dqn", env, **settings).learn(16)

@@ -44,7 +44,7 @@ def page(results: Mapping[str, Result]) -> str:
 
 
 def _kits(results: Mapping[str, Result]) -> str:
-    """A clause of a sentence that names the version of the kit, by its digest, or the number of versions."""
+    """The words of the page about the kit: the digest of its sources, or the number of different digests."""
     kits = sorted({results[bug.id].kit for bug in BUGS if bug.id in results})
     if len(kits) == 1:
         return f"One kit looked for all of them (the digest of its sources begins with {kits[0]})"

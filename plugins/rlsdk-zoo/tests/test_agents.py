@@ -93,8 +93,8 @@ def test_the_example_of_a_card_runs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AGENTS)
 def test_agents_reach_what_their_records_have(name: str) -> None:
-    """The mean return of 20 of the 100 episodes is within six standard errors of the record: on another processor a
-    sum may round differently, and an episode may end differently."""
+    """The mean return of 20 of the 100 episodes is within six standard errors of the record. On another processor
+    sums may round differently, so that episodes may end differently."""
     record = AGENTS[name]
     returns = reached(record, 20)
     assert sum(returns) / 20 == pytest.approx(record.result.mean, abs=6 * record.result.std / 20**0.5 + 1e-6)
