@@ -101,10 +101,10 @@ def test_the_result_does_not_depend_on_where_collectors_are(name: str) -> None:
 
 
 def test_collectors_have_whole_groups() -> None:
-    """Four groups of environments give the same result in two collectors, in four, and with the executor in-process."""
-    results = [trained(made("ppo-normalised", "apart", count, env_groups=4))[0] for count in (2, 4)]
-    assert_equal(results[0], results[1])
-    assert_equal(results[0], trained(made("ppo-normalised", "in-process", 4))[0])
+    """Four groups of environments give the same result in one collector, in two, in four, and with the executor in-process."""
+    here = trained(made("ppo-normalised", "in-process", 4))[0]
+    for count in (1, 2, 4):
+        assert_equal(trained(made("ppo-normalised", "apart", count, env_groups=4))[0], here)
 
 
 def test_an_agent_has_a_group_for_each_collector() -> None:
