@@ -1,7 +1,8 @@
 """Measures for docs/architecture.md: rooms (folders and root modules), imports, layers, import cycles, `Any`, shapes.
 
-`python -m tests.house_measures` prints all of it, and `Any` and shapes room by room; `python -m tests.house_measures ROOM`
-lists where `Any` stands in one room and which of its tensor functions have no shape in the docstring.
+`python -m tests.house_measures` prints all measures, with `Any` and shapes for every room.
+`python -m tests.house_measures ROOM` lists the lines with `Any` in one room, and its tensor functions without a shape in
+the docstring.
 """
 
 from __future__ import annotations

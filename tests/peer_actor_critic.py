@@ -63,7 +63,7 @@ def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
         cut = steps.truncated[finals.time, finals.env] & ~steps.terminated[finals.time, finals.env]
         reward[finals.time, finals.env] += theirs.gamma * values * cut
     buffer.reset()
-    log_prob = extras.value if extras.log_prob is None else extras.log_prob  # without it, the peer reads none
+    log_prob = extras.value if extras.log_prob is None else extras.log_prob  # a placeholder where there is none
     for t in range(length):
         mask = steps.observation.action_mask
         more = {} if mask is None else {"action_masks": mask[t].numpy()}

@@ -1,4 +1,4 @@
-"""Names in manifests (`build`, `config`, `agent`): checked without an import, imported when used.
+"""Names in manifests (`build`, `config`, `agent`): checked when plugins are listed, imported when they are used.
 
 A name that does not exist is an error of one line.
 """

@@ -80,7 +80,7 @@ def test_masks_arrive_with_their_observation(source: str, kind: str) -> None:
         assert seen.action_mask.int().tolist() == [SCRIPT[t % 3]] * 2
         step = env.step(torch.zeros(2, dtype=torch.int64))
         seen = step.observation
-        if step.final_observation is not None:  # the mask of a final observation may forbid all actions
+        if step.final_observation is not None:  # the last mask of an episode is all 0 here and becomes all 1
             assert step.final_observation.action_mask.all()
     env.close()
 

@@ -78,7 +78,7 @@ def test_the_peers_optimiser_in_every_combination(name: str) -> None:
 
 
 def test_arguments_without_a_class_are_used_by_qrdqn() -> None:
-    """rlsdk adds `optimizer_kwargs` to the paper's epsilon. sb3-contrib ignores them without `optimizer_class`."""
+    """rlsdk applies `optimizer_kwargs` over the paper's epsilon. sb3-contrib ignores them without `optimizer_class`."""
     for kwargs, expected in (({"weight_decay": 0.01}, (0.01 / 32, 0.01)), ({"eps": 1e-4}, (1e-4, 0.0))):
         group = own("qrdqn", {"optimizer_kwargs": kwargs}).parts.algorithm.optimizer.optimizer.param_groups[0]
         assert (group["eps"], group["weight_decay"]) == expected

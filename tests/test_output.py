@@ -139,7 +139,7 @@ def test_a_listing_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_ignored_hang_up_stays_ignored() -> None:
-    """`nohup` ignores SIGHUP so that a run continues when its terminal closes; the run must not change that."""
+    """With `nohup`, a run ignores SIGHUP and continues when its terminal closes; callbacks must not change that."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     interrupt = StopOnInterrupt()
     try:

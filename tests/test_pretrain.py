@@ -1,4 +1,4 @@
-"""`Agent.pretrain`: it fits the policy of every algorithm to recorded actions and leaves the rest of the agent unchanged."""
+"""`Agent.pretrain` fits the policy of every algorithm to recorded actions; random streams and optimisers do not change."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_the_value_of_a_final_observation_uses_the_memory_of_its_episode() -> No
     latents: tuple[Any, ...] = carry.critic
     from rlsdk.records import Observation
 
-    for t in range(4):  # the first episode of environment 0, by hand
+    for t in range(4):  # the first episode of environment 0, step by step
         features = rollout.steps.observation.features[t, :1]
         _, latents = network.critic_memory.step(features, latents, torch.tensor([t == 0]))
     final = Observation(torch.tensor([[0.0, 4.0]]), torch.tensor([False]))

@@ -28,7 +28,7 @@ def test_a_single_run(cli: Any) -> None:
 
 
 def test_the_environment_may_be_given_again(cli: Any) -> None:
-    """`--env` and its arguments may be repeated, in any order. An environment of a user's module must be given again."""
+    """`--env` and its arguments may be given again, in any order, also with the module that registers the environment."""
     many = ("--seeds", "2", "--jobs", "1", "--executor", "in-process")
     for out, more, held in (("one", (), "a run"), ("two", many, "runs")):
         changed = ("--env-kwargs", "low=-2", "--env-kwargs", "episode_length=5", "--wrapper", "TimeFeature")

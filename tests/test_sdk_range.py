@@ -1,7 +1,7 @@
 """A plugin that needs another version of rlsdk is refused wherever it is used; the error has one line with the fix.
 
-Every command, and every public function with an algorithm, spec, file or plan as parameter, must refuse the plugin, or be
-listed here with the reason why it does not need the plugin.
+Every command, and every public function with an algorithm, spec, file or plan as parameter, must refuse the plugin.
+Otherwise it must be listed here, with the reason why it needs no plugin.
 """
 
 from __future__ import annotations

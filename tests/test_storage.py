@@ -98,7 +98,7 @@ def test_policy_only_with_other_quantiles(tmp_path: Path) -> None:
 
 
 def test_training_goes_on_to_the_bit_after_loading(tmp_path: Path) -> None:
-    """Save at the end of an episode, with an environment that resets to the same state: both trainings are equal."""
+    """A training that was saved at the end of an episode continues as if it had not stopped; resets give one state."""
 
     class Fixed(IdentityEnvBox):
         def reset(self, **kwargs: Any) -> Any:

@@ -66,7 +66,7 @@ def test_improvement_by_hand() -> None:
 
 
 def test_a_profile_by_hand() -> None:
-    """Scores above 0.5 have one of two runs on the first task and the only run on the second: the mean share is 0.75."""
+    """One of two runs of the first task is above 0.5, and the only run of the second: the mean share is 0.75."""
     shares, low, high = profile([array(0.2, 0.8), array(0.6)], array(0.0, 0.5, 0.7, 0.9))
     assert shares.tolist() == [1.0, 0.75, 0.25, 0.0]
     assert (low <= shares).all()
