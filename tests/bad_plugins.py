@@ -1,4 +1,4 @@
-"""A small plugin that passes the contract kit, with a place for one line in each of its methods."""
+"""A small plugin that passes the contract kit; tests insert a line into its functions to break it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def parts(context, config):
 
 
 def add_plugin(site: Site, identity: str = "bad", *, spec: str = "", **lines: str) -> Path:
-    """Put the plugin into a site; `lines` are put at the beginning of `update`, `state_dict` and `build`."""
+    """Add the plugin to a site; `lines` are inserted at the beginning of `update`, `state_dict` and `build`."""
     chosen = {name: lines.get(name, "pass") for name in ("update", "state_dict", "build")}
     package = site.add(
         identity, manifest=MANIFEST.format(id=identity), code=CODE.format(id=identity, spec=spec and f", {spec}")

@@ -1,4 +1,4 @@
-"""Whether rows of a memory are what `ChainEnv` gave."""
+"""A check that rows of a replay buffer are transitions of `ChainEnv`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlsdk.records import Transitions
 
 
 def untrue(batch: Transitions, gamma: float, length: int = 4) -> str | None:
-    """The defect of a batch from `ChainEnv`, or None."""
+    """Describe the first row of a batch that is not a transition of `ChainEnv`; None if there is no such row."""
     rules = ChainEnv(length)
     now, after = batch.observation.features, batch.next_observation.features
     for row in range(len(batch.reward)):

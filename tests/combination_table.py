@@ -1,4 +1,4 @@
-"""Which combinations each algorithm of this repository has, from its manifest and its settings.
+"""The table of features of each algorithm in this repository, from its manifest and its settings.
 
 python -m tests.combination_table     writes the table into README.md and docs/capabilities.md
 """
@@ -23,11 +23,11 @@ HEAD = """| algorithm | actions | observations | masks | recurrent | replay buff
 |---|---|---|---|---|---|---|---|---|
 """
 SWITCHES = {"double_q": "double", "policy_kwargs.dueling": "dueling"}
-"""Settings that choose another algorithm -> its name."""
+"""Settings that choose a variant of an algorithm -> the name of the variant."""
 
 
 def settings_of(config: Any) -> set[str]:
-    """Names of settings, those of networks as `policy_kwargs.NAME`."""
+    """Return the names of settings; those of networks are `policy_kwargs.NAME`."""
     names = set(attrs.fields_dict(config))
     networks = attrs.fields_dict(config).get("policy_kwargs")
     if networks is None:
@@ -41,12 +41,12 @@ def _spaces(kinds: tuple[str, ...], images: bool = False) -> str:
 
 
 def memories(manifest: Manifest) -> list[str]:
-    """Kinds of recurrent memories that policies have."""
+    """Return the kinds of recurrent memory that the policies have."""
     return [kind for kind in ("LSTM", "GRU") if any(kind.title() in name for name in manifest.policies)]
 
 
 def row(name: str) -> str:
-    """The line of an algorithm."""
+    """Return the line of an algorithm in the table."""
     manifest = find(name).manifest
     assert manifest is not None
     settings = settings_of(load(name).config_type)
@@ -68,12 +68,12 @@ def row(name: str) -> str:
 
 
 def table() -> str:
-    """All lines, in the order of their ids."""
+    """Return the table, with algorithms in the order of their ids."""
     return HEAD + "".join(map(row, OURS))
 
 
 def with_table(page: str) -> str:
-    """The page with the table as it has to be."""
+    """Return the page with the current table."""
     before, rest = page.split(BEGIN)
     return f"{before}{BEGIN}{table()}{END}{rest.split(END)[1]}"
 

@@ -1,4 +1,4 @@
-"""Settings of the whole suite."""
+"""Settings and fixtures of the whole suite."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ settings.register_profile(
     derandomize=True,
     database=None,
     max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow],  # it measures how busy the machine is
+    suppress_health_check=[HealthCheck.too_slow],  # it depends on the load of the machine
 )
 settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `RLSDK_KERNELS=off` tests of the kernels themselves are skipped; all others pass without kernels too."""
+    """With `RLSDK_KERNELS=off`, skip the tests of kernels; all other tests pass without kernels too."""
     if os.environ.get("RLSDK_KERNELS") != "off":
         return
     for item in items:
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Runs `rlsdk ...` in an empty folder; returns (exit code, standard output, standard error)."""
+    """A function that runs `rlsdk ...` in an empty folder and returns (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -55,6 +55,6 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """A folder for distributions of plugins, one of which is good."""
+    """A folder for distributions of plugins, with one working plugin, `good`."""
     with installed(tmp_path) as found:
         yield found

@@ -1,6 +1,6 @@
-"""Limits of work in the time of this machine: what is tested is compared with fixed work done beside it.
+"""Limits of processor time, relative to reference work that is measured on the same machine.
 
-A limit in seconds fails where the machine is slow or the process is large, though the code is right.
+A limit in seconds would fail on a slow machine or in a large process, although the code is right.
 """
 
 import gc
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 TEXT = json.dumps([[i, str(i)] for i in range(100_000)])
-SMALL = 0.2  # processor seconds that no limit is below; the reference work is left out
+SMALL = 0.2  # processor seconds: work below this always passes, without the reference work
 
 
 def reference() -> float:
-    """Processor seconds of reading 100,000 small lists, and of a full collection of what this process holds."""
+    """Return the processor seconds for parsing 100,000 small JSON lists and for one full garbage collection."""
     began = time.process_time()
     json.loads(TEXT)
     gc.collect()
@@ -23,10 +23,10 @@ def reference() -> float:
 
 @contextmanager
 def limited(factor: float = 20.0, what: str = "this") -> Iterator[None]:
-    """The block takes less processor time than `factor` times the reference work, also where it raises.
+    """Require that the block takes less processor time than `factor` times the reference work, even if it raises.
 
     Raises:
-        AssertionError: It took more.
+        AssertionError: the block took more time.
     """
     began = time.process_time()
     try:

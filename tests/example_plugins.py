@@ -1,4 +1,4 @@
-"""The packages of examples/third_party as installed plugins of this process, without building wheels."""
+"""Install the packages of examples/third_party as plugins for this process, without building wheels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THIRD_PARTY = Path(__file__).parents[1] / "examples" / "third_party"
 
 @contextmanager
 def installed_examples(folder: Path) -> Iterator[None]:
-    """Copy every example and its metadata into `folder`, and put that on sys.path until the end."""
+    """Copy every example and its metadata into `folder`, and put that on sys.path until the context ends."""
     for pyproject in sorted(THIRD_PARTY.glob("*/pyproject.toml")):
         install(pyproject, folder)
     with on_path(folder):

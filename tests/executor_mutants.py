@@ -18,21 +18,21 @@ Work = Callable[[Any], Any]
 
 
 class Serial(SerialExecutor):
-    """What the mutants are made of."""
+    """A correct executor, which the mutants change."""
 
     def __init__(self, workers: int) -> None:
         pass
 
 
 class Unordered(Serial):
-    """Results in the order in which items ended."""
+    """Returns the results in reverse order."""
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         return super().map(work, items)[::-1]
 
 
 class Wrapping(Serial):
-    """Every exception is a WorkError."""
+    """Raises every exception as a WorkError."""
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         try:
@@ -42,7 +42,7 @@ class Wrapping(Serial):
 
 
 class Finishing(Serial):
-    """All items are done before the first exception is raised."""
+    """Runs all items before it raises the first exception."""
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         futures = [self.submit(work, item) for item in items]
@@ -50,7 +50,7 @@ class Finishing(Serial):
 
 
 class Exhausted(Serial):
-    """No work after an exception."""
+    """Refuses all work after an exception."""
 
     failed = False
 
@@ -65,7 +65,7 @@ class Exhausted(Serial):
 
 
 class Forked(Serial):
-    """A forked process for each item, which is tried `attempts` times."""
+    """Runs each item in a forked process, at most `attempts` times."""
 
     attempts = 1
 
@@ -86,17 +86,17 @@ class Forked(Serial):
 
 
 class Unrepaired(Forked):
-    """The death of a worker is the end."""
+    """Does not repeat an item whose worker died."""
 
 
 class Stubborn(Forked):
-    """An item that ends its worker is tried thirty times."""
+    """Tries an item that ends its worker thirty times."""
 
     attempts = 30
 
 
 class Raw(Serial):
-    """What cannot be pickled raises the error of the pickler."""
+    """Raises the error of pickle for work that cannot be pickled."""
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         if "lambda" in getattr(work, "__qualname__", ""):
@@ -105,7 +105,7 @@ class Raw(Serial):
 
 
 class Rounding(Serial):
-    """Arrays travel with half of their digits."""
+    """Returns arrays as float32, so that float64 numbers lose digits."""
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         found = super().map(work, items)
@@ -113,7 +113,7 @@ class Rounding(Serial):
 
 
 class Locked(Serial):
-    """Work must not map."""
+    """Refuses `map` inside work that `map` runs."""
 
     mapping = False
 
@@ -128,7 +128,7 @@ class Locked(Serial):
 
 
 class Swallowing(Serial):
-    """The exception of a future is its result."""
+    """Gives the exception of a future as its result."""
 
     def submit(self, work: Work, item: Any) -> Future[Any]:
         future = super().submit(work, item)
@@ -139,7 +139,7 @@ class Swallowing(Serial):
 
 
 class Uncancellable(Serial):
-    """A future states that it was cancelled, and its item was begun."""
+    """`cancel` of a future returns True, although the item was run."""
 
     def submit(self, work: Work, item: Any) -> Future[Any]:
         done = super().submit(work, item)
@@ -148,7 +148,7 @@ class Uncancellable(Serial):
 
 
 class Mixing(Serial):
-    """Collectors get each other's answers."""
+    """Swaps the answers of collectors."""
 
     def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulHere:
         made = super().stateful_workers(makers)
@@ -158,7 +158,7 @@ class Mixing(Serial):
 
 
 class OtherSeeds(Serial):
-    """Runs have another seed than asked for."""
+    """Changes the seed of runs."""
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         def changed(item: Any) -> Any:
@@ -169,7 +169,7 @@ class OtherSeeds(Serial):
 
 
 class Swapping(Serial):
-    """Answers about a group of items come back in another order."""
+    """Reverses the order of answers for a group of items."""
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         found = super().map(work, items)

@@ -1,7 +1,8 @@
-"""What docs/architecture.md promises of the house, counted in the code: rooms, arrows, floors, knots, `Any`, shapes.
+"""Measures for docs/architecture.md: rooms (folders and root modules), imports, layers, import cycles, `Any`, shapes.
 
-`python -m tests.house_measures` prints all of it, and `Any` and shapes room by room; `python -m tests.house_measures ROOM`
-lists where `Any` stands in one room and which of its tensor functions have no shape in the docstring.
+`python -m tests.house_measures` prints all measures, with `Any` and shapes for every room.
+`python -m tests.house_measures ROOM` lists the lines with `Any` in one room, and its tensor functions without a shape in
+the docstring.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def room_of(path: Path) -> str:
 
 @cache
 def imports() -> dict[str, frozenset[str]]:
-    """Module -> modules it imports, those behind TYPE_CHECKING and inside functions included."""
+    """Module -> modules it imports, including those behind TYPE_CHECKING and inside functions."""
     known = modules()
     found: dict[str, frozenset[str]] = {}
     for name, path in known.items():
@@ -69,7 +70,7 @@ def rooms() -> dict[str, frozenset[str]]:
 
 
 def knots(graph: Graph) -> list[list[str]]:
-    """Groups whose members reach one another (strongly connected, more than one member)."""
+    """Return the import cycles: strongly connected groups with more than one member."""
     reach = {name: _reachable(graph, name) for name in graph}
     groups = {frozenset({name, *(t for t in reach[name] if name in reach[t])}) for name in graph}
     return sorted((sorted(group) for group in groups if len(group) > 1), key=lambda group: (-len(group), group))
@@ -87,7 +88,7 @@ def _reachable(graph: Graph, start: str) -> frozenset[str]:
 
 
 def floors(graph: Graph) -> int:
-    """Rooms on the longest way down; what reaches one another stands on one floor."""
+    """Return the number of rooms on the longest import path; the rooms of an import cycle count as one."""
     reach = {name: _reachable(graph, name) for name in graph}
 
     @cache
@@ -100,7 +101,7 @@ def floors(graph: Graph) -> int:
 
 @dataclass(frozen=True)
 class Count:
-    """Some of a whole."""
+    """A number (`some`) out of a total (`whole`)."""
 
     some: int
     whole: int
@@ -114,20 +115,20 @@ class Count:
 
 
 def any_in(path: Path) -> list[int]:
-    """Lines on which `Any` stands in code, once per use; imports and texts do not count."""
+    """Return the lines with `Any` in code, once per use; imports and strings do not count."""
     nodes = ast.walk(ast.parse(path.read_text()))
     return sorted(node.lineno for node in nodes if isinstance(node, ast.Name) and node.id == "Any")
 
 
 def any_count(path: Path) -> Count:
-    """Uses of `Any`, and code lines."""
+    """The number of uses of `Any`, out of the code lines."""
     return Count(len(any_in(path)), len(code_lines(path)))
 
 
 def tensor_functions(path: Path) -> dict[str, bool]:
-    """Functions with a docstring of their own that take or return tensors -> whether the docstring gives a shape.
+    """Functions that take or return tensors -> whether the docstring gives a shape.
 
-    Functions without a docstring count as having none, but for private ones and those that a Protocol or base describes.
+    Public functions without a docstring give none. Private functions and methods without a docstring are left out.
     """
     found = {}
     for owner, node in _functions(ast.parse(path.read_text())):
@@ -150,7 +151,7 @@ def _functions(tree: ast.Module) -> Iterable[tuple[str, ast.FunctionDef]]:
 
 
 def shape_count(path: Path) -> Count:
-    """Tensor functions that give shapes, and all of them."""
+    """The number of tensor functions whose docstring gives a shape, out of all of them."""
     shaped = tensor_functions(path)
     return Count(sum(shaped.values()), len(shaped))
 

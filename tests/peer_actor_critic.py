@@ -1,4 +1,4 @@
-"""Our actor-critics beside those of stable-baselines3 and sb3-contrib: equal weights, rollouts, and how far they end apart."""
+"""Comparison of actor-critic updates with stable-baselines3 and sb3-contrib, from equal weights and rollouts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Order = Callable[[Any, pytest.MonkeyPatch], None]
 
 
 def _pairs(ours: Any, theirs: Any) -> list[tuple[Any, Any]]:
-    """(our parameter, theirs) of everything that is learnt."""
+    """Return (our parameter, the peer's parameter) for everything that is learnt."""
     head = ours.head if ours.sde is None else ours.head.head
     modules = [(head.linear, theirs.action_net), (ours.value, theirs.value_net)]
     for mine, other in (
@@ -41,19 +41,19 @@ def _pairs(ours: Any, theirs: Any) -> list[tuple[Any, Any]]:
 
 
 def transplant(ours: Any, theirs: Any) -> None:
-    """Put their weights into our network."""
+    """Copy the peer's weights into our network."""
     with torch.no_grad():
         for mine, other in _pairs(ours, theirs):
             mine.copy_(other)
 
 
 def distance(ours: Any, theirs: Any) -> float:
-    """The largest difference between two parameters."""
+    """The largest difference between our parameters and the peer's."""
     return float(torch.stack([(mine - other).abs().max() for mine, other in _pairs(ours, theirs)]).max())
 
 
 def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
-    """Our rollout as sb3 would have stored it: the value of a time limit's last observation is added to the reward."""
+    """Fill the peer's buffer with our rollout; rewards at time limits include the value of the final observation."""
     steps, extras = rollout.steps, ours.estimates(rollout.steps)
     reward, finals = steps.reward.clone(), rollout.final_observations
     length, envs = reward.shape
@@ -63,7 +63,7 @@ def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
         cut = steps.truncated[finals.time, finals.env] & ~steps.terminated[finals.time, finals.env]
         reward[finals.time, finals.env] += theirs.gamma * values * cut
     buffer.reset()
-    log_prob = extras.value if extras.log_prob is None else extras.log_prob  # where there is none, none is read
+    log_prob = extras.value if extras.log_prob is None else extras.log_prob  # a placeholder where there is none
     for t in range(length):
         mask = steps.observation.action_mask
         more = {} if mask is None else {"action_masks": mask[t].numpy()}
@@ -75,7 +75,7 @@ def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
 
 
 def same_order(ours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let numpy shuffle as our generator is about to."""
+    """Make the peer shuffle minibatches in the order of our next update."""
     twin = torch.Generator()
     twin.set_state(ours.streams["update"].get_state())
     monkeypatch.setattr(np.random, "permutation", lambda count: torch.randperm(count, generator=twin).numpy())
@@ -83,7 +83,7 @@ def same_order(ours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def same_order_of_trpo(ours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for TRPO, and both solvers begin at 0: the peer's begins at noise."""
+    """The same for TRPO. Both solvers begin at 0 here; the peer's normally begins at random numbers."""
     twin, rows = torch.Generator(), ours.config.n_steps * ours.context.num_envs
     twin.set_state(ours.streams["update"].get_state())
     epochs = range(ours.config.n_critic_updates)
@@ -94,7 +94,7 @@ def same_order_of_trpo(ours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pair(kinds: tuple[Any, Any], env: Any, num_envs: int, settings: Mapping[str, Any]) -> tuple[Any, Any]:
-    """(our agent, theirs) with the same weights; `kinds`: our class and theirs. `settings` may name a policy."""
+    """Make (our agent, the peer's agent) with equal weights. `kinds`: our class, the peer's. `settings` may name a policy."""
     from stable_baselines3.common.env_util import make_vec_env as make_theirs
     from stable_baselines3.common.logger import configure
 
@@ -109,7 +109,7 @@ def pair(kinds: tuple[Any, Any], env: Any, num_envs: int, settings: Mapping[str,
 def update_both(
     ours: Any, theirs: Any, monkeypatch: pytest.MonkeyPatch, *, fill: Fill = fill, order: Order = same_order
 ) -> Metrics:
-    """One update of both with a rollout of ours; our metrics."""
+    """Update both agents with our rollout and return our metrics."""
     rollout = rollout_of(ours, ours.config.n_steps)
     fill(theirs.rollout_buffer, rollout, theirs, ours.policy)
     order(ours, monkeypatch)
@@ -120,7 +120,7 @@ def update_both(
 
 
 def assert_same_metrics(metrics: Metrics, theirs: Any, names: Mapping[str, str], atol: float = 1e-4) -> None:
-    """`names`: ours and theirs, without "train/"."""
+    """Require equal metrics; `names` maps our names to the peer's, without "train/"."""
     for mine, other in names.items():
         expected = float(theirs.logger.name_to_value[f"train/{other}"])
         assert float(metrics[f"train/{mine}"]) == pytest.approx(expected, abs=atol, rel=1e-3), mine
@@ -130,7 +130,7 @@ LOSSES = {name: name for name in ("explained_variance", "entropy_loss", "policy_
 
 
 def random_settings(rng: np.random.Generator) -> dict[str, Any]:
-    """Of PPO and A2C."""
+    """Random settings of PPO and A2C."""
     return {
         "n_steps": 40,
         "learning_rate": float(10 ** rng.uniform(-4, -2)),
@@ -147,7 +147,10 @@ def random_settings(rng: np.random.Generator) -> dict[str, Any]:
 def compare_an_update(
     kinds: tuple[Any, Any], seed: int, settings: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Metrics, Any]:
-    """(our metrics, their agent) after an update that leaves the same weights, of CartPole-v1 or Pendulum-v1 by the seed."""
+    """Require equal weights after one update and return (our metrics, the peer's agent).
+
+    Even seeds use CartPole-v1, odd seeds Pendulum-v1.
+    """
     env = ("CartPole-v1", "Pendulum-v1")[seed % 2]
     ours, theirs = pair(kinds, env, 2, settings)
     metrics = update_both(ours, theirs, monkeypatch)

@@ -1,4 +1,4 @@
-"""When noise matrices are drawn: our training and that of stable-baselines3 in environments that count their steps."""
+"""The steps at which gSDE draws noise matrices, in our training and in that of stable-baselines3."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
 class Counting(gymnasium.Env[Any, Any]):
-    """Episodes of seven steps; `taken` counts the steps of all of them."""
+    """Episodes of seven steps; `taken` counts the steps of all instances."""
 
     observation_space, action_space = BOX, BOX
     taken = 0
@@ -31,7 +31,7 @@ class Counting(gymnasium.Env[Any, Any]):
 
 
 def drawn_by_ours(model: Any, steps: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Steps taken before each drawing of matrices, within `steps` steps of training."""
+    """Train for `steps` steps; return the numbers of steps before each draw of noise matrices."""
     seen, original = set[int](), StateDependentNoise.matrices
     monkeypatch.setattr(StateDependentNoise, "matrices", lambda *given: (seen.add(Counting.taken), original(*given))[1])
     monkeypatch.setattr(Counting, "taken", 0)
@@ -40,7 +40,7 @@ def drawn_by_ours(model: Any, steps: int, monkeypatch: pytest.MonkeyPatch) -> li
 
 
 def drawn_by_theirs(model: Any, owner: Any, steps: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The same of the peer; `owner` has the method `reset_noise`. What it draws for an update is not counted."""
+    """The same for the peer; `owner` has the method `reset_noise`. Draws during an update are not counted."""
     seen, original, train = set[int](), owner.reset_noise, model.train
 
     def noted(*given: Any, **named: Any) -> None:

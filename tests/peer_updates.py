@@ -1,4 +1,4 @@
-"""Updates of our off-policy algorithms beside those of stable-baselines3: equal weights, batches and noise."""
+"""Comparison of off-policy updates with stable-baselines3, from equal weights, batches and noise."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ Noise = Callable[[torch.Generator], None]
 
 
 FAST = 8
-"""Of many random cases, those that the fast suite tries."""
+"""The number of random cases that the fast suite tries."""
 
 
 def some_in_the_fast_suite(count: int) -> list[Any]:
-    """Seeds of random cases for `parametrize`; most are for `make test-slow`."""
+    """Return `count` seeds for `parametrize`; those from `FAST` on are marked as slow."""
     return [pytest.param(seed, marks=() if seed < FAST else pytest.mark.slow) for seed in range(count)]
 
 
 def transplant(ours: Any, theirs: Any, translate: Translate) -> None:
-    """Put their weights, target networks included, into our agent."""
+    """Copy the peer's weights, including target networks, into our agent."""
     found = translate(theirs.policy.state_dict(), ours.context.action_space)
     ours.set_parameters(found.parameters, exact_match=False)
 
 
 def distance(ours: Any, theirs: Any, translate: Translate) -> float:
-    """The largest difference between two weights, target networks included."""
+    """The largest difference between our weights and the peer's, including target networks."""
     found = flatten(translate(theirs.policy.state_dict(), ours.context.action_space).parameters)
     mine = flatten(ours.get_parameters())
     assert found
@@ -43,13 +43,15 @@ def distance(ours: Any, theirs: Any, translate: Translate) -> float:
 
 
 def rounding(settings: Mapping[str, Any], updates: int) -> float:
-    """How far weights may differ after some updates: Adam divides by the gradient's size, so where a gradient is nearly 0 its
-    rounding error moves a weight by a share of the step."""
+    """How far weights may differ after some updates because of rounding.
+
+    Adam divides by the size of the gradient. If it is nearly 0, its rounding error moves a weight by a part of the step.
+    """
     return 1e-5 + 1e-3 * float(settings["learning_rate"]) * updates
 
 
 def batches(rng: np.random.Generator, theirs: Any, rows: int) -> tuple[Transitions, Any]:
-    """(a random batch for us, the same one for them), of CartPole-v1 or Pendulum-v1."""
+    """Return (a random batch for us, the same batch for the peer), for CartPole-v1 or Pendulum-v1."""
     from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
     width = theirs.observation_space.shape[0]
@@ -76,8 +78,10 @@ def updated(
     monkeypatch: pytest.MonkeyPatch,
     noise: Noise | None = None,
 ) -> None:
-    """`count` updates of both with the same batches; every metric that both have is the same to 1e-5. `noise`: called
-    before each update with a generator that draws what ours is about to draw, to give it to them."""
+    """Update both agents `count` times with the same batches; common metrics must agree to 1e-5.
+
+    `noise` is called before each update with a copy of our generator, to give the peer the same random numbers.
+    """
     from stable_baselines3.common.logger import configure
 
     theirs.set_logger(configure(None, []))
@@ -102,7 +106,7 @@ SMALL: Mapping[str, Any] = {"buffer_size": 100, "seed": 0, "device": "cpu", "lea
 
 
 def random_settings(rng: np.random.Generator) -> dict[str, Any]:
-    """Of all off-policy algorithms."""
+    """Random settings of all off-policy algorithms."""
     return {
         "learning_rate": float(10 ** rng.uniform(-4, -2)),
         "gamma": float(rng.uniform(0.5, 1.0)),
@@ -111,13 +115,13 @@ def random_settings(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def random_critics(rng: np.random.Generator) -> dict[str, Any]:
-    """Of those for Box actions."""
+    """Random settings of off-policy algorithms for Box actions."""
     networks = {"net_arch": [8, 12], "n_critics": int(rng.integers(1, 4))}
     return {"tau": float(rng.uniform(0.001, 1.0)), "policy_kwargs": networks}
 
 
 def target_noise(rows: int, monkeypatch: pytest.MonkeyPatch) -> Noise:
-    """Give the peer the noise of our target actions [rows, 1]."""
+    """Return a function for `updated` that gives the peer the noise of our target actions, [rows, 1]."""
     drawn = list[Tensor]()
 
     def normal(self: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
@@ -138,8 +142,10 @@ def compare_updates(
     monkeypatch: pytest.MonkeyPatch,
     noise: Noise | None = None,
 ) -> None:
-    """`count` updates from equal weights leave equal weights; `kinds`: our class, theirs, and our `from_sb3`. `noise`: as of
-    `updated`."""
+    """Require equal weights after `count` updates from equal weights.
+
+    `kinds`: our class, the peer's, and our `from_sb3`. `noise`: see `updated`.
+    """
     theirs = kinds[1]("MlpPolicy", env, **SMALL, **copy.deepcopy(dict(settings)))
     ours = kinds[0]("MlpPolicy", env, **SMALL, **settings)
     transplant(ours, theirs, kinds[2])

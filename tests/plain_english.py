@@ -70,7 +70,7 @@ _END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<!\.\.\.)[)*_\"']
 
 @dataclass(frozen=True)
 class Passage:
-    """Text without code: where it is, and what it says."""
+    """A piece of text without code, and its place."""
 
     place: str
     line: int
@@ -78,7 +78,7 @@ class Passage:
 
 
 def _prose(text: str) -> str:
-    """Markdown without code, links and marks."""
+    """Return the text of Markdown without code, links and marks."""
     text = re.sub(r"<[^<>]*>", "", re.sub(r"`+[^`]+`+", "CODE", text))
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return re.sub(r"\s+", " ", text.replace("**", "")).strip()
@@ -133,7 +133,7 @@ def _helps(group: TyperGroup, before: str) -> Iterator[Passage]:
 
 
 def _literal(node: ast.AST) -> str:
-    """The text of a string; what is put into it is one word."""
+    """The text of a string literal; a value in an f-string counts as one word."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -150,7 +150,7 @@ def code() -> tuple[tuple[Path, ast.Module], ...]:
 
 
 def settings() -> Iterator[Passage]:
-    """What settings do, `described("...")`, and the first docstring of every package."""
+    """The descriptions of settings, `described("...")`, and the docstring of every package."""
     for path, module in code():
         place = path.relative_to(ROOT).as_posix()
         if path.name == "__init__.py":
@@ -208,7 +208,7 @@ def everything() -> list[str]:
 
 
 def main() -> int:
-    """Print them; 1 if there are any."""
+    """Print all problems; return 1 if there are any."""
     found = everything()
     sys.stdout.writelines(f"{line}\n" for line in found)
     return 1 if found else 0

@@ -1,4 +1,4 @@
-"""Distributions of plugins written into a folder on sys.path: no wheel is built, so that many can be tried in one process."""
+"""Plugin distributions in a folder on sys.path. No wheels are built, so that one process can try many of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Site:
         self.add("good")
 
     def add(self, identity: str, *, manifest: str | bytes | None = None, code: str | None = None, **files: Any) -> Path:
-        """A distribution `acme-<identity>`, with other contents of entry_points.txt and METADATA where given."""
+        """Write a distribution `acme-<identity>`; `entry` and `metadata` replace its entry_points.txt and METADATA."""
         info, package = self.folder / f"acme_{identity}-1.2.3.dist-info", self.folder / f"acme_{identity}"
         contents = {
             info / "entry_points.txt": files.get("entry", ENTRY.format(id=identity)),
@@ -45,7 +45,7 @@ class Site:
         return package
 
     def listed(self) -> dict[str, Plugin]:
-        """Our distributions by name, read again."""
+        """Search for plugins again; return those of this folder by the name of their distribution."""
         names = [p.name for p in self.folder.iterdir()]
         return {
             p.distribution: p
@@ -54,7 +54,7 @@ class Site:
         }
 
     def check(self, *, fast: bool = True) -> Plugin | None:
-        """The entry of the distribution `bad`; with any content, the good one is not affected."""
+        """Return the entry of the distribution `bad`; require that it does not affect the working plugin."""
         with limited(10.0 if fast else math.inf):
             found = self.listed()
         assert found["acme-good"].problem is None
@@ -72,14 +72,14 @@ class Site:
 
 @contextmanager
 def installed(folder: Path) -> Iterator[Site]:
-    """A site whose distributions this process sees until the end."""
+    """A site whose distributions are installed for this process until the context ends."""
     with on_path(folder):
         yield Site(folder)
 
 
 @contextmanager
 def on_path(folder: Path) -> Iterator[None]:
-    """A folder of distributions, first on sys.path until the end."""
+    """Put a folder of distributions first on sys.path until the context ends."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
     plugins(rescan=True)

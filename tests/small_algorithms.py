@@ -1,4 +1,4 @@
-"""The smallest on-policy algorithm there is, for tests of what surrounds algorithms."""
+"""A minimal on-policy algorithm, for tests of the code around algorithms."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Softmax(nn.Module):
 
 
 class Reinforce:
-    """Rewards of the identity task depend on the action of the same step only, so no return is needed."""
+    """REINFORCE with rewards instead of returns: a reward of the identity task depends only on the action of its step."""
 
     def __init__(self, policy: Softmax, rate: float) -> None:
         self.policy, self.rate = policy, rate
@@ -85,7 +85,7 @@ def build(context: BuildContext, config: Config) -> Parts:
 
 
 def register_reinforce(**changes: Any) -> None:
-    """Make it known as `reinforce`."""
+    """Register the algorithm as `reinforce`."""
     context: dict[str, Any] = {"id": "reinforce", "family": "on-policy", "policies": ("MlpPolicy",)}
     words = {"title": "REINFORCE", "summary": "for tests", "sdk": ">=0.1", "actions": ("Discrete",)}
     spaces = {"observations": ("Box", "Discrete", "MultiDiscrete")}

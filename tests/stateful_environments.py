@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Secretive(gym.Env[Any, Any]):
-    """Its position is inside an opaque object."""
+    """An environment whose position is in an opaque object, so that its state cannot be captured."""
 
     observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -33,7 +33,7 @@ class Secretive(gym.Env[Any, Any]):
 
 
 class Own(gym.Env[Any, Any]):
-    """Has `get_state` and `set_state`; the rest of it is opaque."""
+    """An environment with `get_state` and `set_state`, and an attribute that cannot be captured."""
 
     observation_space = action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
 

@@ -1,4 +1,7 @@
-"""What a manifest names is checked before it is imported, imported when it is used, and missed with one line."""
+"""Names in manifests (`build`, `config`, `agent`): checked when plugins are listed, imported when they are used.
+
+A name that does not exist is an error of one line.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +186,7 @@ def test_specs_in_python_are_held_to_the_same() -> None:
 
 
 def test_the_sdk_range_is_checked_by_the_constructor_of_the_class(tmp_path: Path) -> None:
-    """A plugin whose sources are on the path, not installed."""
+    """The check also works for a plugin whose sources are on the path and which is not installed."""
     package = tmp_path / "acme_later"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -225,7 +228,7 @@ def test_the_sdk_range_is_checked_by_make_load_and_the_class(monkeypatch: pytest
 
 
 def test_every_plugin_states_its_facts_once() -> None:
-    """The manifest of a plugin of ours is all there is: no module of it repeats the id in a spec."""
+    """Each plugin in this repository is described by its manifest only: no module repeats the id in an `AlgorithmSpec`."""
     folder = Path(__file__).parents[1] / "plugins"
     for path in folder.glob("*/src/*/*.py"):
         assert "AlgorithmSpec" not in path.read_text(), path

@@ -1,4 +1,4 @@
-"""Action masks: where they come from, that they reach policies, and that bad ones are refused."""
+"""Action masks: their sources in environments, their use by policies, and errors for invalid masks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def registered() -> Iterator[None]:
 
 
 class Scripted(gymnasium.Env[Any, Any]):
-    """Episodes of `len(script)` steps whose mask at step t is `script[t]`, given by a method or in the info."""
+    """Episodes of `len(script)` steps. The mask at step t is `script[t]`, from the method `action_masks` or from the info."""
 
     observation_space = spaces.Box(0.0, 10.0, (1,), np.float32)
     action_space = spaces.Discrete(3)
@@ -80,7 +80,7 @@ def test_masks_arrive_with_their_observation(source: str, kind: str) -> None:
         assert seen.action_mask.int().tolist() == [SCRIPT[t % 3]] * 2
         step = env.step(torch.zeros(2, dtype=torch.int64))
         seen = step.observation
-        if step.final_observation is not None:  # an episode that is over may allow nothing
+        if step.final_observation is not None:  # the last mask of an episode is all 0 here and becomes all 1
             assert step.final_observation.action_mask.all()
     env.close()
 

@@ -1,4 +1,4 @@
-"""The sentence of docs/memory.md about peaks agrees with the speed table."""
+"""The sentence in docs/memory.md about peak memory agrees with the table of measured speeds and peaks."""
 
 from __future__ import annotations
 

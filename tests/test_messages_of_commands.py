@@ -1,4 +1,4 @@
-"""What a newcomer types by mistake: one line that says what to do, each once, and no warnings of other libraries."""
+"""Errors of commands for common mistakes: one line with the fix, printed once, without warnings of other libraries."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_picture_that_cannot_be_written(cli: Any) -> None:
 
 
 def test_exporting_repeats_no_warning_of_torch(cli: Any) -> None:
-    """Weights that share a storage make torch warn about devices."""
+    """torch warns about devices when weights share a storage; the command hides this warning."""
     assert (
         cli("run", "tqc", "--env", "Pendulum-v1", "--steps", "32", "--eval-episodes", "1", "--out", "run", "-q")[0] == 0
     )
@@ -122,7 +122,7 @@ def _warn(number: int) -> int:
 
 
 def test_warnings_of_processes_are_plain_too(capfd: pytest.CaptureFixture[str]) -> None:
-    """They once named a file and a line of ours, with its code."""
+    """A warning in a worker process is one plain line, without the file, line number and source code."""
     with plain_warnings():
         executor = Processes(1)
         try:

@@ -1,4 +1,4 @@
-"""Messages about agent files name what the caller gave, where the file is as it was written."""
+"""Errors when an intact agent file does not fit the arguments of `load`: the message names these arguments."""
 
 from __future__ import annotations
 

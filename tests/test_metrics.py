@@ -1,4 +1,4 @@
-"""Every name that is logged is documented, and what is documented is logged."""
+"""The logged metrics are those that docs/metrics.md lists, and their rows in log files are complete."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_step_that_is_evaluated_too_has_one_row(tmp_path: Path) -> None:
 
 
 def test_a_row_loses_no_value(tmp_path: Path) -> None:
-    """A second value of a metric, and values after a line of another writer, get a row of their own."""
+    """A second value of a metric at one step starts a new row; so do values after a row that another writer added."""
     sink = CsvSink(tmp_path / "m.csv")
     sink.write(1, {"a": 1.0})
     sink.write(1, {"a": 2.0})

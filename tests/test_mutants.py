@@ -1,4 +1,4 @@
-"""Real bugs, planted on purpose: each must be caught by the clause that is there for it."""
+"""Mutation tests of the contract kit: each mutant (a planted bug) must fail the clause that checks for it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ FOUND_LATE = {
     "the_first_allowed_action_is_taken_where_the_best_is_forbidden",
     "the_sign_of_observations_is_lost",
 }
-"""After more than ten seconds: only the slow suite tries these."""
+"""Mutants that take more than ten seconds to find: only the slow suite tries them."""
 
 
 def in_fast_suite(clause: str, plant: Callable[[Patch], None]) -> bool:
-    """The first one of its clause, unless it takes long."""
+    """Whether the fast suite tries this mutant: it is the first of its clause and is not in FOUND_LATE."""
     return FIRST[clause] is plant and plant.__name__ not in FOUND_LATE
 
 
@@ -47,7 +47,7 @@ CASES = [
 
 @pytest.fixture(scope="module", autouse=True)
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Some bugs are planted in the examples."""
+    """Install the example plugins: some mutants change them."""
     with installed_examples(tmp_path_factory.mktemp("examples")):
         yield
 

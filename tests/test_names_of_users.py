@@ -1,4 +1,7 @@
-"""What scripts for the documented library read and call, and the advice they get where it has another name here."""
+"""Attributes and methods that scripts for stable-baselines3 use.
+
+They exist here, or the error names the equivalent in rlsdk.
+"""
 
 from __future__ import annotations
 

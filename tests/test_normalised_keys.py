@@ -1,4 +1,4 @@
-"""`norm_obs_keys`: chosen entries of a Dict observation are normalised with their own statistics, others are left alone."""
+"""`norm_obs_keys`: the chosen entries of a Dict observation are normalised, each with its own statistics; others are not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 class Offset(gymnasium.Env[Any, Any]):
-    """Entries of different sizes around different numbers; every observation is remembered."""
+    """Observations with entries of different shapes and means. The list `seen` holds every observation."""
 
     observation_space = spaces.Dict(
         {
@@ -91,7 +91,7 @@ def test_statistics_are_those_of_the_chosen_entries(name: str, chosen: list[str]
 @pytest.mark.parametrize("chosen", [["z"], ["m"], None])
 @pytest.mark.parametrize("norm_obs", [True, False])
 def test_candidates_see_what_the_policy_sees(chosen: list[str] | None, norm_obs: bool) -> None:
-    """The vector that population methods play with, beside the normaliser of single observations."""
+    """Population methods normalise a flat vector. The result equals that of the normaliser for single observations."""
     env = Offset(False)
     settings: Any = {"norm_obs_keys": chosen, "clip_obs": 0.5, "norm_obs": norm_obs}
     agent = rlsdk.make("ars", env=make_vec_env(lambda: Offset(False), 1), normalize=settings, seed=0, n_delta=2).learn(

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last; they are stored without outputs, which would become outdated."""
+"""The notebooks run from the first cell to the last. They are stored without outputs, which would become outdated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_it_installs_from_the_repository_and_its_links_lead_somewhere(name: str)
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in NOTEBOOKS])
 def test_it_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder of its own, without a network: the packages that a build needs are those of this environment."""
+    """Run the notebook in a temporary folder and without a network. Builds use the packages of this environment."""
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -54,7 +54,7 @@ def test_squashed_density_against_torch(seed: int) -> None:
 
 
 def test_squashed_density_is_exact_where_tanh_saturates() -> None:
-    """In float32, far beyond where tanh is 1, and its gradients: against a series in float64."""
+    """The float32 density and its gradients, where tanh rounds to 1, equal the exact formula in float64."""
     raw = torch.tensor([[-40.0, -10.0, -4.0, -0.1, 0.0, 2.0, 8.0, 10.0, 25.0]], requires_grad=True)
     _, density = SquashedGaussian(raw, torch.zeros_like(raw)).transform(torch.zeros_like(raw))
     far = raw.detach().double().abs()
@@ -69,7 +69,7 @@ def test_squashed_density_is_exact_where_tanh_saturates() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_squashed_entropy_against_numerical_integration(dtype: torch.dtype) -> None:
-    """Every deviation up to far beyond e^2, each side of where the rule changes, and gradients by differences."""
+    """Entropies equal integrals and gradients equal finite differences, also around 0.7, where the quadrature changes."""
     means, deviations = [-8.0, -1.0, 0.0, 0.3, 3.0], [1e-4, 0.1, 0.5, 0.69, 0.71, 1.0, 3.0, 5.0, 7.0, 20.0]
     z = torch.linspace(-12.0, 12.0, 200_001, dtype=torch.float64)
     weight = torch.softmax(-0.5 * z.square(), 0)
@@ -127,7 +127,7 @@ def test_expln_is_continuous_and_grows_slowly() -> None:
 
 
 def naive(current: Tensor, target: Tensor, tau: Tensor, total: bool) -> float:
-    """The definition, one pair at a time."""
+    """The quantile Huber loss by its definition, in a loop over all pairs."""
     loss = 0.0
     for z_row, y_row in zip(current.tolist(), target.tolist(), strict=True):
         for i, z in enumerate(z_row):
@@ -164,7 +164,7 @@ def test_quantile_huber_in_segments(
     whole, gradient = quantile_huber(z, y, sum_over_quantiles=total, weight=weight)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pairwise_huber, "SEGMENT", segment)
-        for _ in range(2):  # in fresh memory, and again
+        for _ in range(2):  # the second call reuses the memory of the first
             found = quantile_huber(z, y, sum_over_quantiles=total, weight=weight)
             torch.testing.assert_close(found, (whole, gradient))
 
@@ -185,7 +185,7 @@ def test_quantile_huber_accepts_the_documented_shapes() -> None:
 
 
 def test_quantile_regression_finds_the_quantiles() -> None:
-    """Minimising the loss over samples of a distribution gives its quantiles (Huber smooths, so the spread is wide)."""
+    """Minimising the loss over samples gives the quantiles. A wide distribution makes the smoothing of Huber negligible."""
     samples = torch.randn(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 50
     z: Any = torch.zeros(1, 5, dtype=torch.float64)
     for _ in range(3000):

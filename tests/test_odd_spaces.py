@@ -1,4 +1,4 @@
-"""Spaces that are rare: scalars, large unsigned integers, deep nesting and long keys. An agent that trains can be stored."""
+"""Rare spaces: scalars, large unsigned integers, deep nesting, long keys. Agents that train can be saved and loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPLAY: dict[str, Any] = {"seed": 0, "learning_starts": 10, "buffer_size": 50, "
 
 
 class Drawn(gym.Env[Any, Any]):
-    """Observations are drawn from the space."""
+    """An environment whose observations are random samples of its space."""
 
     def __init__(self, observations: gym.Space[Any], actions: gym.Space[Any]) -> None:
         self.observation_space, self.action_space = observations, actions
@@ -36,7 +36,7 @@ class Drawn(gym.Env[Any, Any]):
 
 
 def comes_back(agent: Any, path: Path, env: Any) -> None:
-    """Saved with all it has, loaded, the same actions, and trained on."""
+    """Save the agent with its replay buffer, load it, compare the actions, and continue training."""
     observation = env.observation_space.sample()
     agent.save(path, include=["replay"] if agent.replay_buffer is not None else None)
     loaded = rlsdk.load(path, env=env)
@@ -63,7 +63,7 @@ def test_a_scalar_box_among_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64])
 @pytest.mark.parametrize("name", ["dqn", "a2c"])
 def test_large_unsigned_integers_are_observed(name: str, kind: Any, tmp_path: Path) -> None:
-    """Depth images have them; torch cannot index or add them."""
+    """Depth images have unsigned integers, and torch cannot index or add tensors of these dtypes."""
     env = Drawn(gym.spaces.Box(0, 60_000, (2, 3), kind), gym.spaces.Discrete(2))
     agent = rlsdk.make(name, env=env, **(REPLAY if name == "dqn" else ROLLOUT)).learn(40)
     comes_back(agent, tmp_path / "agent", env)

@@ -1,4 +1,4 @@
-"""Learning from recorded experience, without an environment; memories on disk."""
+"""Learning from recorded episodes without an environment; replay buffers on disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {"buffer_size": 5000, "batch_size": 32, "seed": 0}
 
 
 def recorded(env: Any, episodes: int) -> list[Any]:
-    """Episodes of random actions, as Minari has them."""
+    """Return episodes of random actions, with the attributes of Minari's episodes."""
     env.action_space.seed(0)
     found = []
     for number in range(episodes):
@@ -88,7 +88,7 @@ def test_continuous_actions_and_normalisation() -> None:
 
 
 def test_what_was_recorded_is_what_is_sampled() -> None:
-    """Dict observations, terminations and time limits."""
+    """The sampled batch has the recorded Dict observations, actions, rewards and ends of episodes."""
     space = spaces.Dict({"a": spaces.Box(-1, 1, (2,), np.float64), "b": spaces.Discrete(3)})
     env = AnySpaceEnv(space, spaces.Discrete(2), 6)
     episodes = recorded(env, 5)

@@ -1,4 +1,4 @@
-"""Every system of the older documents has a row in docs/compatibility.md, whose settings exist."""
+"""Every algorithm and system of stable-baselines 2 has a row in docs/compatibility.md; the settings in it exist."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SYSTEMS = (
 
 
 def rows() -> list[list[str]]:
-    """(system, what does its work here, parameters)."""
+    """Return the rows of the table: (system, its replacement in rlsdk, parameters)."""
     section = (ROOT / "docs/compatibility.md").read_text().partition(HEADING)[2]
     found = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines()]
     return [row for row in found if len(row) == 3 and row[0] != "system"]
 
 
 def parameters_of(place: str) -> set[str] | None:
-    """The names that a class or function takes; None where its package is not installed."""
+    """The parameter names of the class or function that a cell names; None if its package is not installed."""
     if package := re.match(r"`(rlsdk-[\w-]+)`: `(\w+)`", place):
         module = package[1].replace("-", "_")
         if find_spec(module) is None:

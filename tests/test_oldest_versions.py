@@ -1,4 +1,4 @@
-"""`make test-oldest` installs what the metadata accept at least: constraints-oldest.txt has the lower bounds, no others."""
+"""constraints-oldest.txt, which `make test-oldest` installs, has exactly the lower bounds of the packages' metadata."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PINNED = {
     if line and not line.startswith("#")
     for requirement in [Requirement(line)]
 }
-"""Package -> the version that is tried."""
+"""Package -> the version in constraints-oldest.txt."""
 
 
 def requirements(text: str) -> Iterator[Requirement]:
-    """What users install: the dependencies, and the extra `testing`."""
+    """The requirements in a pyproject.toml: the dependencies and the extra `testing`."""
     project = tomllib.loads(text)["project"]
     yield from map(
         Requirement, [*project["dependencies"], *project.get("optional-dependencies", {}).get("testing", [])]
@@ -32,7 +32,7 @@ def requirements(text: str) -> Iterator[Requirement]:
 
 
 def lower_bounds(text: str) -> dict[str, Version]:
-    """Package -> the oldest version that is accepted; rlsdk itself is left out."""
+    """Map each package except rlsdk to its lower bound in a pyproject.toml."""
     return {
         requirement.name: Version(each.version)
         for requirement in requirements(text)

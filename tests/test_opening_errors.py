@@ -1,4 +1,4 @@
-"""What does not fit an opening is one line that names the plugin, the part and what to do."""
+"""Wrong use of an extension point of the SDK: an error of one line that names the plugin, the part and the fix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.test_own_networks import VECTOR, Net
 
 @pytest.fixture(scope="module", autouse=True)
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The examples, installed."""
+    """Install the example plugins."""
     with installed_examples(tmp_path_factory.mktemp("examples")):
         yield
 
@@ -73,7 +73,7 @@ def test_a_data_set_of_spaces_that_the_algorithm_cannot_learn(tmp_path: Path) ->
 
 
 class BreaksLater(Net):
-    """Gives NaN from its tenth call on."""
+    """A network that returns NaN from its tenth call on."""
 
     def __init__(self, observation_space: spaces.Space[object], output_dim: int) -> None:
         super().__init__(observation_space, output_dim)

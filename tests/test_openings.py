@@ -1,6 +1,6 @@
-"""Every opening of the SDK, by a plugin or networks that need it: saved and loaded, resumed to the bit, exported.
+"""Every extension point of the SDK, with a plugin or networks that use it: saving, exact resuming, export.
 
-What the kit checks beyond this runs in `tests/test_examples.py` (`test_the_algorithms_keep_the_contracts`).
+The contract kit runs on the example plugins in `tests/test_examples.py` (`test_the_algorithms_keep_the_contracts`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ROLLOUT = {"n_steps": 32, "batch_size": 16, "n_epochs": 2}
 
 @dataclass(frozen=True)
 class Opening:
-    """An agent that needs an opening, trained for `total` steps and stopped after the first checkpoint."""
+    """An agent that uses an extension point; how long it trains (`total`) and how often it saves (`every`), in steps."""
 
     algorithm: str
     env: Callable[[], object]
@@ -55,18 +55,18 @@ class Opening:
     needs_data: bool = False
 
     def make(self, folder: Path) -> Agent:
-        """The agent; one that learns from a data set gets it instead of an environment."""
+        """Make the agent. It gets a data set instead of an environment if `needs_data`."""
         data = {"dataset": self.data(folder)} if self.needs_data else {}
         return rlsdk.make(self.algorithm, env=None if data else self.env(), seed=0, **data, **self.settings)
 
     def load(self, path: Path, folder: Path) -> Agent:
-        """The agent in a file, with what it needs to continue."""
+        """Load the agent in a file, with its environment or data set, so that it can continue."""
         if self.needs_data:
             return rlsdk.load(path, dataset=self.data(folder))
         return rlsdk.load(path, env=self.env(), force_reset=False, custom_objects=dict(self.custom_objects))
 
     def data(self, folder: Path) -> Path:
-        """The data set, recorded once."""
+        """The path of the data set, which the first call records."""
         path = folder / "data.safetensors"
         return path if path.exists() else random_dataset(self.env(), path)
 
@@ -106,24 +106,24 @@ OPENINGS: dict[str, Opening] = {
     **{f"own networks: {case}": _own(case) for case in OWN},
 }
 PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) if ", " in name else name for name in OPENINGS]
-"""Agents with only one own network of two are slow: the fast ones have both."""
+"""Agents with one custom network and one standard network are tested in the slow suite only."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The examples, installed."""
+    """Install the example plugins."""
     with installed_examples(tmp_path_factory.mktemp("examples")):
         yield
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For data sets and files."""
+    """The folder for data sets, shared by the tests of this file."""
     return tmp_path_factory.mktemp("openings")
 
 
 def observations(agent: Agent, count: int) -> list[object]:
-    """Random ones of the agent's space."""
+    """Return `count` random observations of the agent's space."""
     space = rlsdk.environments.to_gymnasium(agent.context.observation_space)
     space.seed(5)
     scale = 1.0 if space.is_bounded() else 0.05
@@ -141,7 +141,7 @@ class StopAtCheckpoint(Callback):
 
 
 def whole_file(agent: Agent, path: Path) -> dict[str, object]:
-    """Everything a file holds of an agent, flat: weights, optimisers, memories, streams, counters, running episodes."""
+    """Save the agent with its replay buffer and return the contents of the file as a flat dict."""
     agent.save(path, include=[] if agent.parts.buffer is None else ["replay_buffer"])
     _, sections = read(path.with_suffix(".rlsdk"), kind=KIND)
     return tree.flatten(sections)
@@ -203,7 +203,7 @@ def test_an_agent_in_onnx_does_the_same(name: str, folder: Path, tmp_path: Path)
 
 
 def _inputs(exported: Exported, seen: object, choices: int) -> list[torch.Tensor]:
-    """One observation at the start of an episode, with every choice allowed, as the exported policy takes it."""
+    """The inputs of an exported policy for one observation: start of an episode, every action allowed, zero states."""
     given = {"action_mask": torch.ones(1, choices, dtype=torch.bool), "episode_start": torch.tensor([True])}
     states = [torch.zeros(1, *shape, dtype=getattr(torch, dtype)) for dtype, shape in exported.states]
     named = [given[name] for name in exported.inputs if name in given]
@@ -211,7 +211,7 @@ def _inputs(exported: Exported, seen: object, choices: int) -> list[torch.Tensor
 
 
 def test_rewards_of_a_data_set_are_scaled(folder: Path) -> None:
-    """By the deviation of the discounted returns of its episodes, as those of environments."""
+    """Rewards are divided by the standard deviation of the discounted returns, as with environments."""
     agent = OPENINGS["data set: cloning"].make(folder).learn(1)
     memory = agent.parts.buffer
     assert isinstance(memory, RecordedTransitions)
@@ -235,14 +235,14 @@ def test_signs_of_rewards_of_a_data_set(folder: Path) -> None:
 
 
 class OwnNetworks(Subject):
-    """Agents of an algorithm with networks of a user."""
+    """The subject of the kit's checks: agents of an algorithm with custom networks."""
 
     def __init__(self, case: str) -> None:
         self.networks = OWN[case][2]
         super().__init__(OWN[case][0])
 
     def settings(self, base: Mapping[str, object] = SMALL, /, **changes: object) -> dict[str, object]:
-        changes.pop("use_sde", None)  # whole networks refuse it
+        changes.pop("use_sde", None)  # custom networks refuse it
         given = changes.get("policy_kwargs")
         networks = {**(given if isinstance(given, dict) else {}), **self.networks}
         return {**super().settings(base, **changes), "policy_kwargs": networks}
@@ -250,14 +250,14 @@ class OwnNetworks(Subject):
 
 KIT = [case for case in OWN if ", " not in case]
 OF_AGENTS = [clause for clause in clauses() if not str(clause).startswith(("plugin.", "serializer.", "distribution."))]
-"""The other clauses are about packages, files and distributions, which own networks do not bring."""
+"""The clauses that custom networks can affect; the others check packages, serialisers and distributions."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clause", OF_AGENTS, ids=str)
 @pytest.mark.parametrize("case", KIT)
 def test_own_networks_keep_the_contracts(case: str, clause: Clause, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files do not hold the user's classes, so each `load` of the kit is given them."""
+    """Files do not store the user's classes, so every `load` in the kit gets them as `custom_objects`."""
     monkeypatch.setattr(Agent, "load", partial(_load_with, Agent.load, objects_of(case)))
     monkeypatch.setattr(settings_clauses, "training_settings", _settings_of_no_network)
     with contextlib.suppress(NotApplicable):
@@ -265,7 +265,7 @@ def test_own_networks_keep_the_contracts(case: str, clause: Clause, monkeypatch:
 
 
 def _settings_of_no_network(trials: Trials) -> list[Setting]:
-    """Own networks replace those that `policy_kwargs` describes, and whole ones refuse gSDE."""
+    """The settings to vary, without `policy_kwargs`, which custom networks replace, and gSDE, which they refuse."""
     others = ("policy_kwargs", "use_sde", "sde_")
     return [setting for setting in training_settings(trials) if not setting.name.startswith(others)]
 

@@ -1,4 +1,4 @@
-"""Kernels of RMSprop and of epsilon-greedy acting give what torch gives, to the bit."""
+"""The kernels for RMSprop and epsilon-greedy acting return exactly the results of torch."""
 
 from __future__ import annotations
 

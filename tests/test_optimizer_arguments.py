@@ -1,4 +1,4 @@
-"""Optimisers are those of sb3-contrib in every combination of `optimizer_class` and `optimizer_kwargs`."""
+"""Every combination of `optimizer_class` and `optimizer_kwargs` gives the same optimiser arguments as sb3-contrib."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ CLASSES = {
 }
 KWARGS: list[dict[str, Any] | None] = [None, {}, {"weight_decay": 0.01}, {"eps": 1e-3}]
 HOW = {"params", "fused", "foreach", "capturable", "differentiable", "decoupled_weight_decay", "initial_lr"}
-"""Entries of an optimiser that choose its implementation, not its result."""
+"""Entries of an optimiser's parameter group that choose its implementation and do not change the result."""
 
 
 def agents(name: str, networks: dict[str, Any]) -> tuple[Any, Any]:
-    """(ours, the peer's)."""
+    """Return (the agent of rlsdk, the agent of sb3-contrib)."""
     theirs, policy, _, more = SMALL[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,9 +66,9 @@ def test_the_peers_optimiser_in_every_combination(name: str) -> None:
     for chosen, kind in CLASSES.items():
         for kwargs in KWARGS:
             if chosen == "sgd" and kwargs and "eps" in kwargs:
-                continue  # it has none
+                continue  # SGD has no eps
             if name == "qrdqn" and kind is None and kwargs is not None:
-                continue  # the peer ignores them, see the next test
+                continue  # sb3-contrib ignores the arguments here, see the next test
             networks: dict[str, Any] = {} if kind is None else {"optimizer_class": kind}
             networks |= {} if kwargs is None else {"optimizer_kwargs": dict(kwargs)}
             ours, theirs = agents(name, networks)
@@ -78,7 +78,7 @@ def test_the_peers_optimiser_in_every_combination(name: str) -> None:
 
 
 def test_arguments_without_a_class_are_used_by_qrdqn() -> None:
-    """The peer replaces them by its own; here they are added to the paper's epsilon."""
+    """rlsdk applies `optimizer_kwargs` over the paper's epsilon. sb3-contrib ignores them without `optimizer_class`."""
     for kwargs, expected in (({"weight_decay": 0.01}, (0.01 / 32, 0.01)), ({"eps": 1e-4}, (1e-4, 0.0))):
         group = own("qrdqn", {"optimizer_kwargs": kwargs}).parts.algorithm.optimizer.optimizer.param_groups[0]
         assert (group["eps"], group["weight_decay"]) == expected

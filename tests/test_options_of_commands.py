@@ -1,4 +1,4 @@
-"""Values of options that cannot be used, options that do not go together, and the paths that commands print."""
+"""Options of commands: values out of range, options that exclude each other, and the paths that commands print."""
 
 from __future__ import annotations
 

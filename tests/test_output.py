@@ -1,4 +1,4 @@
-"""What is printed: no control characters of foreign text, and nothing that ends a training."""
+"""Output: control characters in foreign text are escaped, and errors of output streams do not stop a training."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_manifests_hold_no_control_characters() -> None:
 
 
 class Broken(io.StringIO):
-    """A stream whose target is gone."""
+    """A stream whose `write` and `flush` raise `error`."""
 
     def __init__(self, error: Exception, *, tty: bool) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ def test_training_outlives_what_it_prints_to(error: Exception, tty: bool) -> Non
 
 
 def test_no_streams_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Python starts with its standard streams closed."""
+    """Python sets `sys.stdout` and `sys.stderr` to None if it starts with closed standard streams."""
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
     rlsdk.make("trpo", env=IdentityEnv(), seed=0, verbose=1, **SMALL).learn(16, progress_bar=True)
@@ -139,7 +139,7 @@ def test_a_listing_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_ignored_hang_up_stays_ignored() -> None:
-    """`nohup` lets a run continue when its terminal goes."""
+    """With `nohup`, a run ignores SIGHUP and continues when its terminal closes; callbacks must not change that."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     interrupt = StopOnInterrupt()
     try:

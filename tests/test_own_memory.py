@@ -1,4 +1,4 @@
-"""`BuildContext.observation_normalizer` and `reward_normalizer`, for algorithms with a memory or data of their own."""
+"""`BuildContext.observation_normalizer` and `reward_normalizer`, for algorithms with their own replay buffer or data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MADE: list[Any] = []
 
 
 class Rows:
-    """A memory of its own kind: it gives plain tables of the last steps."""
+    """A custom replay buffer whose batches are plain dicts of all stored steps."""
 
     def __init__(self) -> None:
         self.items: list[Rollout[Any, Any]] = []
@@ -56,7 +56,7 @@ class Rows:
 
 
 class Watching:
-    """Learns nothing."""
+    """An algorithm that learns nothing and stores every batch in `given`."""
 
     def __init__(self, context: BuildContext) -> None:
         self.context = context
@@ -89,7 +89,7 @@ def watching() -> Iterator[None]:
 
 
 class Large(gymnasium.Env[Any, Any]):
-    """Observations around 40 with deviation 5, rewards of 100."""
+    """Observations with mean 40 and deviation 5, rewards with mean 0 and deviation 100."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -125,7 +125,7 @@ def test_a_memory_of_ones_own_is_normalised_by_the_facts(watching: None) -> None
     reward = algorithm.context.reward_normalizer(batch["reward"])
     assert np.allclose(reward, agent.normalizer.normalize_reward(batch["reward"].numpy()), atol=1e-5)
     assert 0.1 < float(reward.std()) < 3.0
-    sequence = torch.full((5, 3, 2), 40.0)  # [T, B, ..] too
+    sequence = torch.full((5, 3, 2), 40.0)  # [T, B, ...] is accepted too
     assert algorithm.context.observation_normalizer(sequence).shape == sequence.shape
 
 
@@ -169,14 +169,14 @@ def test_the_memory_of_the_loop_is_normalised_once() -> None:
 
 
 class Windows(ReplayBuffer):
-    """Samples sequences, where the update takes rows."""
+    """A replay buffer that samples sequences, but the update needs transitions."""
 
     def sample(self, size: int, generator: torch.Generator) -> Sequences[None]:  # type: ignore[override]
         raise AssertionError("it is refused before anything is sampled")
 
 
 class Regression(Watching):
-    """Learns from rows."""
+    """An algorithm that learns from transitions."""
 
     def update(self, batch: Transitions, *, progress: float) -> dict[str, torch.Tensor]:
         return super().update(batch, progress=progress)
@@ -198,7 +198,7 @@ def test_a_plugins_memory_of_other_batches_is_refused_when_parts_are_assembled()
     with pytest.raises(SettingsError, match=wanted):
         require_parts(parts(context, Windows(context, 10, 0.9)), "own")
     require_parts(parts(context, ReplayBuffer(context, 10, 0.9)), "own")
-    require_parts(parts(context, Rows()), "own")  # it does not state what it samples
+    require_parts(parts(context, Rows()), "own")  # its `sample` has no type of the batch, so it is accepted
 
 
 def test_a_memory_with_priorities_names_the_algorithm_without_errors() -> None:

@@ -1,4 +1,4 @@
-"""Whole networks and memories of users: learning, files, exact resume, export, and what does not fit."""
+"""Custom networks and recurrent memories: learning, files, export, and errors for those that do not fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NESTED = spaces.Dict({"n": spaces.Discrete(3, start=2), "x": VECTOR})
 
 
 def parts_of(nested: Any) -> Any:
-    """The entries of a dict or tuple, or the one value."""
+    """Return the values of a dict, the tuple itself, or a list with the one value."""
     return nested.values() if isinstance(nested, dict) else nested if isinstance(nested, tuple) else [nested]
 
 
@@ -41,7 +41,7 @@ def flat(observations: Any) -> Tensor:
 
 
 class Net(nn.Module):
-    """From preprocessed observations to [N, output_dim], with layers that no kernel knows."""
+    """A network from preprocessed observations to [N, output_dim], with layers that have no kernel."""
 
     def __init__(self, observation_space: Any, output_dim: int, width: int = 8, dropout: float = 0.0) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Critic(nn.Module):
 
 
 class Trace(nn.Module):
-    """A fading trace of features: a memory with a state of its own shape."""
+    """A recurrent memory whose state is a decaying sum of the features."""
 
     def __init__(self, inputs: int, decay: float = 0.5) -> None:
         super().__init__()

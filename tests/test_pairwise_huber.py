@@ -1,4 +1,4 @@
-"""Sums over pairs found by sorting, against the same sums over every pair in float64."""
+"""The pairwise Huber loss computed by sorting equals the sum over all pairs in float64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGE, SMALL = (3, 120), (3, 20)
 
 
 def both(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """(by sorting, by visiting every pair in float64)."""
+    """Return (loss, gradients) computed by sorting, and the same computed over all pairs in float64."""
     asymmetry = 2.0 * midpoints(z.shape[-1], z) - 1.0
     wide = None if weight is None else weight.double()
     total, grads = reference.pairwise_huber(z.double(), y.double(), asymmetry.double(), wide)

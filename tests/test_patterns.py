@@ -1,4 +1,4 @@
-"""The task of the clause `learns.bandit`: each part of an action has its place."""
+"""The task of the clause `learns.bandit`: every part of an action has a target value that pays most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users read has short sentences and the field's words; the check itself finds what is planted."""
+"""Pages, helps and messages have short sentences and the field's words; the check finds planted problems."""
 
 import pytest
 

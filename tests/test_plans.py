@@ -1,4 +1,4 @@
-"""Plans: a plugin's own loop, what is wrong with plans and parts is one error, and groups of environments."""
+"""Plans: training loops of plugins, errors for wrong plans and parts, and groups of environments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests import small_algorithms
 
 
 class TwoRollouts:
-    """A loop of its own: two rollouts, of which the better one is learnt from."""
+    """A custom training loop: it collects two rollouts and learns from the one with the larger sum of rewards."""
 
     needs_environment, unit, log_every = True, "steps", "rounds"
 
@@ -57,7 +57,7 @@ class TwoRollouts:
 
 
 class Counting:
-    """Counts updates and needs no environment."""
+    """A plan that counts updates and needs no environment."""
 
     needs_environment, unit, log_every = False, "updates", "rounds"
 
@@ -68,7 +68,7 @@ class Counting:
 
 
 def agent(plan: Any = None, *, env: Any = None, family: str = "two-rollouts", **changes: Any) -> Any:
-    """An agent of the smallest algorithm with this plan, and other parts changed."""
+    """Return an agent of `small_algorithms` with this plan; `changes` maps names of parts to functions that change them."""
 
     def build(context: BuildContext, config: small_algorithms.Config) -> Parts:
         parts = small_algorithms.build(context, config)
@@ -136,7 +136,7 @@ def test_a_plan_without_environment_cannot_collect() -> None:
 
 
 class Yields(TwoRollouts):
-    """Yields what it was made with."""
+    """A plan whose `rounds` yields the given values."""
 
     def __init__(self, *values: Any) -> None:
         super().__init__(1)
@@ -208,7 +208,7 @@ def test_what_a_plan_yields_is_checked(plan: Any, words: str) -> None:
 
 
 def _with(name: str, value: Any) -> Any:
-    """Changes a part: gives it an attribute."""
+    """Return a function that sets the attribute `name` of a part to `value`."""
 
     def change(part: Any) -> Any:
         object.__setattr__(part, name, value)
@@ -242,7 +242,7 @@ def test_misspelt_and_wrong_members_are_errors(part: str, change: Any, words: st
 
 
 class ActsWith:
-    """The small policy, with another result of `act`."""
+    """A wrapper of a policy: `result` changes what `act` returns."""
 
     def __init__(self, inner: Any, result: Any) -> None:
         self.inner, self.result = inner, result
@@ -295,7 +295,7 @@ def test_what_an_update_returns_is_checked(metrics: Any) -> None:
 
 
 class PrioritisedMemory:
-    """A memory with a misspelt method."""
+    """A replay buffer with a misspelt method: `prioritise` instead of `prioritize`."""
 
     def extend(self, item: Any) -> None: ...
     def sample(self, size: int, generator: Any) -> Any: ...
@@ -360,7 +360,7 @@ def test_groups_give_the_same_whether_stepped_together_or_apart(recurrent: bool)
 
 
 class _Half:
-    """Some of the environments of a vector, stepped as if they were elsewhere; the others stand still."""
+    """Some environments (`rows`) of a vector as a vector environment of their own; the others always get action 0."""
 
     def __init__(self, env: Any, rows: slice) -> None:
         self.env, self.rows = env, rows

@@ -1,4 +1,4 @@
-"""Bugs of an outside author's kind: each still fits the sources, and docs/planted-bugs.md shows what the kit finds of them."""
+"""The catalogue of planted bugs: each fits the current sources, and docs/planted-bugs.md shows which the kit finds."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.planted.reasons import REASONS
 from tests.planted.results import is_current, stored
 
 WANTED = 150
-"""Bugs in the catalogue, at least."""
+"""The least number of bugs in the catalogue."""
 FOUND = 0.85
-"""Share of them that the kit finds, at least."""
+"""The least share of the bugs that the kit finds."""
 SAMPLE = 12
 
 

@@ -1,4 +1,4 @@
-"""Learning curves of several runs, and videos that can be read back."""
+"""Plots of learning curves over several runs, and videos of agents."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_statistics_and_bands_over_seeds_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_step_counts_once_in_a_running_mean(tmp_path: Path) -> None:
-    """Runs of earlier versions repeat the metrics of an evaluated step in a row of its own, at a later time."""
+    """Older versions wrote a second row for an evaluated step, with the same metrics and a later time; it is not counted."""
     path = tmp_path / "metrics.csv"
     path.write_text(
         "step,rollout/ep_rew_mean,time/time_elapsed,eval/mean_reward\n1,10,0.1,\n2,20,0.2,\n2,20,0.9,7\n3,30,1,\n"
@@ -200,7 +200,7 @@ def test_a_video_is_written_and_can_be_read_back(suffix: str, tmp_path: Path) ->
     assert frames.shape[0] == 200
     assert frames.shape[1:3] == (500, 500)
     assert float(np.abs(frames[0].astype(float) - frames[-1].astype(float)).mean()) > 0.1  # something moves
-    assert list(out.parent.iterdir()) == [out]  # no half-written file beside it
+    assert list(out.parent.iterdir()) == [out]  # there is no temporary file left
 
 
 def test_bad_requests_for_videos(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A plugin in another version than the one that made a file, or made for another version of rlsdk."""
+"""Files made with another version of a plugin, and plugins made for another version of rlsdk."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Bad(Agent):
 
 
 def write(site: Site, *, setting: str = "rate", version: str = "1.2.3", **more: str) -> Any:
-    """The spec of the plugin `bad` in some version."""
+    """Install the plugin `bad` in the given version and return its spec."""
     upgrade = more.get("upgrade", "")
     arguments = "agent=agent" + (", upgrade=upgrade" if upgrade else "")
     code = CODE.format(setting=setting, upgrade=upgrade, change=more.get("change", ""), arguments=arguments)
@@ -87,7 +87,7 @@ def write(site: Site, *, setting: str = "rate", version: str = "1.2.3", **more: 
 
 @pytest.fixture
 def old(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file made with version 1.2.3, whose step size is called `rate`."""
+    """An agent file made with version 1.2.3 of the plugin, whose step size is called `rate`."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     agent = agent_class(write(site))("MlpPolicy", "CartPole-v1", rate=0.25, seed=1)
     agent.save(tmp_path / "old")
@@ -104,7 +104,7 @@ def upgrade(settings, state, from_version):
 
 
 def test_a_plugin_upgrades_its_files(site: Site, old: Path) -> None:
-    """A renamed setting and a renamed parameter; `set_parameters` goes the same way."""
+    """`upgrade` renames a setting and a parameter in `load` and in `set_parameters`."""
     before = rlsdk.load(old).parts.policy.linear.weight.detach().clone()
     change = "parts.policy.layer = parts.policy.linear; parts.policy.__dict__['_modules'].pop('linear')"
     spec = write(site, setting="step_size", version="2.0", upgrade=UPGRADE, change=change)
@@ -140,7 +140,7 @@ def test_what_cannot_be_loaded_names_file_and_versions(
 
 
 def test_a_build_that_needs_what_is_not_there(site: Site, tmp_path: Path) -> None:
-    """The file of data an agent was made with is gone."""
+    """The data file that the agent was made with no longer exists: the error names `custom_objects`."""
     data = tmp_path / "data.npz"
     data.touch()
     agent_class(write(site))("MlpPolicy", "CartPole-v1", data=str(data)).save(tmp_path / "agent")
@@ -152,7 +152,7 @@ def test_a_build_that_needs_what_is_not_there(site: Site, tmp_path: Path) -> Non
 
 
 def test_the_range_holds_wherever_a_plugin_enters(site: Site, old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The class's constructor, its `load`, the id, and a file."""
+    """The SDK range is checked by the class's constructor, by its `load`, by `rlsdk.make` and by `rlsdk.load`."""
     own = import_module("acme_bad.agent").Bad
     assert own("MlpPolicy", "CartPole-v1").num_timesteps == 0
     monkeypatch.setattr(discovery, "sdk_version", lambda: "0.2.0")
@@ -172,7 +172,7 @@ def test_the_range_holds_wherever_a_plugin_enters(site: Site, old: Path, monkeyp
 
 
 def test_a_file_is_opened_by_the_distribution_it_names(site: Site, old: Path, tmp_path: Path) -> None:
-    """A second distribution with the same id: broken, or as good."""
+    """A second distribution offers the same id, first with a broken manifest, then with a valid one."""
     twin = {"entry": "[rlsdk.plugins]\nbad = acme_twin.plugin\n"}
     site.add("twin", manifest="id = ", **twin)
     plugins(rescan=True)
@@ -194,7 +194,7 @@ def test_a_file_is_opened_by_the_distribution_it_names(site: Site, old: Path, tm
 
 @pytest.mark.parametrize("returned", ["3", "object", "None"])
 def test_an_agent_that_is_none(site: Site, old: Path, returned: str) -> None:
-    """What `AlgorithmSpec.agent` gives is checked."""
+    """`AlgorithmSpec.agent` must return an agent class; anything else is an error."""
     code = CODE.format(setting="rate", upgrade="", change="", arguments=f"agent=lambda: {returned}")
     site.add("bad", manifest=MANIFEST, code=code)
     del sys.modules["acme_bad.plugin"]
@@ -230,7 +230,7 @@ def test_packages_that_are_not_of_this_project_are_not_suggested(name: str) -> N
 
 
 def test_the_extra_names_the_packages_of_all_algorithms() -> None:
-    """Add the package of a new algorithm to the extra `algorithms` in pyproject.toml."""
+    """The extra `algorithms` in pyproject.toml lists the packages of all algorithms in this repository."""
     written = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     folders = {path.name for name in ("plugins", "contrib_algos") for path in (ROOT / name).glob("rlsdk-*")}
     assert written["algorithms"] == sorted({p.distribution for p in discovery.algorithms()} & folders)

@@ -1,4 +1,4 @@
-"""The loss of actor-critic methods in numpy, and distributions in numpy, give what torch gives."""
+"""The numpy kernels for the actor-critic loss and for distributions return the same values and gradients as torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`predict_values`, `evaluate_actions` and `get_distribution` of `model.policy` take what users have."""
+"""`predict_values`, `evaluate_actions` and `get_distribution` of `model.policy` accept numpy arrays, tensors and masks."""
 
 from __future__ import annotations
 

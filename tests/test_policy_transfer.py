@@ -1,4 +1,4 @@
-"""An agent continues from the policy of another algorithm's file."""
+"""`load_policy` and `rlsdk run --from`: a new agent starts with the policy in a file of another algorithm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = np.array([[x, 0.3] for x in (-0.8, -0.3, 0.3, 0.8)], np.float32)
 
 @pytest.fixture(scope="module")
 def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a clone whose layers are 24 wide, with normalised observations."""
+    """A file of a behaviour-cloning agent with 24 units per layer and normalised observations."""
     folder = tmp_path_factory.mktemp("cloned")
     data = recorded(folder / "demo", CHOICE)
     agent = BC("MlpPolicy", None, dataset=data, seed=0, normalize=True, policy_kwargs={"net_arch": [24]})  # type: ignore[arg-type]

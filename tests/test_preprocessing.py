@@ -1,4 +1,4 @@
-"""Normalisation and frame stacking belong to the agent: in training, in predict, in evaluation, in its file."""
+"""Normalisation and frame stacking as parts of an agent: in training, `predict`, evaluation and agent files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def statistics(agent: Any) -> dict[str, torch.Tensor]:
 
 
 class Scaled(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """CartPole whose numbers are far from one, with rewards of 100."""
+    """CartPole with scaled and shifted observations and with rewards of 100."""
 
     def observation(self, observation: Any) -> Any:
         return observation * np.array([100.0, 10.0, 0.1, 5.0], np.float32) + 7.0
@@ -60,8 +60,10 @@ def cartpole() -> Any:
 
 @pytest.mark.parametrize("envs", [1, 3])
 def test_on_policy_training_sees_what_the_peers_wrapper_gives(envs: int) -> None:
-    """The same actions in the same environments: our rollouts beside stable-baselines3's VecNormalize, whose
-    statistics are of now; ours are those of the last rollout."""
+    """Rollouts are compared with VecNormalize of stable-baselines3, for the same actions in the same environments.
+
+    VecNormalize updates its observation statistics in every step; rlsdk uses those of the previous rollouts.
+    """
     pytest.importorskip("stable_baselines3")
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -85,7 +87,7 @@ def test_on_policy_training_sees_what_the_peers_wrapper_gives(envs: int) -> None
             _, reward, done, _ = theirs.step(rollout.steps.action[t].numpy())
             assert np.allclose(rollout.steps.reward[t].numpy(), reward, atol=1e-5)
             assert ((rollout.steps.terminated[t] | rollout.steps.truncated[t]).numpy() == done).all()
-        last = known  # of the observations that were acted on
+        last = known  # the statistics without the observation after the last step
     own = agent.normalizer
     assert own is not None
     assert np.allclose(own.moments["observation"].mean, last[0])
@@ -267,7 +269,7 @@ def test_images_and_tables_train_with_stacked_frames() -> None:
     tqc(SimpleMultiObsEnv(), policy="MultiInputPolicy", frame_stack=2, normalize=True, buffer_size=60).learn(30)
 
 
-# --- asking for it around the environment ------------------------------------------------------------------------------
+# --- wrappers that set these settings ----------------------------------------------------------------------------------
 
 
 def test_wrappers_ask_the_agent() -> None:

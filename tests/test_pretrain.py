@@ -1,4 +1,4 @@
-"""`Agent.pretrain`: every algorithm is fitted to recorded actions, and learns on as it would have."""
+"""`Agent.pretrain` fits the policy of every algorithm to recorded actions; random streams and optimisers do not change."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CONTINUOUS: dict[str, dict[str, Any]] = {
 
 
 class Masked(gymnasium.Env[np.ndarray, np.int64]):
-    """The spaces of the data, with masks; every episode has one step."""
+    """An environment with the spaces of the data and with action masks; every episode has one step."""
 
     observation_space, action_space = SEEN, CHOICE
 
@@ -68,7 +68,7 @@ class Masked(gymnasium.Env[np.ndarray, np.int64]):
 def recorded(
     path: Path, action_space: spaces.Space[Any], episodes: int = 6, *, masks: bool = False, steps: int = 40
 ) -> Path:
-    """An expert whose action follows from the first of two numbers."""
+    """Record episodes of an expert whose action depends on the first of the two numbers in an observation."""
     dice, made = torch.Generator().manual_seed(0), []
     for seed in range(episodes):
         seen = torch.rand(steps + 1, 2, generator=dice) * 2 - 1
@@ -85,7 +85,7 @@ def agent_for(name: str, action_space: spaces.Space[Any], **settings: Any) -> rl
 
 
 def given_to(name: str, data: Path) -> dict[str, Any]:
-    """The data set as a setting, where the algorithm has one."""
+    """The setting `dataset` for algorithms that have it, otherwise no settings."""
     return {"dataset": data} if name in ("bc", "gail", "td3-bc") else {}
 
 
@@ -117,7 +117,7 @@ def test_vectors_are_imitated(name: str, tmp_path: Path) -> None:
 
 
 def test_the_loss_is_the_mean_of_independent_torch(tmp_path: Path) -> None:
-    """One epoch of one batch: minus the gradient's step of Adam, which is its sign times the rate at first."""
+    """One epoch with one batch is one step of Adam. Its first step is minus the learning rate times the gradient's sign."""
     data = recorded(tmp_path / "demo", CHOICE)
     agent = agent_for("ppo", CHOICE)
     before = parameters_of(agent)
@@ -136,7 +136,7 @@ def test_the_loss_is_the_mean_of_independent_torch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["recurrent-ppo", "acer"])
 def test_a_memory_is_learnt_in_order(name: str, tmp_path: Path) -> None:
-    """The right action is the sign of what was seen three steps before: nothing but a memory can find it."""
+    """The expert's action depends on the observation of three steps before, so only a recurrent policy can imitate it."""
     dice, made = torch.Generator().manual_seed(0), []
     for seed in range(16):
         seen = torch.randint(0, 2, (71, 2), generator=dice) * 2.0 - 1.0

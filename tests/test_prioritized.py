@@ -1,4 +1,4 @@
-"""Prioritised replay: the tree of sums against plain sums, frequencies, weights, and that algorithms use them."""
+"""Prioritised replay: the sum tree, sampling frequencies, importance weights, and their use by algorithms."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_frequencies_and_weights() -> None:
     buffer.collected(100, progress=1.0)
     assert buffer.beta_now == 1.0
     script.play([["c"]])
-    assert buffer.tree.values[0] == 4.0  # the largest error there ever was, to the power alpha
+    assert buffer.tree.values[0] == 4.0  # new rows get the largest error so far, to the power alpha
 
 
 @pytest.mark.parametrize("errors", [(np.nan, 2.0), (np.inf, 2.0), (np.nan, np.inf), (-np.inf, np.nan)])
@@ -158,7 +158,7 @@ def test_uniform_priorities_draw_like_the_uniform_memory() -> None:
     script.play([["c"]] * 6)
     buffer.prioritize(torch.arange(6), torch.arange(6.0))
     batch = buffer.sample(6, torch.Generator().manual_seed(0))
-    assert sorted(batch.index.tolist()) == list(range(6))  # one from each equal share
+    assert sorted(batch.index.tolist()) == list(range(6))  # one row from each of six equal strata
     assert batch.weight is not None
     assert batch.weight.tolist() == [1.0] * 6
     assert isinstance(buffer.inner, ReplayBuffer)
@@ -166,7 +166,7 @@ def test_uniform_priorities_draw_like_the_uniform_memory() -> None:
 
 @pytest.mark.parametrize(("envs", "rows", "count"), [(1, 20, 4), (2, 6, 3), (3, 4, 6), (2, 30, 2)])
 def test_stacks_whose_frames_were_overwritten_are_never_drawn(envs: int, rows: int, count: int) -> None:
-    """Frames stored once in a small memory, priorities changed between draws, and the memory written and read."""
+    """A small buffer that stores every frame once: priorities change between samples, and the state is saved and loaded."""
     single = to_space(spaces.Box(-np.inf, np.inf, (1,), np.float32))
     frames = FrameStacker(single, count)
     common = BuildContext(frames.space, to_space(spaces.Discrete(2)), envs, "cpu", Streams(0), frames=frames)
@@ -194,7 +194,7 @@ def test_stacks_whose_frames_were_overwritten_are_never_drawn(envs: int, rows: i
 
 
 def drawable(buffer: PrioritizedReplay, envs: int) -> set[int]:
-    """Flat positions of rows whose stacks are whole."""
+    """Return the flat positions of the rows that have all frames of their stack in the buffer."""
     inner = buffer.inner
     rows = (inner.stored.head - 1 - torch.arange(inner.stored.filled)) % inner.stored.ring
     index = (rows[:, None] * envs + torch.arange(envs)).flatten()
@@ -217,7 +217,7 @@ def played(env: Any, seen: Any, length: int, generator: torch.Generator) -> Any:
 
 
 def test_a_file_of_before_gives_no_broken_stacks() -> None:
-    """Priorities of rows that cannot be drawn, as files may hold them, and errors that arrive late, change nothing."""
+    """Rows with overwritten frames keep priority 0, even if `prioritize` or a file gives them a priority."""
     frames = FrameStacker(to_space(unit_box()), 3)
     common = BuildContext(frames.space, to_space(spaces.Discrete(2)), 1, "cpu", Streams(0), frames=frames)
     buffer, other = (PrioritizedReplay(common, 6, 0.9, shared_observations=True) for _ in range(2))
@@ -225,7 +225,7 @@ def test_a_file_of_before_gives_no_broken_stacks() -> None:
     prepared = FrameStackEnv(env, frames, "cpu")
     buffer.extend(played(prepared, prepared.reset(0), 11, torch.Generator()))
     gone = sorted(set(range(buffer.inner.stored.ring)) - drawable(buffer, 1))
-    assert len(gone) == 3  # the newest observation's row, and two stacks
+    assert len(gone) == 3  # the row of the newest observation, and two rows with overwritten frames
     buffer.prioritize(torch.tensor(gone), torch.ones(3))
     assert (buffer.tree.values[gone] == 0.0).all()
     state = buffer.state_dict()

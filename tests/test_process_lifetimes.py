@@ -1,4 +1,4 @@
-"""Processes end with their parent, and not before."""
+"""Worker processes end when their parent ends, and Ctrl-C does not end them earlier."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ if __name__ == "__main__":
 
 
 def alive(mark: str) -> list[int]:
-    """Processes that have `mark` in their environment variables: children have those of their parent."""
+    """The ids of the processes with `mark` in their environment variables, which children inherit from their parent."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -98,8 +98,10 @@ def alive(mark: str) -> list[int]:
 
 
 def require_all_end(process: subprocess.Popen[str], mark: str, *, settle: float, children: int, within: float) -> None:
-    """Kill a program that has printed "ready", `settle` seconds later, when it has at least so many `children`; everything
-    with `mark` has to end `within` seconds."""
+    """Kill a program `settle` seconds after it has printed "ready"; every process with `mark` must end `within` seconds.
+
+    Before the kill, the program must have at least `children` worker processes.
+    """
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     time.sleep(settle)
@@ -150,7 +152,7 @@ def test_processes_end_with_a_killed_parent(tmp_path: Path, program: str, method
     ids=str,
 )
 def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(place: tuple[str, ...], tmp_path: Path) -> None:
-    """A terminal sends Ctrl-C to environment processes too; they still finish the round, and the file has the episodes."""
+    """A terminal sends Ctrl-C to all processes of a run. The workers ignore it, so the run ends with exit status 130."""
     command = [
         "run",
         "ppo" if "--max-lag" in place else "trpo",

@@ -1,4 +1,4 @@
-"""Products by oneDNN against torch's own, on processors where they are not the choice too."""
+"""Matrix products by oneDNN equal those of torch. The tests use oneDNN on processors where rlsdk does not choose it too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not backends.has_onednn(), reason="this build of
 
 @pytest.fixture(autouse=True, scope="module")
 def chosen() -> Iterator[None]:
-    """oneDNN for products of any size."""
+    """Make rlsdk use oneDNN for products of any size."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"AHEAD": True, "WORTH": 1, "ROWS": 1, "SUMMED": 1}.items():
             patch.setattr(backends, name, value)
@@ -33,7 +33,7 @@ def chosen() -> Iterator[None]:
 
 
 def laid(rows: int, columns: int, turned: bool) -> Tensor:
-    """A matrix that lies row by row, or column by column."""
+    """A random matrix [rows, columns], stored by columns if `turned`, else by rows."""
     return torch.randn(columns, rows).mT if turned else torch.randn(rows, columns)
 
 

@@ -1,4 +1,4 @@
-"""Where the time of a training goes: everything is counted once, and nothing changes by being measured."""
+"""Profiles of training: the times of the phases add up to the total, and measuring does not change the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public names and what they take are a reviewed snapshot: a change needs a line in CHANGELOG.md.
+"""The public names and their parameters equal a reviewed snapshot; a change needs a line in CHANGELOG.md.
 
 python -m tests.test_public_api "line of CHANGELOG.md about the change"     writes a new snapshot
 """
@@ -49,7 +49,7 @@ PACKAGES = [
     "rlsdk.training",
     "rlsdk.updates",
 ]
-"""Packages whose `__all__` is public."""
+"""Packages whose public names are those in `__all__`."""
 MODULES = [
     "rlsdk.errors",
     "rlsdk.evaluation.aggregate",
@@ -86,11 +86,11 @@ MODULES = [
     "rlsdk.updates.evaluation",
     "rlsdk.updates.minibatches",
 ]
-"""Modules whose own names, without a leading underscore, are public, and the others in their `__all__`."""
+"""Modules whose public names are their own names without a leading underscore, and the names in `__all__`."""
 
 
 def described() -> dict[str, Any]:
-    """Everything plugins and programs may build on."""
+    """Return the public API: names, hooks, fields of manifests, and the version of the file format."""
     names: dict[str, Any] = {}
     for package in PACKAGES:
         module = import_module(package)
@@ -111,13 +111,13 @@ def described() -> dict[str, Any]:
 
 
 def _is_public(module: Any, name: str) -> bool:
-    """Whether the module defines the name, or lists it as its own."""
+    """Whether the name is public: the module defines it, or lists it in `__all__`."""
     here = getattr(getattr(module, name), "__module__", "") == module.__name__
     return not name.startswith("_") and (here or name in getattr(module, "__all__", ()))
 
 
 def _assigned(module: Any) -> list[str]:
-    """Public constants and type aliases: what a module assigns at its top level."""
+    """The public names that a module assigns at its top level: constants and type aliases."""
     found = list[ast.expr]()
     for statement in ast.parse(inspect.getsource(module)).body:
         if isinstance(statement, ast.Assign):
@@ -140,7 +140,7 @@ def _is_callable(value: Any) -> bool:
 
 
 def _signature(value: Any) -> str:
-    """Parameters by name, with `?` where there is a default; annotations are mypy's business."""
+    """The parameters of a callable by name, with `?` after those with a default. mypy checks annotations."""
     try:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
@@ -193,7 +193,7 @@ def test_importing_everything_public_warns_of_nothing() -> None:
 
 
 def main(line: str) -> None:
-    """Write the snapshot."""
+    """Write the snapshot; `line` is the line of CHANGELOG.md about the change."""
     if not re.search(rf"^.*{re.escape(line)}.*$", CHANGELOG.read_text(), re.MULTILINE) or len(line) < 20:
         raise SystemExit(f"CHANGELOG.md has no line with {line!r}")
     SNAPSHOT.write_text(json.dumps({"because": line, "api": described()}, indent=1, sort_keys=True) + "\n")

@@ -1,4 +1,4 @@
-"""What examples, plugins and new packages use of rlsdk is public: in the snapshot of the API, without a leading underscore."""
+"""Examples, plugins and new packages use only public names of rlsdk: those in the snapshot of the API."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NAMES: dict[str, dict[str, object]] = json.loads((ROOT / "tests" / "public_api.j
 
 @cache
 def sources() -> dict[str, str]:
-    """Where -> text, of every Python file that others could have written, and of every file `rlsdk new` writes.
+    """Path -> text of every Python file of examples, plugins and contrib_algos, and of every file that `rlsdk new` writes.
 
-    The tests of our own plugins compare internals by hand, so they are left out; those of the examples are shown to others.
+    The tests of plugins and contrib_algos use internals, so they are left out. The tests of examples are included.
     """
     found = {
         f"rlsdk new, {template.folder.name}: {name}": text
@@ -38,7 +38,7 @@ def sources() -> dict[str, str]:
 
 
 def not_public(text: str) -> list[str]:
-    """Uses of rlsdk that are not public: imports, names of the package, attributes of other objects that begin with `_`."""
+    """Return the uses of names of rlsdk that are not public, and of attributes of other objects that begin with `_`."""
     parsed = ast.parse(text)
     own = {"self", "cls"} | {node.name for node in ast.walk(parsed) if isinstance(node, ast.ClassDef)}
     return [

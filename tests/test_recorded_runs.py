@@ -21,13 +21,13 @@ RUN = ("run", "cloning", "--seed", "0", "--out", "run")
 
 @pytest.fixture(scope="module", autouse=True)
 def cloning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """An algorithm that learns from a data set."""
+    """Install the example plugins; `cloning` learns from a data set."""
     with installed_examples(tmp_path_factory.mktemp("installed")):
         yield
 
 
 def demo(name: str | None, *, env: str = "CartPole-v1", file: str = "demo", reward: float = 1.0) -> Path:
-    """Episodes with the spaces of CartPole; `name`: of the environment that they name."""
+    """Write a data set of random observations with the spaces of `env`. The file names `name` as its environment."""
     made = gymnasium.make(env)
     seen = torch.rand(4, 11, 4, generator=torch.Generator().manual_seed(0)) - 0.5
     episodes = [RecordedEpisode(rows, (rows[:-1, 2] > 0).long(), torch.full((10,), reward), True) for rows in seen]

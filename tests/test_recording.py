@@ -1,4 +1,4 @@
-"""Recording: on the command line, while an agent learns, by hand; what a data set shows of itself."""
+"""Recording episodes: by commands, by a callback during training, by a person; and summaries of data sets."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_random_actions_of_any_space_respect_masks(tmp_path: Path) -> None:
 
 
 class Script:
-    """Keys of a script instead of a keyboard."""
+    """A simulated keyboard: it returns the given sets of pressed keys in turn. If `leaves`, it closes after the last one."""
 
     def __init__(self, *keys: Collection[str], leaves: bool = False) -> None:
         self.keys, self.leaves, self.at = keys, leaves, 0
@@ -213,7 +213,7 @@ def test_a_reset_with_the_recorded_seed_gives_the_recorded_observation(how: str,
 
 @pytest.mark.parametrize("reset", [False, True])
 def test_a_second_training_has_no_false_seeds(reset: bool, tmp_path: Path) -> None:
-    """Its episodes continue the random numbers of the first, one of which ends with it here."""
+    """The seeds of the first training do not reproduce the episodes of the second one, so they have no seed."""
     agent = rlsdk.make("ppo", env=IdentityEnv(2, episode_length=8), **{**SMALL, "n_steps": 8, "batch_size": 8}).learn(
         64
     )

@@ -1,4 +1,4 @@
-"""Memories: learning from whole sequences equals stepping; minibatches cut and reset as they should."""
+"""Recurrent memories: whole sequences equal single steps, and minibatches cut and reset sequences correctly."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_a_sequence_equals_steps_to_the_gradient(kind: str, layers: int) -> None
 
 
 def test_generalised_advantages_by_hand() -> None:
-    """Three steps of one environment: an ordinary one, a time limit, a termination."""
+    """Three steps of one environment: the first continues, the second is truncated, the third terminates."""
     reward, value = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[0.5], [0.25], [0.75]])
-    following = torch.tensor([[0.25], [4.0], [9.0]])  # the next row, the cut-off observation, never used
+    following = torch.tensor([[0.25], [4.0], [9.0]])  # the value after each step; the last is not used
     gamma, lam = 0.9, 0.8
     discount = gamma * torch.tensor([[1.0], [1.0], [0.0]])
     trace = gamma * lam * torch.tensor([[1.0], [0.0], [0.0]])
@@ -69,7 +69,7 @@ def test_generalised_advantages_by_hand() -> None:
 
 
 class Constant(ChainEnv):
-    """Reward 1, nothing to see: with time limits the value is 1 / (1 - gamma)."""
+    """Constant reward 1 and observation 0: with time limits only, the value of every state is 1 / (1 - gamma)."""
 
     def step(self, action: Any) -> Any:
         observation, _, *rest = super().step(action)
@@ -126,7 +126,8 @@ def test_the_first_steps_of_a_piece_that_goes_on_only_refresh_its_memory() -> No
     rows = policy_batch(rollout_of(agent, 16), agent.policy, gamma=0.9, lam=0.9, cut_every=8)
     for piece in in_order(rows, 12, torch.Generator().manual_seed(5), burn_in=3):
         expected, since = [], 0
-        for row in range(len(piece)):  # by hand: steps since the piece began, none to wait for where an episode did
+        # count the steps since the sequence began; a sequence that begins with an episode needs no burn-in
+        for row in range(len(piece)):
             if piece.starts[row]:
                 since = 3 if piece.observation.is_first[row] else 0
             expected.append(float(since >= 3))
@@ -146,7 +147,8 @@ def test_an_update_with_nothing_left_changes_nothing() -> None:
         g for g in range(99) if 0 < int(torch.randint(48, (), generator=torch.Generator().manual_seed(g))) % 16 < 15
     )
     agent.parts.algorithm.generator.manual_seed(next(seeds))
-    rollout.steps.observation.is_first.fill_(False)  # no episode begins: every piece waits, and each is cut in two
+    # no episode begins, so every sequence has a burn-in; each of them is cut in two
+    rollout.steps.observation.is_first.fill_(False)
     before = [p.detach().clone() for p in agent.policy.parameters()]
     metrics = agent.parts.algorithm.update(rollout, progress=0.0)
     assert all(bool(value.isfinite()) for value in metrics.values())
@@ -154,7 +156,7 @@ def test_an_update_with_nothing_left_changes_nothing() -> None:
 
 
 def test_what_is_burnt_in_is_not_learnt_from() -> None:
-    """Other rewards there change nothing: with lambda = gamma = 0 a reward is known to its own step alone."""
+    """Rewards in the burn-in do not change the update. With lambda = gamma = 0 a reward affects only its own step."""
     after = []
     for reward in (0.0, 100.0):
         settings = {"gamma": 0.0, "gae_lambda": 0.0, "batch_size": 16, "n_epochs": 1, "sequence_length": 8}
@@ -193,7 +195,7 @@ def test_the_value_of_a_final_observation_uses_the_memory_of_its_episode() -> No
     latents: tuple[Any, ...] = carry.critic
     from rlsdk.records import Observation
 
-    for t in range(4):  # the first episode of environment 0, by hand
+    for t in range(4):  # the first episode of environment 0, step by step
         features = rollout.steps.observation.features[t, :1]
         _, latents = network.critic_memory.step(features, latents, torch.tensor([t == 0]))
     final = Observation(torch.tensor([[0.0, 4.0]]), torch.tensor([False]))
@@ -239,7 +241,7 @@ def test_a_forgotten_state_gives_one_warning(memory: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["ppo", "a2c", "trpo", "sac", "tqc"])
 def test_deterministic_actions_remember_no_noise(name: str) -> None:
-    """The memory of gSDE is its noise matrices alone, so that nothing is forgotten without them."""
+    """The state of gSDE contains only its noise matrices, so deterministic actions need no state and give no warning."""
     agent = rlsdk.make(name, env="Pendulum-v1", use_sde=True, policy_kwargs={"net_arch": [8]})
     seen = np.zeros((2, 3), np.float32)
     with warnings.catch_warnings():

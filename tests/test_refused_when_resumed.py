@@ -1,4 +1,4 @@
-"""`rlsdk run --resume` ignores no option: what it cannot follow is refused in one line that names what to leave out."""
+"""`rlsdk run --resume` refuses options that it cannot apply; the error of one line names the option to leave out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AGAIN = ("run", "ppo", "--resume", "--out")
 
 
 def refusal(cli: Any, *options: str) -> str:
-    """The one line that a refused resumption prints."""
+    """Resume a run with these options; return the error of one line."""
     code, out, err = cli(*AGAIN, *options)
     assert (code, out, err.count("\n")) == (1, "", 1), (out, err)
     return str(err)
@@ -28,7 +28,7 @@ def test_a_single_run(cli: Any) -> None:
 
 
 def test_the_environment_may_be_given_again(cli: Any) -> None:
-    """With its arguments, in any order: so may an environment of a user's module, which a file may not name."""
+    """`--env` and its arguments may be given again, in any order, also with the module that registers the environment."""
     many = ("--seeds", "2", "--jobs", "1", "--executor", "in-process")
     for out, more, held in (("one", (), "a run"), ("two", many, "runs")):
         changed = ("--env-kwargs", "low=-2", "--env-kwargs", "episode_length=5", "--wrapper", "TimeFeature")

@@ -1,4 +1,4 @@
-"""Plugins are found without being run, loaded one at a time, and cannot harm the host."""
+"""Plugins are listed without being imported and loaded one at a time. A broken plugin does not affect the others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ask(name):
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with well-behaved and badly behaved plugins side by side."""
+    """A virtual environment with working and broken plugins."""
     folder = tmp_path_factory.mktemp("plugins")
     sources = [
         write_distribution(folder, "good"),
@@ -160,7 +160,7 @@ def test_the_kit_finds_the_import_side_effects(house: Environment) -> None:
 
 @pytest.mark.slow
 def test_extensions_serve_without_an_algorithm(house: Environment, tmp_path: Path) -> None:
-    """A plugin's sink, environment and serializer work from the command line and from Python; its code loads when used."""
+    """A plugin's sink, environment and serializer work in commands and in Python, although it has no algorithm."""
     run = tmp_path / "run"
     small = ["--set", "policy_kwargs.net_arch=[8]", "--set", "buffer_size=500", "--set", "batch_size=8"]
     command = ["run", "tqc", "--env", "acme/Identity-v0", "--steps", "120", "--sink", "tally", "--eval-episodes", "1"]
@@ -349,7 +349,7 @@ def test_bad_manifests(change: dict[str, object], words: str) -> None:
 
 
 def test_wheels_hold_what_they_need(tmp_path: Path) -> None:
-    """Both distributions build, and a wheel carries its manifest and its type marker."""
+    """The wheels of rlsdk and rlsdk-tqc contain their modules, their type markers and the manifest of the plugin."""
     import zipfile
 
     root = Path(__file__).parents[1]

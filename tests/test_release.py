@@ -1,4 +1,4 @@
-"""What releases a package: the check of tag, version and CHANGELOG, and the workflows, which only call the Makefile."""
+"""Releases: the check of tag, version and CHANGELOG, and the CI workflows, which only call targets of the Makefile."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write_package(folder: Path, name: str, dependencies: list[str], version: str
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A core at 0.3.1 and a plugin at 0.2.0 that accepts it."""
+    """A repository with rlsdk 0.3.1 and a plugin 0.2.0 that accepts this version."""
     write_package(tmp_path, "rlsdk", [], "0.3.1")
     plugin = tmp_path / "plugins" / "rlsdk-tqc"
     write_package(plugin, "rlsdk-tqc", ["rlsdk>=0.3,<0.4"], "0.2.0")
@@ -135,7 +135,7 @@ def test_workflows_call_the_makefile_and_name_no_index(path: Path) -> None:
 
 
 def test_every_python_and_system_is_tried() -> None:
-    """The Pythons that all dependencies name, from the oldest that is accepted."""
+    """CI tests every accepted Python version that all dependencies list in their classifiers, on three systems."""
     matrix = workflow(ROOT / ".github/workflows/test.yml")["jobs"]["test"]["strategy"]["matrix"]
     assert [name.partition("-")[0] for name in matrix["os"]] == ["ubuntu", "macos", "windows"]
     accepted = SpecifierSet(metadata("rlsdk")["Requires-Python"])

@@ -1,4 +1,4 @@
-"""What users do to the networks of a finished agent: prediction, training and file never differ."""
+"""After a user changes layers of an agent's networks, prediction, training and agent files use the changed layers."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def acted(model: Any) -> Any:
 
 
 def by_torch(model: Any) -> Any:
-    """What the policy's modules, called by torch, give for the same observations."""
+    """The actions for the same observations when torch runs the modules of the policy."""
     policy = copy.deepcopy(model.policy)
-    policy.apply(lambda module: module.register_forward_hook(lambda *_: None))  # hooks: no kernel
+    policy.apply(lambda module: module.register_forward_hook(lambda *_: None))  # hooks exclude kernels
     parts = model.parts
     model._assembled.parts = type(parts)(policy, parts.algorithm, parts.plan)
     try:
@@ -354,7 +354,7 @@ def test_structure_sees_what_was_replaced_and_nothing_else() -> None:
     assert not structure.changed()
     with torch.no_grad():
         network[0].weight.fill_(1.0)
-    nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # of another network
+    nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # a hook in another network
     assert not structure.changed()
     for change in (
         lambda: network[1].append(nn.ReLU()),

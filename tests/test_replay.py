@@ -39,7 +39,7 @@ def observation(numbers: Any, first: Any = False) -> Observation:
 
 
 class Script:
-    """Feeds a buffer with numbered observations and remembers every transition in a plain list."""
+    """Fills a buffer with numbered observations and stores every transition in a plain list too."""
 
     def __init__(self, buffer: ReplayBuffer, num_envs: int) -> None:
         self.buffer, self.envs, self.counter = buffer, num_envs, 0.0
@@ -51,7 +51,7 @@ class Script:
         return self.counter
 
     def play(self, steps: list[list[str]]) -> None:
-        """One rollout; each step gives every environment c(ontinue), t(erminate), u (truncate) or x (filler row)."""
+        """Add one rollout. Each step has a letter per environment: c(ontinue), t(erminate), u (truncate) or x (filler row)."""
         shape = (len(steps), self.envs)
         seen, first, ends, valid = (
             torch.zeros(shape),
@@ -85,7 +85,7 @@ class Script:
         return Rollout(data, (), observation(torch.tensor(self.current), self.first), (), sparse)
 
     def interrupt(self) -> None:
-        """The environments are reset in mid-episode, as `learn` does when it is called with another environment."""
+        """Reset the environments in the middle of their episodes, as `learn` does after `set_env`."""
         self.current, self.first = [self.fresh() for _ in range(self.envs)], [True] * self.envs
 
     def expected(self, capacity_rows: int, n_steps: int = 1) -> set[tuple[float, float, float, float]]:
@@ -107,7 +107,7 @@ class Script:
 
 
 def ahead(steps: list[Any]) -> tuple[float, float, float, float]:
-    """The first of consecutive steps (now, after, discount, reward), looking ahead as far as they belong together."""
+    """The n-step transition (now, after, discount, reward) from consecutive steps, up to the end of the episode."""
     now, after, discount, reward = steps[0]
     for step in steps[1:]:
         if step is None or step[0] != after or discount == 0.0:
@@ -201,7 +201,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_allocated() -> None:
 def test_frames_stored_once_are_stacked_as_they_were_seen(
     count: int, envs: int, n_steps: int, rows: int, steps: int, seed: int
 ) -> None:
-    """Beside a memory that stores whole stacks: images, vectors and choices, ends of every kind, a full ring."""
+    """Compare with a buffer that stores whole stacks: images, vectors, Discrete values, ends of episodes, full buffers."""
     from rlsdk.environments import make_vec_env
     from rlsdk.environments.toy import AnySpaceEnv
     from rlsdk.preprocessing.frame_stack_env import FrameStackEnv

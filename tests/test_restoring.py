@@ -1,4 +1,4 @@
-"""Training that continues after a divergence."""
+"""`RestoreOnDivergence`: training continues from a copy of the parameters after a divergence."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOT_HERE = {
 
 
 class Spoil(Callback):
-    """Makes every parameter of the policy NaN at some steps."""
+    """A callback that sets every parameter of the policy to NaN at the given steps."""
 
     def __init__(self, *steps: int) -> None:
         self.steps, self.done = steps, 0
@@ -79,14 +79,14 @@ def test_training_continues_from_the_copy(algorithm: str) -> None:
         agent.learn(240, callback=[Spoil(100), count, restore])
     assert restore.restored == 1
     assert len(seen) == 1
-    assert 100 <= seen[0] < 160  # within one round
+    assert 100 <= seen[0] < 160  # the divergence is found within one round
     assert agent.num_timesteps >= 240
     assert is_finite(flat_state(agent))
     agent.learn(32, reset_num_timesteps=False)
 
 
 def test_rollouts_that_diverged_are_not_replayed() -> None:
-    """ACER stores probabilities and carries of rollouts."""
+    """The replay buffer of ACER stores probabilities and recurrent states of rollouts; all of them must stay finite."""
     settings = {"n_steps": 8, "replay_start": 32, "buffer_size": 1000}
     for policy in ("MlpPolicy", "MlpLstmPolicy"):
         agent, restore = made("acer", policy=policy, **settings), RestoreOnDivergence(32)
@@ -107,7 +107,7 @@ def test_a_prioritised_memory_survives(algorithm: str) -> None:
 
 
 class Endless(gymnasium.Env[Any, Any]):
-    """No episode ends, so nothing else empties what a policy remembers."""
+    """An environment whose episode never ends, so the recurrent state is not reset by a new episode."""
 
     observation_space = SEEN
 
@@ -202,7 +202,7 @@ def test_where_the_copy_does_not_fit_the_divergence_is_the_error() -> None:
 
 
 def test_a_diverged_agent_is_not_copied() -> None:
-    """A copy that is due while the parameters are NaN already, before a metric shows it."""
+    """A copy is due when the parameters are NaN but no metric shows it yet; the earlier copy is used."""
     agent, restore = made("sac"), RestoreOnDivergence(50)
     with pytest.warns(RuntimeWarning, match="the parameters of step 0 were restored"):
         agent.learn(120, callback=[Spoil(50), restore])
@@ -240,7 +240,7 @@ def test_bad_arguments(arguments: dict[str, Any], words: str) -> None:
 
 
 def test_earlier_parameters_may_be_set_between_rounds_and_trainings() -> None:
-    """PPO counts its updates among its parameters: the count falls."""
+    """The parameters of PPO include the number of updates, which becomes smaller."""
     agent = made("ppo")
     before = copy.deepcopy(agent.get_parameters())
     agent.learn(64)
@@ -254,7 +254,7 @@ def test_earlier_parameters_may_be_set_between_rounds_and_trainings() -> None:
 @pytest.mark.parametrize("algorithm", sorted({*CASES, "ars"}))
 @pytest.mark.parametrize("normalize", [None, True])
 def test_parameters_of_the_start_may_be_set(algorithm: str, normalize: bool | None) -> None:
-    """Optimisers had made no step then, and ACKTR had seen nothing of the Fisher information."""
+    """At the start, optimisers have no moments and ACKTR has no statistics of the Fisher information."""
     if normalize and algorithm == "maskable-ppo":
         pytest.skip("its environment has no float observations")
     agent = made(algorithm, normalize=normalize)

@@ -1,4 +1,4 @@
-"""A training that is stopped and continues from a file equals one that never stopped, to the bit."""
+"""A training that stops and resumes from a file gives exactly the same result as a training without a stop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REPLAY = {"learning_starts": 60, "buffer_size": 500}
 
 
 class Log:
-    """Records logged metrics, without those that depend on the clock."""
+    """A sink that stores the logged metrics, without those that measure time."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, dict[str, float]]] = []
@@ -46,7 +46,7 @@ class StopAtCheckpoint(Callback):
 
 
 class WriteAtEnd(Callback):
-    """So that there is something to compare where no episode ended."""
+    """Logs at the end of training, so that there are metrics to compare even if no episode ended."""
 
     def on_training_end(self, run: Any) -> bool | None:
         run.log()
@@ -54,7 +54,7 @@ class WriteAtEnd(Callback):
 
 
 def everything(agent: Any) -> dict[str, Any]:
-    """Weights, optimisers, statistics, random streams and memories of an agent, flat."""
+    """Return weights, optimiser states, statistics, random streams and replay buffer of an agent as a flat dict."""
     state = {"policy": agent.get_parameters()["policy"], "algorithm": agent.parts.algorithm.state_dict()}
     state["streams"] = agent.streams.state_dict()
     if agent.replay_buffer is not None:
@@ -72,7 +72,7 @@ def assert_equal(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def assert_resumes(make: Callable[[], Any], make_env: Callable[[], Any], folder: Path, total: int, every: int) -> None:
-    """Train in one go, and with a stop at the first checkpoint; the two must be equal."""
+    """Train once without a stop and once with a stop at the first checkpoint; require equal states and metrics."""
     whole, log = make(), Log()
     whole.set_logger(log)
     whole.learn(total, [CheckpointCallback(every, folder / "whole", keep=99), WriteAtEnd()], log_interval=1)
@@ -169,11 +169,11 @@ def test_environments_in_processes_are_taken_up_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("vectorization", ["native", "vector"])
 def test_vector_environments_are_taken_up_too(vectorization: str, tmp_path: Path) -> None:
     def make_env() -> Any:
-        if vectorization == "native":  # numbers of its own, in one object
+        if vectorization == "native":  # one object with the random numbers of all environments
             return make_vec_env("CartPole-v1", 3, vectorization="native")
         return gym.make_vec(
             "CartPole-v1", 3, vectorization_mode="sync"
-        )  # a list of environments: they start new episodes
+        )  # a list of environments, whose state is not stored
 
     def make() -> Any:
         return rlsdk.make("trpo", env=make_env(), seed=1, n_steps=32)
@@ -190,7 +190,7 @@ def test_other_environments_than_those_of_the_file_are_refused_where_episodes_ar
     agent = rlsdk.load(tmp_path / "agent", env=wrapped, force_reset=False)
     with pytest.raises(ArtifactError, match="another kind"):
         agent.learn(32)
-    rlsdk.load(tmp_path / "agent", env=wrapped).learn(32)  # starts new episodes, as it does by default
+    rlsdk.load(tmp_path / "agent", env=wrapped).learn(32)  # by default, new episodes begin
     two = rlsdk.load(tmp_path / "agent", env=make_vec_env("CartPole-v1", 2), force_reset=False)
     with pytest.raises(ArtifactError, match="state of 1 environments, there are 2"):
         two.learn(32)
@@ -214,7 +214,7 @@ def test_a_file_written_in_the_middle_of_a_round_begins_episodes_anew(tmp_path: 
 def test_environments_used_for_something_else_begin_anew(tmp_path: Path) -> None:
     env = gym.make("CartPole-v1")
     agent = rlsdk.make("trpo", env=env, n_steps=32, seed=0).learn(32)
-    evaluate_policy(agent, env, 2)  # plays on, in the environment that is trained in
+    evaluate_policy(agent, env, 2)  # evaluates in the training environment
     agent.save(tmp_path / "agent")
     assert rlsdk.load(tmp_path / "agent", force_reset=False)._assembled.stored_cursor.episodes is None
     agent.learn(32, reset_num_timesteps=False)

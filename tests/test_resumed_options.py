@@ -1,4 +1,4 @@
-"""Every option of `rlsdk run` that shapes a run is in run.json, and a resumed run takes it up."""
+"""Every option of `rlsdk run` that affects the result is stored with the run, and a resumed run uses it."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ SHAPING: dict[str, Option] = {
     ),
     "no_preset": ("use_preset", False, lambda record: record.preset),
 }
-"""Option -> field of the request, a value that is not the default, and where run.json has it."""
+"""Option -> (field of the request, a value that is not the default, a function that reads it from run.json)."""
 IN_THE_SETTINGS = {"assignments", "config", "preset"}
-"""Those are in config.toml and in every checkpoint."""
+"""Options that are stored in config.toml and in every checkpoint."""
 IN_THE_ENVIRONMENT = {"env_kwargs", "wrapper"}
-"""Those are in the id of the environment; tests/test_environment_ids.py resumes a run with them."""
+"""Options that are stored in the id of the environment; tests/test_environment_ids.py resumes a run with them."""
 IN_COLLECTORS = {"collectors", "max_lag"}
-"""tests/test_collectors.py and tests/test_running_ahead.py resume runs with them."""
+"""Options of collectors; tests/test_collectors.py and tests/test_running_ahead.py resume runs with them."""
 IN_THE_SWEEP = {"seeds": (3, 4), "jobs": 1, "executor": "in-process"}
-"""Those are in sweep.json."""
+"""Options that are stored in sweep.json, and values for them."""
 NOT_SHAPING = {
     "algorithm": "is given again, and compared",
     "out": "is where the run lies",
@@ -80,11 +80,11 @@ TYPED = {
     "stop_at": 1.5, "threads": 2, "vectorization": "sync", "max_restores": 2, "sink": "console", "device": "cpu",
     "no_preset": None,
 }  # fmt: skip
-"""What a user types for each option."""
+"""Option -> the value on the command line; None for a flag."""
 
 
 def interrupted_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """A run is stopped at `step` as by Ctrl-C."""
+    """Stop every run at `step`, like Ctrl-C."""
 
     def on_report(self: StopOnInterrupt, run: Any, report: Any) -> bool:
         self.interrupted = run.num_timesteps >= step
@@ -94,7 +94,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 
 def left_by(folder: Path) -> dict[str, Any]:
-    """What a run leaves, without clocks and dates."""
+    """Return the record, metrics, checkpoints and settings of a run, without measured times."""
     record = json.loads((folder / "run.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     clock = ("time/fps", "time/time_elapsed")

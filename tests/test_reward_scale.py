@@ -1,4 +1,4 @@
-"""Rewards of whole rollouts against the same done one step after another, and what goes with it."""
+"""Reward scaling: whole rollouts give the same result as single steps; statistics, signs and recorded rewards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rollout(reward: torch.Tensor, ended: torch.Tensor) -> Rollout[Any, Any]:
 
 
 def one_by_one(reward: torch.Tensor, ended: torch.Tensor, gamma: float) -> np.ndarray[Any, Any]:
-    """Deviations [T]: the variance of all returns so far, computed again after each step."""
+    """Standard deviations [T] of all discounted returns so far, computed from scratch after each step."""
     running, seen, found = np.zeros(reward.shape[1]), list[float](), []
     for row, over in zip(reward.double().numpy(), ended.numpy(), strict=True):
         running = running * gamma + row
@@ -135,7 +135,7 @@ def test_recorded_rewards_are_prepared_as_played_ones_are() -> None:
 
 
 def test_normalising_leaves_the_parts_themselves() -> None:
-    """Policy, algorithm and memory are the plugin's own objects."""
+    """With normalisation, `model.parts` still contains the plugin's own policy and algorithm, without wrappers."""
     model = rlsdk.make("trpo", env=make_vec_env(lambda: ChainEnv(5), 1), normalize=True, n_steps=32, seed=0)
     model.learn(64)
     algorithm: Any = model.parts.algorithm

@@ -1,4 +1,4 @@
-"""Walking back along episodes in a ring, against a walk one step at a time."""
+"""`Ring.history`, which finds the previous steps of an episode in a ring buffer, equals a search step by step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlsdk.buffers.ring import Ring
 
 
 def walked(ring: Ring, start: int, count: int, oldest: int) -> tuple[list[int], bool]:
-    """The positions of the last steps up to `start`, and whether all are there."""
+    """The positions of the last `count` steps up to `start`, and whether the buffer still has all of them."""
     positions, whole = [start], True
     for _ in range(count - 1):
         at = positions[-1]

@@ -1,4 +1,4 @@
-"""Settings files of rl-baselines3-zoo as presets: what is read, and that nothing in them is run."""
+"""Settings files of rl-baselines3-zoo as presets: their entries become settings, and no code in them is run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def changed(file: Path, entry: str, env: str = "CartPole-v1") -> Path:
-    """The file with one more table."""
+    """Replace the content of the file by one table for `env` with this entry."""
     file.write_text(f"{env}:\n  n_timesteps: 100\n  policy: MlpPolicy\n  {entry}\n")
     return file
 

@@ -1,4 +1,4 @@
-"""Collectors that are ahead of the learner: the result depends on the lag, and not on time or place."""
+"""Collectors with `max_lag` > 0: the result depends on the lag, and not on timing or on the executor."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def made(name: str, max_lag: int, executor: str = "in-process", **changes: Any) 
 
 
 class Elsewhere:
-    """An executor whose workers count as being in another place, so that they are asked in the background."""
+    """An executor in this process that rlsdk treats as remote, so that its workers collect in the background."""
 
     def __init__(self, at: Mapping[int, int], wait: float) -> None:
         self.at, self.wait = dict(at), wait
@@ -57,7 +57,7 @@ class Elsewhere:
 
 
 class Slow(StatefulHere):
-    """Workers that take their time to collect; worker `at[n]` dies in round `n`."""
+    """Workers that wait `wait` seconds before they collect; worker `at[n]` dies in round `n`."""
 
     def __init__(self, makers: Sequence[Callable[[], Any]], at: dict[int, int], wait: float) -> None:
         super().__init__(makers)
@@ -75,7 +75,7 @@ class Slow(StatefulHere):
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Makes the executor `elsewhere`."""
+    """A function that registers the executor `elsewhere` and returns its name."""
 
     def make(at: Mapping[int, int] | None = None, wait: float = 0.0) -> str:
         monkeypatch.setitem(executors.EXECUTORS, "elsewhere", lambda _: Elsewhere(at or {}, wait))  # type: ignore[arg-type, return-value]
@@ -111,7 +111,7 @@ def test_the_weights_that_act_are_those_of_max_lag_rounds_before(name: str) -> N
 
 
 def _vector(state: Any) -> torch.Tensor:
-    """The weights; the rate of exploration changes while collecting."""
+    """The weights as a vector, without the exploration rate, which changes during collection."""
     return torch.cat([value.flatten() for name, value in sorted(state.items()) if name != "epsilon"])
 
 
@@ -134,7 +134,7 @@ def test_the_metric_tells_the_lag_of_every_round() -> None:
 
 
 def test_a_round_is_begun_before_the_update_of_the_one_before_it() -> None:
-    """And none is begun that training does not need."""
+    """Each round starts before the update of the round before it. No round starts that the training does not need."""
     agent, events = made("ppo-normalised", 1), list[str]()
     begin, update = agent.env.begin, agent.parts.algorithm.update
 
@@ -160,7 +160,7 @@ def test_a_training_resumes_to_the_bit(name: str, tmp_path: Path) -> None:
 
 
 def test_a_training_that_a_callback_ends_goes_on_to_the_bit(elsewhere: Callable[..., str]) -> None:
-    """The round that was begun is done again, with the same weights."""
+    """After the stop, the round that had been started is collected again with the same weights."""
     whole, _ = trained(made("td3", 1), 256)
     agent = made("td3", 1, elsewhere())
     agent.learn(256, LambdaCallback(on_report=lambda run, report: report.env_steps < 128))
@@ -221,7 +221,7 @@ def test_environments_without_a_readable_state_begin_new_episodes_after_an_early
 
 
 class Broken(gym.Wrapper[Any, Any, Any, Any]):
-    """Fails once, in the 100th step of all of them."""
+    """Raises an error once, in the 100th step counted over all environments."""
 
     count = 0
 
@@ -240,13 +240,13 @@ def test_errors_of_environments_end_the_training(elsewhere: Callable[..., str]) 
         with pytest.raises(EnvironmentFault, match=r"raised ValueError .*: the cable is out"):
             agent.learn(192)
         assert agent.num_timesteps == 64
-        agent.learn(64, reset_num_timesteps=False)  # begins new episodes
+        agent.learn(64, reset_num_timesteps=False)  # new episodes begin
         assert agent.num_timesteps == 128
         env.close()
 
 
 def test_requests_wait_for_the_round_that_is_collected(elsewhere: Callable[..., str]) -> None:
-    """What a callback sets takes effect at the same step wherever the environments are."""
+    """An attribute that a callback sets takes effect at the same step with every executor."""
     results = []
     for executor in ("in-process", elsewhere(wait=0.02)):
         agent = made("ppo-normalised", 1, executor)
@@ -271,7 +271,7 @@ def test_work_in_the_background_is_done_in_order() -> None:
     background.settle()
     futures = [background.submit(lambda i=i: (time.sleep(0.01), seen.append(i))) for i in range(3)]  # type: ignore[misc]
     failing = background.submit(lambda: 1 // 0)
-    inside = background.submit(background.settle)  # does not wait for itself
+    inside = background.submit(background.settle)  # must not wait for itself
     background.settle()
     assert seen == [0, 1, 2]
     assert all(future.done() for future in [*futures, inside])
@@ -281,7 +281,7 @@ def test_work_in_the_background_is_done_in_order() -> None:
     background.close()
 
 
-# --- what cannot be ------------------------------------------------------------------------------------------------
+# --- wrong settings ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("max_lag", [-1, 1.5, True, "1"])

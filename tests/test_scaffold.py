@@ -1,4 +1,4 @@
-"""`rlsdk new`: the package it writes installs, trains and keeps the contracts as it is; bad requests leave nothing behind."""
+"""`rlsdk new`: an unchanged new package installs, trains and passes the kit. Refused requests write no files."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from tests.throwaway import Environment, build_wheels
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = {f"my-{template.folder.name}": template for template in family_templates()}
-"""Id -> what its package is made of."""
+"""Id -> the template of the package."""
 
 
 def written(identity: str, template: FamilyTemplate, folder: Path) -> Path:
-    """A new package of this template."""
+    """Write a new package of this template and return its folder."""
     return new_package(identity, template.family, folder, actions=template.for_actions)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with an untouched package of each template, installed in this process and those that it starts."""
+    """A folder with an unchanged package of each template, installed for this process and its child processes."""
     folder = tmp_path_factory.mktemp("site")
     for identity, template in TEMPLATES.items():
         install(written(identity, template, folder) / "pyproject.toml", folder / "installed")
@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def its_test(site: Path, identity: str, name: str) -> ModuleType:
-    """The module `tests/test_<name>.py` of a package."""
+    """Import the module `tests/test_<name>.py` of a package and return it."""
     file = site / f"rlsdk-{identity}" / "tests" / f"test_{name}.py"
     spec = importlib.util.spec_from_file_location(f"{file.parent.parent.name}.{name}", file)
     assert spec is not None
@@ -61,7 +61,7 @@ def its_test(site: Path, identity: str, name: str) -> ModuleType:
 
 @pytest.mark.parametrize("each", clauses(), ids=str)
 def test_each_clause_holds_for_two_of_them(site: Path, each: Clause) -> None:
-    """Other templates for each clause; the slow suite checks every clause of every template."""
+    """Each clause is checked with two of the templates, in turn. The slow suite checks every clause of every template."""
     number = clauses().index(each)
     for identity in (list(TEMPLATES) * 2)[number % len(TEMPLATES) :][:2]:
         its_test(site, identity, "contract").test_contract(each)
@@ -88,7 +88,7 @@ def test_untouched_packages_are_run_with_their_preset(site: Path, identity: str,
 
 
 def recorded_cart_pole(path: Path) -> Path:
-    """A few episodes of an agent that has learnt nothing."""
+    """Record three episodes of an untrained agent on CartPole."""
     return record_episodes(rlsdk.make("my-on-policy", env="CartPole-v1", seed=0), "CartPole-v1", 3, path, seed=0)
 
 
@@ -111,7 +111,7 @@ def test_packages_are_typed(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def house(site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path]:
-    """An environment with the core and an untouched package of each template, all installed from wheels."""
+    """A virtual environment with rlsdk and an unchanged package of each template, installed from wheels; and its folder."""
     folder = tmp_path_factory.mktemp("new")
     sources = [shutil.copytree(path, folder / path.name) for path in (site / f"rlsdk-{each}" for each in TEMPLATES)]
     return Environment(folder / "env", build_wheels([ROOT, *sources], folder / "wheels")), folder
@@ -128,7 +128,7 @@ def test_wheels_of_untouched_packages_are_listed(house: tuple[Environment, Path]
 @pytest.mark.slow
 @pytest.mark.parametrize("identity", TEMPLATES)
 def test_the_tests_of_an_untouched_package_pass(house: tuple[Environment, Path], identity: str) -> None:
-    """Its own tests: every clause of the contracts, and that it learns."""
+    """The tests in a new package check every clause of the contracts, and that the algorithm learns."""
     env, folder = house
     package = folder / f"rlsdk-{identity}"
     done = env.run("-m", "pytest", "-q", "-p", "no:cacheprovider", str(package / "tests"), "--rootdir", str(package))
@@ -228,7 +228,7 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_new_packages_are_tried_with_all_they_claim() -> None:
-    """Their CI runs every Python they accept that torch has, with the oldest SDK of the range and the newest."""
+    """The CI of a new package tests every accepted Python version with the oldest and the newest accepted SDK."""
     files = rendered("my-algo", "on-policy")
     workflow = YAML(typ="safe", pure=True).load(files[".github/workflows/test.yml"])
     matrix, steps = workflow["jobs"]["test"]["strategy"]["matrix"], workflow["jobs"]["test"]["steps"]
@@ -253,7 +253,7 @@ def test_new_packages_are_tried_with_all_they_claim() -> None:
     ],
 )
 def test_class_names(identity: str, family: str, name: str, tmp_path: Path) -> None:
-    """No name that the package imports, nor a built-in one."""
+    """The name of the class differs from every name that the package imports and from built-in names."""
     package = new_package(identity, family, tmp_path)
     code = next(package.glob("src/*/agent.py")).read_text()
     assert f"class {name}(Agent[" in code

@@ -1,4 +1,4 @@
-"""A new package can be released as it is: licence, metadata, workflows, and every command of docs/publishing.md."""
+"""New packages can be released unchanged: licence, metadata, CI workflows, and the commands in docs/publishing.md."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 def minors_of(classifiers: list[str]) -> set[str]:
-    """The minor versions of Python that classifiers name."""
+    """Return the Python versions, such as `3.11`, that classifiers name."""
     return {
         found[1] for each in classifiers if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", each))
     }
@@ -61,7 +61,7 @@ def test_the_range_of_the_sdk_is_one(template: FamilyTemplate) -> None:
 
 
 def test_every_python_that_the_sdk_and_torch_have_is_tried_and_stated() -> None:
-    """Those that all dependencies of the SDK name, from the oldest that it accepts."""
+    """Classifiers and CI matrix have every Python version that the SDK accepts and all its dependencies name."""
     needed = [Requirement(each) for each in requires("rlsdk") or [] if "extra ==" not in each]
     named = [minors_of(metadata(each.name).get_all("Classifier") or []) for each in needed]
     common = set.intersection(*[minors for minors in named if minors])
@@ -143,7 +143,7 @@ def test_a_wheel_has_the_licence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", [PAGE, ROOT / "docs" / "writing-a-plugin.md"], ids=lambda page: page.name)
 def test_pages_for_authors_name_what_they_have(page: Path) -> None:
-    """Tests of this repository are in no wheel."""
+    """Authors have only the tests in their new package; wheels of rlsdk do not contain the tests of this repository."""
     written = {
         place for template in family_templates() for place in rendered("a", template.family, template.for_actions)
     }
@@ -164,7 +164,7 @@ git() { command git "$@"; if [ "$1" = init ]; then command git remote add origin
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
-    """From the first to the last, in one folder, without a network: a folder is the index, a bare repository the remote."""
+    """Run all commands of the page in order, without a network; a folder is the index, a bare repository the remote."""
     environment = Environment(tmp_path / "env", build_wheels([ROOT], tmp_path / "wheels"))
     remote, folder = tmp_path / "remote.git", tmp_path / "work"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Scripts that start processes without `if __name__ == "__main__":` run once, and so do those with it."""
+"""Scripts that start processes run only once, with or without `if __name__ == "__main__":`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A plugin for another version of rlsdk is refused wherever it is used, by one line with the command that mends it.
+"""A plugin that needs another version of rlsdk is refused wherever it is used; the error has one line with the fix.
 
-The ways in are not listed by hand alone: each command of the command line and each public function that takes an algorithm, a
-spec, a file or a plan has to be among those that refuse it, or among those that need no plugin, with the reason.
+Every command, and every public function with an algorithm, spec, file or plan as parameter, must refuse the plugin.
+Otherwise it must be listed here, with the reason why it needs no plugin.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ FITS, REFUSED = ">=0.1", ">=0.0.1,<0.1"
 
 @attrs.frozen
 class World:
-    """A plugin that fitted when its class was imported and its file was written, and does not fit any more."""
+    """A plugin that does not fit this SDK any more, and an agent file and a class from the time when it did."""
 
     folder: Path
     file: Path
@@ -109,7 +109,7 @@ def write(site: Site, sdk: str = FITS, parts: str = PARTS) -> Path:
 
 
 def forget() -> None:
-    """Import the plugin again, and look for plugins again."""
+    """Remove the plugin's modules from `sys.modules` and search for plugins again."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "acme_bad"]:
         del sys.modules[name]
     registry.plugins(rescan=True)
@@ -135,7 +135,7 @@ def world(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def require_refusal(message: str) -> None:
-    """One line: the plugin, its range, the SDK's version, and the command that mends it."""
+    """Require one line with the plugin, its range, the SDK's version, and the pip command that fixes the problem."""
     assert len(message.strip().splitlines()) == 1, message
     for words in ("acme-bad/bad 1.2.3", REFUSED, f"installed is {rlsdk.__version__}", "pip install --upgrade acme-bad"):
         assert words in message, message
@@ -236,7 +236,7 @@ NOT_ENTRANCES = {
     "rlsdk.interchange.export.export": "takes an agent",
     "rlsdk.interchange.hub.push": "reads what is stored in a file, and uploads it",
 }
-"""Other public names with such a parameter, and why they let the plugin pass."""
+"""Other public names with such a parameter -> the reason why they do not refuse the plugin."""
 
 
 def refusal(work: Callable[[World], object], world: World) -> str:
@@ -254,7 +254,7 @@ def test_public_names_refuse_it(world: World, name: str) -> None:
 
 
 def test_registering_refuses_it(world: World) -> None:
-    """No package is named: what is registered was never installed."""
+    """The message names no package to upgrade, because registered code is not installed."""
     words = (
         "registered/bad cannot be used: it needs rlsdk >=0.0.1,<0.1, installed is .*pip install 'rlsdk>=0.0.1,<0.1'$"
     )
@@ -280,7 +280,7 @@ def test_what_it_gives_besides_algorithms_is_refused(world: World, name: str) ->
 
 
 def test_every_public_name_that_takes_a_plugin_is_tried() -> None:
-    """Another one has to be put among those that refuse, or among those that do not, with the reason."""
+    """A new public name must be added to ENTRANCES, or to NOT_ENTRANCES with the reason."""
     packages = (
         "rlsdk",
         "rlsdk.agent",
@@ -305,7 +305,7 @@ def test_every_public_name_that_takes_a_plugin_is_tried() -> None:
 
 
 NEEDED = {"env": "CartPole-v1", "steps": "8", "trials": "1", "out": "made"}
-"""Options that a command is given where it has them."""
+"""Values for the options that commands need."""
 COMMANDS_WITHOUT_PLUGINS = {
     "compare": "tables of runs",
     "plot": "tables of runs",
@@ -320,7 +320,7 @@ COMMANDS_WITHOUT_PLUGINS = {
 
 
 def command_line(command: Any, world: World) -> list[str]:
-    """A line with the refused plugin, from the parameters of a command."""
+    """Return a command line that uses the refused plugin, with values for the parameters of the command."""
     values = {"algorithm": "bad", "file": str(world.file), "path": "model.zip"}
     line = [str(command.name)]
     for name, parameter in inspect.signature(command.callback).parameters.items():
@@ -335,7 +335,7 @@ def command_line(command: Any, world: World) -> list[str]:
 
 @pytest.mark.parametrize("command", app.registered_commands, ids=lambda command: str(command.name))
 def test_commands_refuse_it(world: World, cli: Any, command: Any) -> None:
-    """A command that is new takes an algorithm or a file, or is declared to need no plugin."""
+    """A new command must have the parameter `algorithm` or `file`, or be listed in COMMANDS_WITHOUT_PLUGINS."""
     parameters = inspect.signature(command.callback).parameters
     if command.name in COMMANDS_WITHOUT_PLUGINS:
         assert "algorithm" not in parameters
@@ -419,7 +419,7 @@ def test_the_command_that_mends_it(stated: str, here: str, fix: str | None) -> N
     ],
 )
 def test_a_name_that_this_sdk_lacks(site: Site, monkeypatch: pytest.MonkeyPatch, place: str, line: str) -> None:
-    """The plugin was made with a newer SDK, and claims that an older one does."""
+    """The plugin uses a name of a newer SDK, but its range includes this one."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     package = write(site, sdk=">=0.1")
     file, before = {

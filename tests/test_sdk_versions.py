@@ -1,4 +1,4 @@
-"""Plugins as strangers wrote them against a minor version of the SDK work with this one (docs/decisions/0029)."""
+"""Frozen plugins, written for a minor version of the SDK, work with this version (docs/decisions/0029)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ROOT = Path(__file__).parents[1]
 HERE = Version(rlsdk.__version__)
 NEXT = f"{HERE.major}.{HERE.minor + 1}.0"
 FAST = ("plugin.", "algorithm.")
-"""Clauses that the fast suite tries; the slow one tries all."""
+"""Prefixes of the clauses that the fast suite checks; slow tests check the others."""
 FAULTS = {
     ("returns", "settings.have-effect"): "optimizer_class",
     ("recall", "settings.live-take-over"): "train_freq",
 }
-"""What the kit rightly finds in a frozen plugin: (its id, the clause) -> the setting that the plugin does not read."""
+"""Known faults of frozen plugins, which the kit must find: (plugin id, clause) -> the setting that it does not read."""
 PLUGINS = {f"{plugin.id} of {minor}": (minor, plugin) for minor in minors() for plugin in frozen(minor)}
 FILES = {
     f"{path.stem} of {minor}": (minor, path)
@@ -51,7 +51,7 @@ FILES = {
 
 
 def widened(plugin: Frozen, minor: str, folder: Path, sdk: str) -> Path:
-    """A copy of the sources whose range reaches `sdk`: all that an author changes for the next minor version."""
+    """Copy the sources and widen their range to include `sdk`; an author changes only this for the next minor version."""
     upper = Version(sdk)
     wider = f">={minor},<{upper.major}.{upper.minor + 1}"
     changes = {name: {range_of(minor): wider} for name in ("rlsdk.toml", "pyproject.toml")}
@@ -60,7 +60,7 @@ def widened(plugin: Frozen, minor: str, folder: Path, sdk: str) -> Path:
 
 @pytest.fixture
 def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Frozen]:
-    """The plugin with a range that has this SDK, as if it was installed."""
+    """A frozen plugin whose range includes this SDK, importable and listed as an installed plugin."""
     minor, plugin = request.param
     with on_the_path(widened(plugin, minor, tmp_path, rlsdk.__version__), tmp_path / "site") as found:
         yield found
@@ -71,7 +71,7 @@ with_each_plugin = pytest.mark.parametrize("installed", PLUGINS.values(), ids=PL
 
 @pytest.mark.parametrize("minor", minors())
 def test_frozen_plugins_are_not_edited(minor: str) -> None:
-    """A plugin that stops working is not mended here: the SDK broke it."""
+    """If a frozen plugin stops working, correct the SDK and not the plugin."""
     assert sums(minor) == json.loads((FOLDER / minor / SUMS).read_text())
 
 
@@ -111,7 +111,7 @@ def test_the_rest_of_the_kit(installed: Frozen, clause: str) -> None:
 
 @pytest.mark.parametrize(("minor", "path"), FILES.values(), ids=FILES)
 def test_files_made_then_are_read_now(minor: str, path: Path, tmp_path: Path) -> None:
-    """The agent acts as it did, and trains on; settings that its plugin renamed meanwhile are changed by `upgrade`."""
+    """The agent in an old file acts as before and continues training. `upgrade` translates settings that were renamed."""
     identity = path.name.partition("-")[0]
     (plugin,) = [plugin for plugin in frozen(minor) if plugin.id == identity]
     with on_the_path(widened(plugin, minor, tmp_path, rlsdk.__version__), tmp_path / "site"):
@@ -139,7 +139,7 @@ def test_a_renamed_setting_without_upgrade_names_file_version_and_setting(tmp_pa
 
 @with_each_plugin
 def test_they_use_public_names(installed: Frozen) -> None:
-    """A name that a plugin of then imports is in the snapshot of the API, and so cannot go unnoticed."""
+    """The names that a frozen plugin imports are in the snapshot of the API, so removing one makes a test fail."""
     sources = list(installed.package.rglob("*.py"))
     assert len(sources) > 3
     assert [problem for path in sources for problem in not_public(path.read_text())] == []
@@ -184,7 +184,7 @@ def test_plugins_for_other_versions_of_the_sdk(claimed: str, fix: str, tmp_path:
 
 
 def sdk_as(version: str, folder: Path) -> Path:
-    """The sources of this SDK with another version number."""
+    """Copy the sources of this SDK with another version number and return their folder."""
     target = folder / f"sdk-{version}"
     shutil.copytree(ROOT / "rlsdk", target / "rlsdk", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -200,7 +200,7 @@ def sdk_as(version: str, folder: Path) -> Path:
 @pytest.mark.parametrize("version", [rlsdk.__version__, NEXT])
 @pytest.mark.parametrize("minor", minors())
 def test_wheels_of_then_with_the_sdk_of_now(minor: str, version: str, tmp_path: Path) -> None:
-    """As users have it: everything installed from wheels, looked at with the command line."""
+    """SDK and frozen plugins are installed from wheels and used through commands."""
     fits = misfit(range_of(minor), version, "") is None
     released = [copied(plugin, tmp_path / "released") for plugin in frozen(minor)]
     wheels = build_wheels([sdk_as(version, tmp_path), *released], tmp_path / "wheels")

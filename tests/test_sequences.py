@@ -1,4 +1,4 @@
-"""Sequences from a replay buffer against plain lists of steps, and its stored extras and carries."""
+"""Sequences from a replay buffer equal those in plain lists of steps; so do its stored extras and carries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Extras:
 
 
 class Recorded(Script):
-    """A script whose policy has extras and a carry: numbers made from the observation it acts on."""
+    """A `Script` whose policy has extras and a carry, which are computed from the observations."""
 
     def record(self, given: Any, ends: Any, valid: Any, finals: Any) -> Rollout[Any, Any]:
         item = super().record(given, ends, valid, finals)
@@ -70,14 +70,14 @@ def test_sequences_are_what_happened_in_order(shared: bool, carry: bool) -> None
 
 
 def startable(memory: SequenceReplay[Any]) -> bool:
-    """Whether a carry is stored at some row with a whole sequence after it, or at the oldest of a few."""
+    """Whether a row at which a sequence can begin has a stored carry. With few rows, only the oldest row can."""
     stored = memory.inner.stored
     starts = max(stored.filled - memory.length, 0) + 1
     return bool(stored.storage["has_carry"][(stored.oldest + torch.arange(starts)) % stored.ring].any())
 
 
 def check(batch: Any, memory: SequenceReplay[Any], script: Recorded, carry: bool) -> None:
-    """Every column of every sequence against the rows of the script."""
+    """Compare every column of every sequence with the rows of the script."""
     held, total = memory.inner.stored.filled, len(script.rows)
     ring = memory.inner.stored.ring
     for n in range(40):
@@ -157,7 +157,7 @@ def test_damaged_extras_are_refused() -> None:
 
 
 def test_rows_continue_unless_the_episode_ends_or_is_cut() -> None:
-    """The columns: an end, a time limit, a filler row after the end, a reset in the middle of an episode."""
+    """The four environments: a termination, a truncation, a termination with a filler row, a reset inside an episode."""
     terminated, truncated, first, valid = (torch.zeros(4, 4, dtype=torch.bool) for _ in range(4))
     valid[:] = True
     terminated[1, 0] = truncated[1, 1] = terminated[1, 2] = True

@@ -1,4 +1,4 @@
-"""Settings are read strictly and shown everywhere."""
+"""Settings: strict types and names, schedules, settings files, and generated TOML files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_fits_is_taken() -> None:
 
 @pytest.mark.parametrize(("written", "taken"), [(1e6, 1_000_000), (np.float32(8), 8), (0.0, 0), (-2e0, -2)])
 def test_a_whole_float_stands_for_a_whole_number(written: Any, taken: int) -> None:
-    """1e6 is how people write a million; a setting that may also be a float stays one."""
+    """A float such as 1e6 is accepted as a whole number. A setting that may also be a float stores a float."""
     sample = structure({"name": "a", "count": written, "maybe": written, "either": written}, Sample)
     assert (sample.count, sample.maybe, sample.either) == (taken, taken, float(taken))
     assert [type(value) for value in (sample.count, sample.maybe, sample.either)] == [int, int, float]

@@ -1,4 +1,4 @@
-"""Batches that are sampled together, and updates that share their targets, equal single ones to the bit."""
+"""Batches that are sampled together, and updates that compute their targets together, exactly equal single ones."""
 
 from __future__ import annotations
 

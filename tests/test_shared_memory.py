@@ -1,4 +1,4 @@
-"""Large arrays reach other processes through shared memory: the same numbers, read-only, and nothing is left behind."""
+"""Shared memory for large arrays: workers read the same numbers, and no memory remains when the program ends."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ if __name__ == "__main__":
 def test_a_program_that_closes_nothing_leaves_nothing(method: str, tmp_path: Path) -> None:
     script, root = tmp_path / "script.py", Path(__file__).parents[1]
     script.write_text(LEFT_OPEN)
-    done = subprocess.run(  # noqa: PLW1510  # looked at below
+    done = subprocess.run(  # noqa: PLW1510  # the return code is asserted below
         [sys.executable, script, method], capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(root)}
     )
     assert done.returncode == 0, done.stderr

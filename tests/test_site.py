@@ -1,5 +1,5 @@
 """The built site in a real browser: no page is wider than its window, tables show all columns on a laptop, and the search
-finds the words people look for."""
+finds frequent words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTHS = (1280, 420)
 LAPTOP = 1280
 SOUGHT = ("gpu", "docker", "notebook", "wandb", "kwargs")
 
-# a page that opens every page of the site in a frame of one width, and prints those that are wider than it
+# an HTML page that opens every page of the site in a frame of one width, and prints those that are wider
 WALK = """
 <!doctype html><body><script>
 const pages = PAGES, width = WIDTH, wide = [], hidden = [];
@@ -65,7 +65,7 @@ def browser() -> str:
 
 
 def measured(site: Path, width: int) -> tuple[list[str], list[str]]:
-    """The pages that scroll sideways at this width, and those with a table that does."""
+    """Return the pages that are wider than a window of this width, and those with a table that is wider than its box."""
     pages = sorted(str(path.relative_to(site)) for path in site.rglob("*.html"))
     walk = site / f"walk-{width}.html"
     walk.write_text(WALK.replace("PAGES", json.dumps(pages)).replace("WIDTH", str(width)))
@@ -78,7 +78,7 @@ def measured(site: Path, width: int) -> tuple[list[str], list[str]]:
 
 
 def dom_of(site: Path, address: str) -> str:
-    """A page as it is once its scripts have run."""
+    """Return the HTML of a page after its scripts have run."""
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom")
     profile = f"--user-data-dir={site.parent / 'profile'}"
     line = [browser(), *options, profile, "--virtual-time-budget=600000", "--window-size=1400,1000", address]

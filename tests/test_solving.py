@@ -1,4 +1,4 @@
-"""The benchmark of seconds: its clock, its criterion and its table. How long anything takes is not asserted."""
+"""The benchmark of the time until a task is solved: its clock, criterion and table. No test asserts a duration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlsdk.registry import preset
 
 
 class Watch:
-    """A clock that the test turns."""
+    """A fake clock: the test sets `time`, and a call returns (CPU seconds, wall seconds)."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -33,7 +33,7 @@ def criterion(scores: list[float], watch: Watch, threshold: float = 5.0) -> Crit
 
 
 def train(asked: Criterion, watch: Watch, rounds: int) -> Any:
-    """Rounds of 4 steps that take a second each."""
+    """Simulate `rounds` rounds of 4 steps; each round takes one second. Return the outcome."""
     steps = [0]
 
     def run() -> None:
@@ -86,7 +86,7 @@ def test_every_environment_plays_one_episode() -> None:
         assert state is None or not episode_start.any()
         return (observations[:, 2] + observations[:, 3] > 0).astype(int), "state"
 
-    assert mean_return(predict, envs) > 100.0  # pushes towards the fall
+    assert mean_return(predict, envs) > 100.0  # the policy pushes in the direction in which the pole falls
     assert mean_return(predict, envs) == mean_return(predict, envs)
 
 
@@ -131,7 +131,7 @@ def test_results_are_stored_one_by_one(tmp_path: Path, monkeypatch: pytest.Monke
         solving, "run", lambda spec, interpreter: asked.append((spec["side"], interpreter)) or outcome(1.0)
     )
     entry = solving.Entry("CartPole-v1", "ppo", 475, 10, "stable_baselines3.PPO", 20)
-    for _ in range(2):  # the second time everything is there
+    for _ in range(2):  # the second call finds all results and measures nothing
         solving.measure([entry], range(2), {"ours": "here", "sbx": "there"})
     assert asked == [("ours", "here"), ("sbx", "there")] * 2
     assert set(json.loads((tmp_path / "data.json").read_text())["CartPole-v1/ppo"]["sbx"]) == {"0", "1"}

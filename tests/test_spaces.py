@@ -1,4 +1,4 @@
-"""Spaces and observations: translated, stored, stacked, refused."""
+"""Spaces and observations: translation from gymnasium, storage as JSON, stacking, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments `state` and `episode_start` of `predict`: what does not fit is named."""
+"""The arguments `state` and `episode_start` of `predict`: the error for a wrong value names the problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks that follow every step: every event, family and vectorisation; what they see; what happens when they stop."""
+"""Callbacks with `on_step`: events in every algorithm family and vectorisation, the data of steps, and early stops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COUNT = 2
 
 
 class ReportingEnv(ChainEnv):
-    """A chain whose info holds the position, and that counts the steps of all its instances."""
+    """A `ChainEnv` with position and action in its info; `made` counts the steps of all instances."""
 
     made: ClassVar[list[int]] = [0]
 
@@ -53,7 +53,7 @@ def agent(name: str, env: Any, **settings: Any) -> Any:
 
 
 class Everything(Callback):
-    """Notes every event with the count of steps."""
+    """Records every event with the number of steps so far, and the data of every step."""
 
     needs_infos = True
 
@@ -75,7 +75,7 @@ for _name in EVENTS:
 
 
 class Old(BaseCallback):
-    """The documented kind."""
+    """A callback in the style of stable-baselines3, derived from `BaseCallback`, that counts its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def test_every_event_reaches_callbacks_in_every_family_and_vectorisation(name: s
 
 
 def check_steps(steps: list[Any]) -> None:
-    """The fields of each step agree with its environment."""
+    """Require that the fields of each step agree with the infos of the environments."""
     for step in steps:
         count = len(step.reward)
         assert len(step.action) == len(step.infos) == count
@@ -238,7 +238,7 @@ def test_false_ends_training_before_the_next_step(name: str, callback: str, tmp_
         assert each.num_timesteps >= 54
     half = len(positions) // 2
     assert positions[:half] == positions[half:]
-    # 11 steps are two episodes and one step: it continues where it stood
+    # 11 steps are two episodes and one step: the running episode continues
     assert positions[0] == [[2.0, 2.0], [2.0, 2.0]]
     states = [flatten(each.get_parameters()) for each in (model, resumed)]
     assert all(torch.equal(v, states[1][n]) for n, v in states[0].items() if torch.is_tensor(v))
@@ -258,7 +258,7 @@ def test_rewards_of_a_rollout_that_is_cut_short_enter_the_statistics() -> None:
     model.learn(64, callback=lambda scope, _: scope["self"].num_timesteps < 11)
     rewards = model.normalizer.rewards
     assert rewards.moments.count == pytest.approx(11, abs=0.01)
-    assert rewards.returns == pytest.approx([0.0])  # the second episode has just begun: step 11 earned 0
+    assert rewards.returns == pytest.approx([0.0])  # the third episode has just begun: step 11 has reward 0
     expected, total = [], 0.0
     for step in range(11):
         total = 0.5 * total + step % LENGTH
@@ -331,7 +331,7 @@ def test_steps_are_followed_on_a_device_of_its_own(name: str) -> None:
     model = agent(name, environment("sync"))
     model._assembled.context = replace(
         model.context, device="cpu:0"
-    )  # not "cpu": records are moved there and actions back
+    )  # it differs from "cpu", so records and actions are moved
     every = Everything()
     model.learn(32, callback=[every, lambda *_: True])
     check_steps(every.steps)

@@ -1,4 +1,4 @@
-"""States of plugins in files: those of torch's optimisers come back as they were, others that files cannot hold are refused."""
+"""States of plugins in files: states of torch's optimisers are restored; states that files cannot hold are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agent files: what they hold, what is refused, what a crash leaves."""
+"""Agent files: their content, errors for damaged and malicious files, and interrupted writing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def edited(source: Path, target: Path, change: Any) -> Path:
-    """A copy whose members went through `change(name, data)`; None drops a member."""
+    """Write a copy of the file with `change(name, data)` applied to every member; None removes the member."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for info in old.infolist():
             data = change(info.filename, old.read(info.filename))
@@ -98,7 +98,7 @@ def test_policy_only_with_other_quantiles(tmp_path: Path) -> None:
 
 
 def test_training_goes_on_to_the_bit_after_loading(tmp_path: Path) -> None:
-    """Saved at an episode's end on an environment that a reset puts back: the continued run equals the uninterrupted one."""
+    """A training that was saved at the end of an episode continues as if it had not stopped; resets give one state."""
 
     class Fixed(IdentityEnvBox):
         def reset(self, **kwargs: Any) -> Any:
@@ -232,7 +232,7 @@ def test_a_giant_tensor_header_is_refused(saved: Path, tmp_path: Path) -> None:
 
 
 class Exploit:
-    """Unpickling this writes a file."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -265,7 +265,7 @@ def test_a_file_made_to_run_code_runs_none(saved: Path, tmp_path: Path) -> None:
 
 
 def test_no_unpickling_is_reachable_while_loading(saved: Path) -> None:
-    """In a fresh process where pickle, marshal and eval raise, a file still loads, predicts and trains on."""
+    """In a new process in which pickle, `torch.load`, marshal, eval and exec raise errors, an agent file still loads."""
     code = f"""
 import rlsdk, torch, pickle, builtins, gymnasium, marshal
 import rlsdk_tqc.agent, rlsdk_tqc.build, rlsdk.environments.toy as toy

@@ -1,4 +1,4 @@
-"""`rlsdk eval --jobs`: the episodes are those of their parts, wherever the parts are played."""
+"""`rlsdk eval --jobs`: each part of the episodes has its own seed, and the executor does not change the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlsdk_ppo import PPO
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Path:
-    """A file of an agent that has learnt nothing."""
+    """A file of an untrained agent."""
     path = PPO("MlpPolicy", "CartPole-v1", seed=0).save(tmp_path / "agent")
     assert path is not None
     return path
@@ -70,7 +70,7 @@ def test_wrong_numbers_and_names_are_refused(agent: Path, cli: Any) -> None:
 
 
 def test_a_file_names_a_module_only_with_trust(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All commands that play: an agent of an own module needs no other option."""
+    """Commands that play episodes import the module of an agent's environment only with `--trust`."""
     (tmp_path / "corridors.py").write_text(
         "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
         "gymnasium.register('Corridor-v0', CartPoleEnv, max_episode_steps=9)\n"

@@ -1,4 +1,4 @@
-"""Classes of users below an algorithm's."""
+"""Subclasses of algorithm classes that users write: overridden methods, attributes, pickling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suites of runs: statistics against hand-computed values and scipy, resuming, reports, comparisons."""
+"""Benchmark suites: statistics against hand-computed values and scipy, resuming, reports, comparisons."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def array(*numbers: float) -> Any:
 
 
 def test_the_interquartile_mean_by_hand() -> None:
-    assert iqm(array(100, 1, 2, 3, 4, 5, 6, -100)) == 3.5  # two of eight go at either end: 2, 3, 4, 5 stay
-    assert iqm(array(0, 1, 10)) == pytest.approx(11 / 3)  # a quarter of three is less than one
+    assert iqm(array(100, 1, 2, 3, 4, 5, 6, -100)) == 3.5  # two of eight values are dropped at each end
+    assert iqm(array(0, 1, 10)) == pytest.approx(11 / 3)  # a quarter of three values is less than one
 
 
 @given(values)
@@ -58,7 +58,7 @@ def test_who_is_better_is_the_mann_whitney_statistic(x: list[float], y: list[flo
 
 
 def test_improvement_by_hand() -> None:
-    """3 of 4 pairs are won on the first task; on the second one is won, one is a tie."""
+    """The first algorithm is better in 3 of 4 pairs on the first task; on the second, better in one pair, equal in one."""
     found = improvement([array(2, 4), array(5)], [array(1, 3), array(4, 5)])
     assert found.value == pytest.approx((0.75 + 0.75) / 2)
     assert found.low <= found.value <= found.high
@@ -66,7 +66,7 @@ def test_improvement_by_hand() -> None:
 
 
 def test_a_profile_by_hand() -> None:
-    """Above 0.5: one of two runs of the first task, all of the second."""
+    """One of two runs of the first task is above 0.5, and the only run of the second: the mean share is 0.75."""
     shares, low, high = profile([array(0.2, 0.8), array(0.6)], array(0.0, 0.5, 0.7, 0.9))
     assert shares.tolist() == [1.0, 0.75, 0.25, 0.0]
     assert (low <= shares).all()
@@ -84,14 +84,15 @@ def test_intervals_hold_the_samples_and_repeat(tasks: list[list[float]], statist
 
 
 def test_the_bootstrap_is_stratified() -> None:
-    """Runs of a task stand for that task alone: with one value per task there is nothing to draw."""
+    """Runs are resampled within their task. If all runs of each task have one score, the interval has width 0."""
     found = estimate([array(0, 0, 0), array(1, 1, 1)], mean)
     assert (found.low, found.value, found.high) == (0.5, 0.5, 0.5)
 
 
 def test_the_interval_of_a_mean_covers_it() -> None:
-    """Of 300 samples of 10 normal values, the bootstrap interval holds the true mean in about 90 % (percentile intervals of
-    so few values are known to be a little short of 95 %)."""
+    """For 300 samples of 10 normal values, the bootstrap interval contains the true mean in about 90 % of cases.
+
+    Percentile intervals of so few values are known to cover slightly less than 95 %."""
     rng = np.random.default_rng(0)
     found = [estimate([rng.normal(3.0, 2.0, 10)], mean) for _ in range(300)]
     assert 0.85 <= np.mean([one.low <= 3.0 <= one.high for one in found]) <= 0.97
@@ -184,7 +185,7 @@ def test_plugins_add_cells_to_suites(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_every_package_is_in_a_suite() -> None:
-    """But those that learn from a data set, which a suite does not have."""
+    """Every algorithm is in a suite, except those that learn from a data set, which suites do not have."""
     cells = {cell.algorithm for name in suites() for cell in load_suite(name).cells}
     ours = {plugin.id for plugin in algorithms() if plugin.module.startswith("rlsdk_")}
     assert cells == {name for name in ours if not dataset_names(load(name).config_type)}
@@ -331,7 +332,7 @@ def test_two_sets_of_runs() -> None:
     (row,) = found.rows
     assert (row.env, row.runs, row.means, row.better) == ("E", (5, 5), (12.0, 3.0), 1.0)
     assert row.difference.value == 9.0
-    assert row.p_value == pytest.approx(2 / 252)  # all of one side above the other: 2 of 10 over 5 orders
+    assert row.p_value == pytest.approx(2 / 252)  # A is above B in all pairs: 2 of 252 orders are as extreme
     assert found.left_out == ("F",)
     assert found.verdict().startswith("A is better")
     assert compare(bad, good).verdict().startswith("B is better")
@@ -339,7 +340,7 @@ def test_two_sets_of_runs() -> None:
 
 
 def test_no_verdict_without_evidence() -> None:
-    """Few runs, or a difference that chance explains, make no winner."""
+    """Few runs, or a difference that is not significant, give no winner."""
     for count in range(1, 5):
         good, bad = ([run_of(base + k, k) for k in range(count)] for base in (100.0, 1.0))
         assert compare(good, bad).verdict().startswith("too few runs for a verdict")

@@ -1,4 +1,4 @@
-"""Several seeds of a run side by side, executors, and presets."""
+"""Sweeps, which are runs with several seeds in parallel, and executors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def double(item: int) -> int:
 
 
 def count_then_die(item: Path) -> int:
-    """Fails on the first call, and returns the number of calls."""
+    """End the process on the first call, and on every call for the name `always`. Otherwise return the number of calls."""
     seen = item.read_text() if item.exists() else ""
     item.write_text(seen + "x")
     if not seen or item.name == "always":
@@ -126,7 +126,7 @@ def test_a_fault_in_an_executor_names_the_environment() -> None:
 
 
 def test_seeds_may_run_from_another_thread(tmp_path: Path) -> None:
-    """Python sets handlers of signals in the main thread only."""
+    """A sweep works outside the main thread too, where Python cannot set signal handlers."""
     with ThreadPoolExecutor(1) as pool:
         results = pool.submit(sweep, plan(tmp_path / "threaded")).result()
     assert [result.error for result in results] == [None, None]
@@ -153,7 +153,7 @@ def test_seeds_run_side_by_side_as_they_run_alone(tmp_path: Path) -> None:
 
 def test_a_seed_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "x/seed-3").mkdir(parents=True)
-    (tmp_path / "x/seed-3/metrics.csv").write_text("")  # of another run
+    (tmp_path / "x/seed-3/metrics.csv").write_text("")  # a file of another run
     first, second = sweep(plan(tmp_path / "x", executor="in-process"))
     assert "holds metrics.csv but no run.json" in str(first.error)
     assert (first.mean, second.error) == (None, None)
@@ -167,7 +167,7 @@ def test_what_every_seed_would_fail_with_is_raised_once_and_claims_no_folder(tmp
 
 
 def test_steps_that_the_last_round_went_beyond_are_done(tmp_path: Path) -> None:
-    """Asking for some more made every seed fail, then and in each later resume, and lost the results."""
+    """The last round trained more steps than the resumed sweep needs: it returns the earlier results without an error."""
     asked = RunRequest(algorithm="ars", env="CartPole-v1", steps=100, eval_episodes=1, out=tmp_path / "x")
     first = sweep(Sweep(request=asked, seeds=(3,), jobs=1, executor="in-process"))
     trained = json.loads((tmp_path / "x/seed-3/run.json").read_text())["env_steps"]
@@ -178,7 +178,7 @@ def test_steps_that_the_last_round_went_beyond_are_done(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_in_this_process_begins_no_other_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first seed was reported as finished, and the others ran."""
+    """The seed that was interrupted is not reported as finished, and the other seeds do not start."""
 
     class Stopped(StopOnInterrupt):
         def on_training_start(self, run: Any) -> None:
@@ -258,7 +258,7 @@ def test_counts_are_checked() -> None:
 
 
 def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> None:
-    """It would write results where the program never looks."""
+    """Such a machine would write its results to a folder that the program does not read."""
     request = attrs.evolve(SMALL, settings={"seed": 0}, out=tmp_path / "run")
     with pytest.raises(SettingsError, match=r"does not see .*sweep\.json.* a folder that all machines share"):
         run_seed(request, shared=tmp_path / "sweep.json")

@@ -1,4 +1,4 @@
-"""What rlsdk starts beside the caller computes with one thread, and leaves the caller's number of threads as it is."""
+"""Worker processes and background threads compute with one thread and do not change the caller's number of threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlsdk.runtime.threads import limited_threads
 
 
 def numbers(_: object) -> tuple[int, set[int]]:
-    """(torch's threads, those of the libraries that numpy calls)."""
+    """Return (torch's number of threads, the numbers of threads of the BLAS libraries that numpy calls)."""
     return torch.get_num_threads(), {entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"}
 
 

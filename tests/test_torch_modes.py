@@ -40,7 +40,7 @@ def weights(model: Any) -> Any:
 
 
 class Drawing(nn.Module):
-    """An extractor that draws in every way torch has."""
+    """A features extractor that draws random numbers with every kind of function in torch."""
 
     def __init__(self, space: Any) -> None:
         super().__init__()
@@ -172,6 +172,6 @@ assert torch.equal(torch.rand(1000), expected)
 
 
 def test_agents_made_by_id_in_threads_of_a_new_process() -> None:
-    """The first of them imports the plugin under guard; the threads of the host are not side effects of it."""
+    """The first call imports the plugin and checks for side effects. Other threads of the program are no side effects."""
     done = subprocess.run([sys.executable, "-c", COLD_THREADS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The toy environments: gymnasium's own checker, and their known answers."""
+"""The toy environments pass gymnasium's checker, and known actions earn the known returns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_gymnasium_finds_nothing_wrong(name: str) -> None:
 
 
 def play(env: Any, choose: Any, seed: int = 0) -> float:
-    """Total reward of one episode in which `choose(env, observation)` acts."""
+    """Return the total reward of one episode with the actions `choose(env, observation)`."""
     observation, _ = env.reset(seed=seed)
     total, over = 0.0, False
     while not over:

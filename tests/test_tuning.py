@@ -1,4 +1,4 @@
-"""The search for hyper-parameters: its space, resuming, pruning, what it writes."""
+"""The search for hyper-parameters: its search space, resuming, pruning, and the files it writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALGORITHMS = ["ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo"]
 
 
 class Ends:
-    """A trial that always takes the lower or the upper end, and records the requests."""
+    """A fake trial that always returns the lower or the upper end of a range, and records the requests."""
 
     def __init__(self, upper: bool) -> None:
         self.upper, self.asked = upper, {}  # type: ignore[var-annotated]
@@ -134,7 +134,7 @@ def test_the_same_search_finds_the_same(tmp_path: Path) -> None:
 
 
 def test_a_search_that_goes_on_repeats_no_trial(tmp_path: Path) -> None:
-    """It continues as it would have without the stop."""
+    """A search that stops and continues has the same trials as one that does not stop."""
     tune(plan(tmp_path / "a", trials=2))
     tune(plan(tmp_path / "a", trials=4))
     tune(plan(tmp_path / "b", trials=4))
@@ -157,7 +157,7 @@ def test_trials_are_the_same_in_other_processes(tmp_path: Path) -> None:
 
 
 class Deadly(Executor):
-    """The first item ends its process each time; the others are done here."""
+    """An executor whose first item fails as if its process had ended twice; the other items run in this process."""
 
     def __init__(self) -> None:
         self.submitted: list[Any] = []
@@ -203,7 +203,7 @@ def test_trials_that_were_stopped_do_not_count(tmp_path: Path, monkeypatch: pyte
 
 
 def test_successive_halving_lets_the_best_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores are made up: the first trial is the best at every look, so that no other one is trained to its end."""
+    """With fake scores, the first trial is the best at every evaluation, so no other trial is trained to its end."""
 
     def evaluation(self: Any, run: Any, evaluation: Any) -> bool:
         return reported(self, run, SimpleNamespace(mean=-self.trial.number))
@@ -221,7 +221,7 @@ def test_successive_halving_lets_the_best_go_on(tmp_path: Path, monkeypatch: pyt
 
 
 def test_hopeless_trials_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After five trials, those below the median so far end early."""
+    """The pruner, which is replaced here, ends all trials except the first. With `prune=False` no trial ends early."""
     import optuna
 
     monkeypatch.setattr(optuna.pruners.MedianPruner, "prune", lambda self, study, trial: trial.number >= 1)
@@ -255,7 +255,7 @@ def test_every_trial_writes_to_its_sinks_and_shows_its_progress(
 
 
 def test_a_sink_that_cannot_begin_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trials that failed would count, so that a search with a working sink would have none left."""
+    """Failed trials count. If the search continued, it would use up all trials without a result."""
     import optuna
 
     class Closed:

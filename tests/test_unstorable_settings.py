@@ -1,4 +1,4 @@
-"""Arguments that files have no form for: an agent is saved with any of them, and asks for them again by name."""
+"""Arguments that agent files cannot store: the agent is saved without them, and `load` requires them by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "policy_kwargs.features_extractor_kwargs.bound"
 
 
 class Bounded(torch.nn.Module):
-    """A features extractor with an argument of any kind."""
+    """A features extractor whose argument `bound` may have any type."""
 
     def __init__(self, space: Any, bound: object) -> None:
         super().__init__()

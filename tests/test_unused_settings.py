@@ -1,4 +1,4 @@
-"""Settings that have no effect beside the others: a warning names them, and what they need."""
+"""Settings that have no effect because of other settings: a warning names them, and what they need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_SDE = "{} has no effect: it needs use_sde = true; set that too, or leave it o
 
 
 def warned(algorithm: str, env: str, **settings: Any) -> list[str]:
-    """The warnings of an agent that is made."""
+    """Make an agent and return the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rlsdk.make(algorithm, env=env, **settings)

@@ -29,7 +29,7 @@ COUNTS = {
 
 
 def functions(path: str) -> dict[str, bool]:
-    """Name -> whether it is a slow test, for every function of a file of tests."""
+    """Map the name of every function in a test file to whether it is marked as slow."""
     tree = ast.parse((ROOT / path).read_text())
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     return {node.name: "pytest.mark.slow" in map(ast.unparse, node.decorator_list) for node in found}

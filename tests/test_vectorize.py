@@ -1,4 +1,4 @@
-"""Several environments: in this process, in processes that may crash or hang, and native vector environments."""
+"""Vector environments: in this process, in processes that may crash or hang, and native vector environments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.chain_rows import untrue
 
 
 def transitions(env: Any, steps: int = 230) -> list[torch.Tensor]:
-    """What fixed actions lead to from a fixed seed."""
+    """Return observations, rewards and ends of episodes for fixed actions and a fixed seed."""
     generator = torch.Generator().manual_seed(1)
     rows = [env.reset(seed=11).features]
     for _ in range(steps):
@@ -68,7 +68,7 @@ class Slow(ChainEnv):
 
 
 class Breaking(ChainEnv):
-    """Misbehaves at its fourth step."""
+    """Raises an error, hangs, or kills its process at its fourth step."""
 
     def __init__(self, how: str) -> None:
         super().__init__(length=50)
@@ -222,7 +222,7 @@ def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
     env.reset(seed=0)
     began = time.monotonic()
     steps = [env.step(torch.zeros(2, 1)) for _ in range(8)]
-    assert time.monotonic() - began < 40.0  # as above
+    assert time.monotonic() - began < 40.0  # the same limit as above
     assert env.restarts == 1
     (broken,) = [step for step in steps if not bool(step.valid.all())]
     row = int((~broken.valid).nonzero()[0, 0])
@@ -233,7 +233,7 @@ def test_a_process_can_be_replaced(how: str, tmp_path: Path) -> None:
 
 
 def test_requests_between_steps_survive_the_death_of_a_process() -> None:
-    """They are answered by the new process; its episodes begin at the next step, whose row is not used."""
+    """The new process answers the requests. At the next step its episodes begin, and the row of that step is not valid."""
     env = make_vec_env(lambda: ChainEnv(5), 2, vectorization="async", workers=2, restart=True, seed=3)
     assert isinstance(env, ProcessVectorEnv)
 
@@ -259,7 +259,7 @@ def test_requests_between_steps_survive_the_death_of_a_process() -> None:
 
 
 def test_seeds_of_new_processes_come_from_the_seed_of_the_environments() -> None:
-    """Given at `make_vec_env`, not at `reset`."""
+    """The seed is given to `make_vec_env` and not to `reset`."""
     bases = []
     for _ in range(2):
         env = make_vec_env("Pendulum-v1", 2, vectorization="async", workers=2, restart=True, seed=3)
@@ -352,7 +352,7 @@ def test_a_seed_given_when_making_them() -> None:
         agent.learn(2)
         return agent.parts.buffer.at(torch.tensor([0, 1])).observation.features  # type: ignore[union-attr]
 
-    assert torch.equal(start(), start())  # without a seed an agent starts in the state that the environments choose
+    assert torch.equal(start(), start())  # an agent without a seed uses the seed of the environments
     assert not torch.equal(start(), start(seed=1))
 
 
@@ -398,7 +398,7 @@ def test_what_arrived_by_value_can_be_sent_on() -> None:
 
 @given(count=st.integers(0, 40), size=st.integers(1, 9), workers=st.integers(1, 4))
 def test_work_given_out_ends_with_small_pieces(count: int, size: int, workers: int) -> None:
-    """A worker that finishes early gets smaller groups; a single worker gets full ones."""
+    """Groups become smaller towards the end, so that all workers stay busy; a single worker gets full groups."""
     pieces = groups(range(count), size, workers)
     lengths = [len(piece) for piece in pieces]
     assert [item for piece in pieces for item in piece] == list(range(count))

@@ -1,4 +1,4 @@
-"""`make wheels`: a wheel of every package and an index from which pip installs them; pages install what can be installed."""
+"""`make wheels` builds a wheel of every package and an index for pip; the install commands in pages work."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.test_docs import PAGES, ROOT
 
 INSTALL = re.compile(r"(?:pip|uv pip) install ([^\n`]*)")
 BY_NAME = re.compile(r"(?<![\w/.-])rlsdk(?:-[\w-]+)?(?![\w/.\[-])")
-"""A package of ours without a place: an index must have it. With extras (`rlsdk[plot]`), it adds to what is installed."""
+"""A package of this project without a path, which needs an index. Names with extras (`rlsdk[plot]`) do not match."""
 INSTALLED_BY = [
     path
     for path in [*PAGES, *sorted(ROOT.glob("examples/**/*.md"))]
     if path.name not in ("publishing.md", "CHANGELOG.md")
 ]
-"""Pages that users install by; docs/publishing.md is for authors of plugins that are published."""
+"""Pages with install commands for users; docs/publishing.md is for authors of published plugins."""
 
 
 def a_wheel(folder: Path, name: str, version: str = "1.0", pythons: str = "Requires-Python: >=3.11\n") -> Path:
@@ -67,7 +67,7 @@ def test_a_package_that_cannot_be_built_is_named(tmp_path: Path) -> None:
 
 
 def test_pages_install_what_is_there() -> None:
-    """Nothing is published: packages come from the repository, or from the index that `make wheels` writes."""
+    """No package is published: pages install from the repository, or from the index that `make wheels` writes."""
     lines = [(str(path.relative_to(ROOT)), line) for path in INSTALLED_BY for line in INSTALL.findall(path.read_text())]
     assert len(lines) > 15
     assert [found for found in lines if BY_NAME.search(found[1]) and "dist/simple" not in found[1]] == []
@@ -86,7 +86,7 @@ def test_the_install_line_of_the_readme_suffices_for_its_commands() -> None:
 
 
 def dependencies(folder: Path) -> Path:
-    """This environment's packages without ours, as a folder of links: what the second index would give."""
+    """Make a folder of links to the installed packages except those of this project; it replaces a second index."""
     folder.mkdir()
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if not re.match(r"_*(editable_+\w*)?rlsdk", path.name):
@@ -96,7 +96,7 @@ def dependencies(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_an_empty_environment_installs_from_the_index(tmp_path: Path) -> None:
-    """With the dependencies there, no other index: pip resolves names, versions and hashes from `make wheels` alone."""
+    """The dependencies are present, so pip needs no index except the one that `make wheels` writes."""
     wanted = [package for package in packages() if package.name in ("rlsdk", "rlsdk-tqc", "rlsdk-ppo")]
     build_wheels([package.folder for package in wanted], tmp_path / "dist")
     index = write_index(tmp_path / "dist").as_uri()

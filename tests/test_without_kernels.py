@@ -1,4 +1,4 @@
-"""Everything works with all kernels off, and without their modules: slower, with numbers that differ by rounding."""
+"""All algorithms work with kernels off, and without the modules of kernels; numbers differ by rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project uses the words of RL papers, torch and gymnasium: old names stay gone, odd idioms become fewer.
+"""The project uses the words of RL papers, torch and gymnasium: old names do not return, and odd idioms become fewer.
 
 `python -m tests.test_words` lists every occurrence of the counted idioms.
 """
@@ -74,7 +74,7 @@ RENAMED_IN = {
     "rlsdk/math": {"pieces": "segments"},
     "plugins/rlsdk-qrdqn/src": {"ahead": "next_quantiles", "judge": "selector", "places": "flat_index"},
 }
-"""Identifiers whose old meaning existed in one folder only; elsewhere the word is fine."""
+"""Identifiers whose old meaning existed in one folder only; elsewhere the word is allowed."""
 
 METHODS_IN = {
     "rlsdk/networks": {"seen": "update_and_normalize", "restored": "denormalize", "kept": "mean_variance"},
@@ -83,7 +83,7 @@ METHODS_IN = {
 """Functions, methods and attributes whose old meaning existed in one folder only; local variables may have the name."""
 
 MODULES = {"choose": "factory", "described": "fields", "parcels": "shared_memory", "tally": "episode_statistics"}
-"""Names of files."""
+"""File names: old name -> new name."""
 
 PROSE = {name: new for name, new in RENAMED.items() if re.fullmatch(r"\w+[a-z][A-Z_]\w+", name)} | {
     "engines": "kernels",
@@ -133,7 +133,7 @@ def texts() -> tuple[tuple[str, str], ...]:
 
 
 def identifiers(source: str) -> Iterator[tuple[int, str, bool]]:
-    """(line, name, whether others can see it) of what a Python file defines or assigns; imported names are not its own."""
+    """Yield (line, name, whether other files can use it) of every name that a Python file defines or assigns."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.lineno, node.name, True
@@ -150,7 +150,7 @@ def _of_folder(table: Mapping[str, dict[str, str]], place: str) -> dict[str, str
 
 
 def old_names(place: str, text: str) -> list[str]:
-    """One line for every old name in a file: where it is and what to write instead."""
+    """Return one line for every old name in a file, with its place and the new name."""
     renamed, methods = RENAMED | _of_folder(RENAMED_IN, place), _of_folder(METHODS_IN, place)
     found = []
     if place.endswith(".py"):

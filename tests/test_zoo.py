@@ -1,4 +1,4 @@
-"""Trained agents in installed packages: found, checked and loaded without running code of the package."""
+"""Trained agents in installed packages are found, checked and loaded without running code of the package."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def agent() -> Any:
 
 
 class Zoos:
-    """Packages with agents in a folder on sys.path."""
+    """Adds packages with trained agents to a folder on sys.path."""
 
     def __init__(self, site: Site, agent: Any) -> None:
         self.site, self.agent = site, agent
 
     def add(self, identity: str, algorithm: str = "trpo") -> Path:
-        """A package `acme-<identity>` with one agent; returns the agent file."""
+        """Write a package `acme-<identity>` with one agent and return the agent file."""
         package = self.site.add(
             identity, manifest=MANIFEST.format(id=identity), code="raise SystemError('was imported')"
         )
@@ -68,7 +68,7 @@ class Zoos:
 
 @pytest.fixture
 def zoos(tmp_path: Path, agent: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Zoos]:
-    """Zoos of others; ours, where it is installed, is hidden."""
+    """A `Zoos` without packages. The package rlsdk-zoo is hidden if it is installed."""
     monkeypatch.setenv("RLSDK_PLUGINS", "trpo,bots,more")
     (tmp_path / "site").mkdir()
     with installed(tmp_path / "site") as site:
@@ -187,7 +187,7 @@ def test_what_has_to_be_installed_is_named(zoos: Zoos, cli: Any, monkeypatch: py
     monkeypatch.setenv("RLSDK_PLUGINS", "bots")
     with pytest.raises(PluginError, match="pip install rlsdk-trpo"):
         rlsdk.zoo.load(NAME)
-    assert cli("zoo", "get", NAME)[0] == 0  # a file may be taken elsewhere
+    assert cli("zoo", "get", NAME)[0] == 0  # copying a file needs no plugin
 
 
 @pytest.mark.parametrize("folder", ["..", "a/b", "/etc", "a\nb"])

@@ -1,4 +1,4 @@
-"""Little plugin distributions, built as wheels and installed into environments that are thrown away."""
+"""Small plugin distributions, built as wheels and installed into temporary virtual environments."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def serializers():
 
 
 def write_extension(folder: Path) -> Path:
-    """Source tree of a plugin without an algorithm: a sink, an environment namespace, a serializer and an executor."""
+    """Write the sources of a plugin without an algorithm: a sink, an environment namespace, a serializer and an executor."""
     root = write_distribution(folder, "extras", manifest=EXTENSION_MANIFEST.format(id="extras"))
     (root / "acme_extras" / "plugin.py").write_text(EXTENSION)
     return root
@@ -135,7 +135,7 @@ def write_distribution(
     sdk: str = ">=0.1",
     manifest: str | None = None,
 ) -> Path:
-    """Source tree of a plugin whose module begins with the lines `first`."""
+    """Write the source tree of a plugin whose module begins with the lines `first`; return its folder."""
     distribution = distribution or f"acme-{identity}"
     package = distribution.replace("-", "_")
     root = folder / distribution
@@ -148,19 +148,19 @@ def write_distribution(
 
 
 def build_wheels(sources: list[Path], folder: Path) -> list[Path]:
-    """One wheel per source tree."""
+    """Build one wheel per source tree; return the wheels in `folder`."""
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     subprocess.run([*command, *map(str, sources)], check=True)
     return sorted(folder.glob("*.whl"))
 
 
 def _without_path() -> dict[str, str]:
-    """The variables of this process, without folders of packages that only it sees."""
+    """The environment variables of this process without PYTHONPATH, which is only for this process."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 class Environment:
-    """A virtual environment that sees this one's packages and, besides, the wheels given."""
+    """A virtual environment with the packages of the current one and the given wheels."""
 
     def __init__(self, folder: Path, wheels: list[Path]) -> None:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
@@ -173,16 +173,16 @@ class Environment:
         subprocess.run([*pip, *map(str, wheels)], check=True, env=_without_path())
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Python with `arguments` in this environment."""
+        """Run Python with `arguments` in this environment."""
         environment = {**_without_path(), **variables}
         command = [str(self.python), *arguments]
-        where = self.python.parent  # not where the sources of rlsdk lie
+        where = self.python.parent  # a folder without the sources of rlsdk
         return subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=300, check=False, cwd=where
         )
 
     def json(self, code: str, **variables: str) -> Any:
-        """What `code` assigns to `result`, through JSON."""
+        """Run `code` and return the value that it assigns to `result`, sent as JSON."""
         done = self.run("-c", f"import json, sys\n{code}\nprint('\\n' + json.dumps(result))", **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])

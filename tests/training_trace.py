@@ -1,4 +1,4 @@
-"""What one training step runs, found by tracing it: files, functions, code lines and calls.
+"""The files, functions, code lines and calls of one training step, found by tracing it.
 
 `python -m tests.training_trace` writes the list in docs/training-step.md.
 """
@@ -28,10 +28,10 @@ SOURCES = (str(ROOT / "rlsdk"), str(ROOT / "plugins"))
 
 
 class ProfiledRound(Callback):
-    """Has `profile` called, as by `sys.setprofile`, between the ends of two rounds; then the training stops."""
+    """Sets `profile` with `sys.setprofile` for one round, and then stops the training."""
 
     def __init__(self, first: int, profile: Callable[[FrameType, str, Any], object]) -> None:
-        """`first`: rounds to let pass before."""
+        """`first`: the number of rounds before the profiled one."""
         self.first, self.profile, self.rounds = first, profile, 0
 
     def on_report(self, run: Any, report: Any) -> bool | None:
@@ -62,7 +62,7 @@ class Trace:
 
     @property
     def files(self) -> list[str]:
-        """Files entered, from the root of the repository, in order."""
+        """Files whose functions ran, relative to the repository, in the order of their first call."""
         return list(dict.fromkeys(str(Path(code.co_filename).relative_to(ROOT)) for code in self.codes))
 
     def functions_in(self, file: str) -> list[str]:
@@ -84,7 +84,7 @@ class Trace:
         return sum(len(set(_lines(code)) & code_lines(ROOT / file)) for code in codes)
 
     def rooms(self) -> dict[str, list[str]]:
-        """Folder -> its files that were entered, in order."""
+        """Folder -> its files whose functions ran, in order."""
         found: dict[str, list[str]] = {}
         for file in self.files:
             found.setdefault(str(Path(file).parent), []).append(file)
@@ -120,12 +120,12 @@ class Case:
     env: str | Callable[[], Any]
     settings: Mapping[str, Any] = field(default_factory=dict)
     first: int = 2
-    """Rounds to let pass before: warm-up and what is made at first use."""
+    """Rounds before the traced one: warm-up, and objects that are made at first use."""
     steps: int = 1
     """Environment steps of a round."""
 
     def trace(self) -> Trace:
-        """One round: environment steps, rows into a memory or a rollout, the updates that follow."""
+        """Trace one round: environment steps, their storage in a replay buffer or rollout, and the updates."""
         trace = Trace()
         env = self.env if isinstance(self.env, str) else self.env()
         model = rlsdk.make(self.algorithm, env=env, seed=0, **self.settings)
@@ -149,7 +149,7 @@ CASES = {
     "PPO + masks + LSTM": Case("recurrent-ppo", masked_cart_pole, ROLLOUT, steps=256),
     "PPO + masks + LSTM, normalised": Case("recurrent-ppo", masked_cart_pole, ROLLOUT | NORMALIZE, steps=256),
 }
-"""What is traced, by its name on the page. PPO and its combinations: the plugins that have it, with their default epochs."""
+"""Name on the page -> the training that is traced. PPO and its combinations use default epochs."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Not run: checked by mypy and pyright. Lines with an ignore must be errors (`warn_unused_ignores` sees to that)."""
+"""Code that mypy and pyright check and that is not run. `warn_unused_ignores` requires an error where an ignore is."""
 
 from typing import Any, assert_type
 

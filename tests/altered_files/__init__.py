@@ -1,1 +1,1 @@
-"""Agent files altered on purpose, with digests that fit again: each loads and works, or is refused."""
+"""Agent files that are altered deliberately, with correct digests: each must load and work, or be refused."""

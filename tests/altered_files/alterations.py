@@ -1,4 +1,4 @@
-"""Ways to alter an agent file so that its digests fit again. What is done depends on the seed alone."""
+"""Random alterations of agent files, with digests that fit the altered content. They depend only on a seed."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ DTYPES = (
 
 
 def odd(draw: random.Random) -> Any:
-    """A value that may stand where another is due."""
+    """Return a random value, which may have an unexpected type or size."""
     return draw.choice(draw.choice((NUMBERS, NUMBERS, TEXTS, SHAPES)))
 
 
-def altered(value: Any, draw: random.Random) -> Any:  # noqa: C901  # a line for each way
-    """A JSON value with one thing in it changed, removed, added, repeated or put elsewhere."""
+def altered(value: Any, draw: random.Random) -> Any:  # noqa: C901  # a line for each kind of alteration
+    """Return a JSON value in which one entry is changed, removed, added, repeated, renamed or swapped."""
     if isinstance(value, dict) and value and draw.random() < 0.93:
         key, how = draw.choice(sorted(value)), draw.random()
         if how < 0.06:
@@ -140,7 +140,7 @@ OF_TENSOR: tuple[Callable[[Tensor, random.Random], Tensor], ...] = (_cast, _resh
 
 
 def with_tensors(block: bytes, draw: random.Random) -> bytes:
-    """A block of tensors with one of them changed, missing, renamed, repeated or exchanged."""
+    """Return a safetensors block in which one tensor is changed, removed, renamed, repeated or swapped."""
     tensors = dict(sorted(safetensors.torch.load(block).items()))
     if not tensors:
         return safetensors.torch.save({draw.choice(NAMES): torch.zeros(2)})
@@ -160,7 +160,7 @@ def with_tensors(block: bytes, draw: random.Random) -> bytes:
 
 
 def with_header(block: bytes, draw: random.Random) -> bytes:
-    """A block of tensors whose header was altered."""
+    """Return a safetensors block with an altered header."""
     (length,) = struct.unpack("<Q", block[:8])
     header = altered(json.loads(block[8 : 8 + length]), draw)
     text = json.dumps(header).encode()
@@ -171,7 +171,7 @@ def with_header(block: bytes, draw: random.Random) -> bytes:
 
 
 def with_members(members: dict[str, bytes], draw: random.Random) -> None:
-    """Sections left out, added, or exchanged."""
+    """Change `members` in place: remove a member or a section, swap two members, or add one."""
     name, other = draw.choice(sorted(members)), draw.choice(sorted(members))
     how = draw.randrange(4)
     if how == 0:
@@ -187,7 +187,7 @@ def with_members(members: dict[str, bytes], draw: random.Random) -> None:
 
 
 def alter(data: bytes, seed: str) -> bytes:  # noqa: C901  # a branch for each kind of member
-    """The file with one to three things altered."""
+    """Return the file with one to three alterations, which depend on `seed`."""
     draw = random.Random(seed)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
@@ -205,13 +205,13 @@ def alter(data: bytes, seed: str) -> bytes:  # noqa: C901  # a branch for each k
             name = draw.choice(texts)
             try:
                 members[name] = json.dumps(altered(json.loads(members[name]), draw)).encode()
-            except ValueError:  # what an earlier alteration left is none
+            except ValueError:  # an earlier alteration left no JSON
                 members[name] = b"[]"
         elif where < 0.93 and blocks:
             name = draw.choice(blocks)
             try:
                 members[name] = with_tensors(members[name], draw)
-            except (safetensors.SafetensorError, ValueError, RuntimeError):  # what an earlier alteration left is none
+            except (safetensors.SafetensorError, ValueError, RuntimeError):  # an earlier alteration left no tensors
                 members[name] = b""
         elif where < 0.96 and blocks:
             name = draw.choice(blocks)
@@ -225,7 +225,7 @@ def alter(data: bytes, seed: str) -> bytes:  # noqa: C901  # a branch for each k
 
 
 def sealed(manifest: Any, members: dict[str, bytes]) -> bytes:
-    """The archive, with sizes and digests that fit."""
+    """Return the archive, with correct sizes and digests in its manifest."""
     if isinstance(manifest, dict) and isinstance(manifest.get("members"), dict):
         fits = {n: {"size": len(m), "sha256": hashlib.sha256(m).hexdigest()} for n, m in members.items()}
         manifest = {**manifest, "members": fits}

@@ -1,7 +1,7 @@
-"""Loads altered files in a process of its own: `python -m tests.altered_files.child FIRST LAST SUBJECT...`.
+"""Load altered files in a separate process: `python -m tests.altered_files.child FIRST LAST SUBJECT...`.
 
-Prints a line of JSON per subject and case that went wrong, and one with counts at the end. The last line of standard error
-names the case that was running when the process died.
+It prints a line of JSON for every case that failed, and one with counts at the end. The last line of standard error
+names the case that was running when the process ended.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tests.effort import limited
 
 HANG = 60
 MEGABYTES = 1024
-"""By which the process may grow; settings may ask for networks and memories larger than the file."""
+"""How much the process may grow in a case. Altered settings may request networks and buffers larger than the file."""
 REFUSALS = (ArtifactError, PluginError, ResourceError, SettingsError, UnsupportedSpaceError)
-"""PluginError: another algorithm. SettingsError: settings that another version of the plugin may have had.
-ResourceError: no room for the memory. UnsupportedSpaceError: not the environment given."""
+"""The errors that may refuse a file. PluginError: it names another algorithm. SettingsError: another version of the plugin
+may have had its settings. ResourceError: its replay buffer is too large. UnsupportedSpaceError: the spaces do not fit."""
 SEEN: list[str] = []
-"""What was written, made, removed or started since the last case."""
+"""The forbidden events of the current case: files written or removed, processes started, unexpected imports."""
 FORBIDDEN = (
     "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.chmod", "os.link", "os.symlink", "os.truncate", "os.system",
     "os.exec",
@@ -45,7 +45,7 @@ FORBIDDEN = (
 
 
 def watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook."""
+    """An audit hook (`sys.addaudithook`) that adds forbidden events to `SEEN`."""
     if event == "open" and isinstance(arguments[0], str) and not arguments[0].startswith(("/dev/", "/proc/")):
         if (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and not arguments[0].endswith(".pyc"):
             SEEN.append(f"{event} {arguments[0]}")
@@ -56,7 +56,7 @@ def watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def construction(env: Any) -> dict[str, str]:
-    """What no file may change of environments."""
+    """Return the spaces, types and attributes of environments that no agent file may change, as texts."""
     found = {}
     for number, environment in enumerate(env.environments):
         layers = []
@@ -79,7 +79,7 @@ def construction(env: Any) -> dict[str, str]:
 
 
 def is_light(agent: Any) -> bool:
-    """Whether a short training is short: settings may ask for long ones."""
+    """Whether training for a few steps takes little time; altered settings may make it long."""
     plan = agent.parts.plan
     if isinstance(plan, OffPolicyPlan):
         return plan.gradient_steps <= 4 and plan.batch_size <= 1024 and plan.train_every <= 64 and not plan.episodes
@@ -92,7 +92,7 @@ def is_light(agent: Any) -> bool:
 
 
 def one(subject: Subject, data: bytes, env: Any) -> str:
-    """Load, predict, train on; the answer is one word."""
+    """Load the file, predict and train; return the outcome, such as "loaded" or "refused"."""
     try:
         with limited(what="loading"):
             agent = rlsdk.load(io.BytesIO(data), env=env, force_reset=False)
@@ -121,7 +121,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     files = {name: whole(name) for name in names}
     envs: dict[str, Any] = {}
-    for name in names:  # what is imported at first use is imported before anybody watches
+    for name in names:  # modules that are imported at first use are imported before the audit hook is set
         assert one(SUBJECTS[name], files[name], SUBJECTS[name].env()) == "loaded", name
     sys.addaudithook(watch)
     counts: collections.Counter[str] = collections.Counter()

@@ -1,4 +1,4 @@
-"""Environments that hold every kind of state a file can have."""
+"""Environments with every kind of state that an agent file can hold."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import torch
 
 
 def bounded(values: Any) -> Any:
-    """Inside the observation space."""
+    """Clip values to the observation space."""
     return np.clip(values, -9.0, 9.0)
 
 
 class Assorted(gym.Env[Any, Any]):
-    """Every random generator, container and array, and settings that no file may change."""
+    """An environment with all kinds of generators, containers and arrays, and attributes that no file may change."""
 
     observation_space = gym.spaces.Box(-9.0, 9.0, (3,), np.float32)
 
@@ -65,7 +65,7 @@ class Assorted(gym.Env[Any, Any]):
 
 
 class Recording(gym.Wrapper[Any, Any, Any, Any]):
-    """Stands for wrappers that write, without writing."""
+    """A wrapper with the attributes of a video recorder; it writes nothing."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)

@@ -1,4 +1,4 @@
-"""The files that are altered: every algorithm, memory, wrapper and kind of environment state."""
+"""The agent files that are altered: every algorithm, replay buffer, wrapper and kind of environment state."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Subject:
     steps: int = 30
     policy: str | None = None
     shared: bool = False
-    """Whether one environment serves all cases, as making it takes long."""
+    """Whether all cases use the same environment, because it takes long to make."""
 
     def env(self) -> Any:
-        """Fresh environments."""
+        """Make new environments."""
         return make_vec_env(self.make_env, self.num_envs)
 
     @property
@@ -129,7 +129,7 @@ if importlib.util.find_spec("mujoco") is not None:
 
 @functools.cache
 def whole(name: str) -> bytes:
-    """The file of a subject as it was saved."""
+    """Return the unaltered agent file of a subject."""
     subject = SUBJECTS[name]
     model = rlsdk.make(subject.algorithm, env=subject.env(), policy=subject.policy, seed=0, **subject.settings)
     model.learn(subject.steps)

@@ -1,6 +1,6 @@
-"""The sixteen examples in the documented library's manuals for the six algorithms.
+"""The sixteen examples in the documentation of sb3-contrib for its six algorithms.
 
-Only their imports are changed, and `gym` to `gymnasium` with its results of `reset` and `step`.
+Only the imports are changed, and `gym` is replaced by `gymnasium`, with its results of `reset` and `step`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 class UsersEnvironment(gymnasium.Env[Any, Any]):
-    """Stands for the environment that a reader brings: its method for action masks has a name of its own."""
+    """An example of a user's environment; its method for action masks is `valid_action_mask`."""
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,))
     action_space = gymnasium.spaces.Discrete(4)

@@ -1,6 +1,6 @@
-"""Writes the golden file of every algorithm: `python tests/golden/make.py`, once for each new version of the file format.
+"""Write the golden file of every algorithm: `python tests/golden/make.py`, once for each new version of the file format.
 
-Files of earlier formats stay as they are: `test_golden_files.py` holds that they can be read.
+Files of earlier formats are not changed: `test_golden_files.py` checks that they can be read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AGENTS: dict[str, tuple[str, int, dict[str, Any]]] = {
 
 
 def play(agent: Any, observations: list[Any], masks: list[bool] | None) -> list[Any]:
-    """Deterministic actions for observations of two short episodes."""
+    """Return deterministic actions for the observations of two short episodes."""
     session, found, dtype = agent.session(), [], agent.observation_space.dtype
     extra = {} if masks is None else {"action_masks": np.array(masks)}
     for step, observation in enumerate(observations):
@@ -41,7 +41,7 @@ def play(agent: Any, observations: list[Any], masks: list[bool] | None) -> list[
 
 
 def noted(agent: Any) -> dict[str, Any]:
-    """What the agent answers to what."""
+    """Return random observations, action masks, and the agent's actions for them."""
     agent.observation_space.seed(0)
     samples = [np.clip(agent.observation_space.sample(), -2, 2).tolist() for _ in range(6)]
     masks = [i % 3 > 0 for i in range(agent.action_space.n)] if agent.masks.required else None
@@ -49,7 +49,7 @@ def noted(agent: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train, save and note what each answers."""
+    """Train and save an agent of every algorithm, and write their actions to answers.json."""
     folder = Path(__file__).parent / f"format-{FORMAT}"
     folder.mkdir(exist_ok=True)
     answers = {}

@@ -1,7 +1,7 @@
-"""Agent files of many kinds, with what they answered and became when trained on, as version 0.1.0 wrote them.
+"""Agent files of many kinds, which version 0.1.0 wrote, with their actions before and after further training.
 
-`tests/test_golden_resumed.py` reads them. `python -c "from tests.golden.resumed import main; main()"` writes them again:
-only for a new file format and into a new folder, since the files stand for those that people have.
+`tests/test_golden_resumed.py` reads them. `python -c "from tests.golden.resumed import main; main()"` writes them again.
+Use it only for a new file format and with a new folder: the files must stay like those that users have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS, MORE = 60, 200
 
 
 class MixedEnv(gymnasium.Env[Any, Any]):
-    """A Dict observation of a vector and a phase; the reward is largest where the action follows the phase."""
+    """A Dict observation of a vector and a phase; the reward is largest if the action equals the phase."""
 
     def __init__(self, continuous: bool = False) -> None:
         self.observation_space = spaces.Dict({"phase": spaces.Discrete(3), "position": spaces.Box(-1.0, 1.0, (2,))})
@@ -129,7 +129,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "recurrent-ppo-dict": ("recurrent-ppo", "dict", {**MEMORY, "policy": "MultiInputLstmPolicy"}),
     "recurrent-ppo-envs": ("recurrent-ppo", "cartpoles", {**MEMORY, "n_steps": 10}),
 }
-"""Name -> algorithm, environment of `ENVS`, settings."""
+"""Name -> (algorithm, key of `ENVS`, settings)."""
 
 
 def _plain(value: Any) -> Any:
@@ -143,7 +143,7 @@ def _observation(space: Any, value: Any) -> Any:
 
 
 def observations(agent: Any) -> list[Any]:
-    """Eight observations, drawn from the space and bounded by 2, as plain data."""
+    """Return eight random observations of the space, with floats clipped to [-2, 2], as lists and numbers."""
 
     def bounded(value: Any) -> Any:
         if isinstance(value, dict):
@@ -156,12 +156,12 @@ def observations(agent: Any) -> list[Any]:
 
 
 def masks(agent: Any, environment: str) -> list[bool] | None:
-    """Every third action is forbidden, in cases with masks."""
+    """Return a mask that forbids every third action, or None for environments without masks."""
     return [i % 3 > 0 for i in range(int(agent.action_space.n))] if "masks" in environment else None
 
 
 def answers(agent: Any, seen: list[Any], allowed: list[bool] | None) -> dict[str, list[Any]]:
-    """Actions for observations of two short episodes, without and with chance."""
+    """Return deterministic ("mode") and sampled ("sample") actions for observations of two short episodes."""
     extra = {} if allowed is None else {"action_masks": np.array(allowed)}
     found: dict[str, list[Any]] = {}
     for name, deterministic in (("mode", True), ("sample", False)):
@@ -182,13 +182,13 @@ def parameters(agent: Any) -> NDArray[np.float32]:
 
 
 def resumed(path: Path, environment: str) -> Any:
-    """The agent of a file after `MORE` steps, the episodes that were running taken up."""
+    """Load the agent in a file, continue its running episodes, train for `MORE` steps, and return the agent."""
     agent = rlsdk.load(path, env=ENVS[environment](), force_reset=False)
     return agent.learn(MORE, reset_num_timesteps=False)
 
 
 def machine() -> str:
-    """What the last bits of arithmetic depend on: versions, and a digest of some products and functions on this processor."""
+    """Return the versions of torch and numpy, and a digest of some results; exact results depend on them."""
     draw = np.random.default_rng(0)
     results: list[NDArray[Any]] = []
     for rows, inputs, outputs in ((1, 3, 4), (3, 4, 4), (4, 8, 5), (15, 4, 16), (30, 7, 4), (64, 64, 64)):
@@ -201,7 +201,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Write every case, and what each answers and becomes."""
+    """Write the agent file of every case, its actions, and its parameters after further training."""
     FOLDER.mkdir()
     written: dict[str, Any] = {"machine": machine()}
     trained = {}

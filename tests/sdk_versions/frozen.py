@@ -1,4 +1,4 @@
-"""Plugins as they were written against a minor version of the SDK: their sources, agents they made, and what those agents did.
+"""Frozen plugins, written for a minor version of the SDK: sources, agent files, and the actions of these agents.
 
 python -m tests.sdk_versions.frozen 0.2     makes agents and sums for a new folder of sources
 """
@@ -36,13 +36,13 @@ EARLIER = {  # what 1.1.0 of acme-recall renamed
         },
     )
 }
-"""Id -> an earlier version of the plugin, and what differs in it: text of now -> text of then, by file."""
+"""Plugin id -> (an earlier version, its differences: file -> current text -> earlier text)."""
 Changes = Mapping[str, Mapping[str, str]]
 
 
 @attrs.frozen
 class Frozen:
-    """One plugin."""
+    """The sources of one frozen plugin."""
 
     root: Path
 
@@ -53,23 +53,23 @@ class Frozen:
 
     @property
     def project(self) -> dict[str, object]:
-        """The table of that name in its pyproject.toml."""
+        """The table `project` in its pyproject.toml."""
         table: dict[str, object] = tomllib.loads((self.root / "pyproject.toml").read_text())["project"]
         return table
 
     @property
     def distribution(self) -> str:
-        """What pip installs."""
+        """The name of its distribution."""
         return str(self.project["name"])
 
     @property
     def id(self) -> str:
-        """Of its algorithm."""
+        """The id of its algorithm."""
         return str(tomllib.loads((self.package / "rlsdk.toml").read_text())["id"])
 
     @property
     def version(self) -> str:
-        """Its own."""
+        """The version of the plugin."""
         (line,) = [line for line in (self.package / "__init__.py").read_text().splitlines() if "__version__ =" in line]
         return line.partition("=")[2].strip().strip('"')
 
@@ -80,18 +80,18 @@ def minors() -> list[str]:
 
 
 def frozen(minor: str) -> list[Frozen]:
-    """The plugins of one minor version."""
+    """The frozen plugins of one minor version."""
     return [Frozen(path.parent) for path in sorted((FOLDER / minor).glob("*/pyproject.toml"))]
 
 
 def range_of(minor: str) -> str:
-    """What `rlsdk new` wrote in that version."""
+    """The range of SDK versions that `rlsdk new` wrote in that version."""
     major, number = minor.split(".")
     return f">={minor},<{major}.{int(number) + 1}"
 
 
 def copied(plugin: Frozen, folder: Path, changes: Changes | None = None) -> Path:
-    """A copy of a plugin's sources inside `folder`, with texts of its files replaced."""
+    """Copy a plugin's sources into `folder`, replace texts in its files, and return the copy."""
     target = folder / plugin.root.name
     shutil.copytree(plugin.root, target, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     for name, texts in (changes or {}).items():
@@ -106,7 +106,7 @@ def copied(plugin: Frozen, folder: Path, changes: Changes | None = None) -> Path
 
 @contextmanager
 def on_the_path(source: Path, folder: Path) -> Iterator[Frozen]:
-    """A plugin that this process sees as installed, with metadata as a wheel has them, until the end."""
+    """Install a plugin for this process, with the metadata of a wheel, until the context ends."""
     plugin = Frozen(source)
     name = plugin.package.name
     info = folder / f"{name}-{plugin.version}.dist-info"
@@ -122,7 +122,7 @@ def on_the_path(source: Path, folder: Path) -> Iterator[Frozen]:
     sys.path.insert(0, str(folder))
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(folder), *([before] if before else [])]
-    )  # of processes that are started
+    )  # for processes that are started
     plugins(rescan=True)
     try:
         yield plugin
@@ -139,17 +139,17 @@ def on_the_path(source: Path, folder: Path) -> Iterator[Frozen]:
 OBSERVATIONS = [
     [math.sin(7.0 * row + column) * (2.0, 3.0, 0.2, 3.0)[column] for column in range(4)] for row in range(64)
 ]
-"""Of CartPole."""
+"""64 observations of CartPole."""
 
 
 def answers(agent: rlsdk.Agent) -> list[int]:
-    """The actions of an agent on the observations that are stored with it."""
+    """The deterministic actions of an agent for `OBSERVATIONS`."""
     actions, _ = agent.predict(np.array(OBSERVATIONS, dtype=np.float32), deterministic=True)
     return [int(action) for action in actions]
 
 
 def sums(minor: str) -> dict[str, str]:
-    """File -> SHA-256 of its content."""
+    """Return file -> SHA-256 of its content, for the files of a minor version."""
     folder = FOLDER / minor
     named = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     left_out = ("__pycache__", ".ruff_cache", SUMS)
@@ -161,7 +161,7 @@ def sums(minor: str) -> dict[str, str]:
 
 
 def freeze(minor: str, scratch: Path) -> None:
-    """Make the agents of a minor version's plugins, and the sums."""
+    """Write the agent files of a minor version's plugins, their actions, and the SHA-256 sums."""
     folder = FOLDER / minor
     assert not (folder / SUMS).exists(), f"{folder} is frozen; make a folder for another version"
     expected = dict[str, list[int]]()

@@ -15,14 +15,14 @@ SMALL: dict[str, Any] = {"n_steps": 8, "buffer_size": 160, "replay_start": 32, "
 
 
 class Normed(nn.Module):
-    """A features extractor with statistics of batches and noise. It notes each of its calls."""
+    """A features extractor with batch normalisation and dropout; `calls` lists its calls."""
 
     def __init__(self, space: Any) -> None:
         super().__init__()
         self.features_dim = 6
         self.net = nn.Sequential(nn.Linear(space.shape[0], 6), nn.BatchNorm1d(6), nn.Dropout(0.5))
         self.calls: list[tuple[int, bool]] = []
-        """(rows, whether in train mode)"""
+        """(number of rows, whether in train mode) of each call."""
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls.append((len(x), self.training))
@@ -33,7 +33,7 @@ class Normed(nn.Module):
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
 def test_only_the_rows_that_are_learnt_from_are_evaluated_in_train_mode(policy: str, envs: int) -> None:
-    """Bootstrapped values are of a batch of their own, which has one row where the episode of one environment continues."""
+    """Bootstrapped values have a separate batch, with one row if one environment's episode continues."""
     networks = {"net_arch": [8], "lstm_hidden_size": 6, "features_extractor_class": Normed}
     agent = ACER(policy, make_vec_env("CartPole-v1", envs), policy_kwargs=networks, **SMALL).learn(240)
     encoder = next(module for module in agent.policy.modules() if isinstance(module, Normed))

@@ -1,4 +1,4 @@
-"""One update against the paper's algorithm 2 written step by step, with autograd, a search and float64."""
+"""One update equals a reference: algorithm 2 of the paper, step by step, with autograd, bisection and float64."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T, N, ACTIONS, INPUTS = 7, 3, 3, 6
 
 
 def random_batch(seed: int, network: ACERNetwork, *, masks: bool) -> Sequences[Any]:
-    """Sequences with ends of both kinds, a filler row, and padding."""
+    """Return random sequences with terminations, truncations, a filler row, and padding."""
     rng = np.random.default_rng(seed)
 
     def some(*shape: int) -> Tensor:
@@ -65,7 +65,7 @@ class Seen:
 
     probs: Tensor
     q: Tensor
-    after: Tensor  # V of what it led to
+    after: Tensor  # V of the next observation
 
     @property
     def value(self) -> Tensor:
@@ -73,7 +73,7 @@ class Seen:
 
 
 def seen_by(network: ACERNetwork, batch: Sequences[Any], n: int) -> list[Seen]:
-    """Sequence n, one step after the other."""
+    """Evaluate the network on sequence n, one step after the other."""
     memory: Any = network.memory
     state = tuple(part[n : n + 1].double() for part in batch.initial_carry or ())
     found = []
@@ -111,7 +111,7 @@ def targets_of(seen: list[Seen], batch: Sequences[Any], n: int, gamma: float) ->
 
 
 def within_the_trust_region(g: Tensor, probs: Tensor, average: Tensor, delta: float) -> Tensor:
-    """The closest step by bisection of its multiplier."""
+    """The closest vector to `g` within the trust region, found by bisection of the multiplier."""
     k = -average / (probs + EPSILON)
     low, high = 0.0, 1e6
     if float(k @ g) <= delta:
@@ -148,7 +148,7 @@ def loss_of(network: ACERNetwork, average: ACERNetwork, batch: Sequences[Any], c
 
 
 def one_update_of_both(settings: dict[str, Any], seed: int, *, masks: bool, policy: str) -> tuple[Any, Any]:
-    """(our agent after an update, [network, average network] of the reference after it), far from the first weights."""
+    """Return (our algorithm, the reference's network and average network) after one update from perturbed weights."""
     small = {"policy_kwargs": {"net_arch": [8], "lstm_hidden_size": 5}, "gamma": 0.9, "learning_rate": 1e-2}
     agent = ACER(policy, "Acrobot-v1", seed=seed, n_steps=T, **{**small, **settings})
     update: Any = agent.parts.algorithm
@@ -197,7 +197,7 @@ def test_an_update_is_that_of_the_paper(case: tuple[str, dict[str, Any], bool], 
 
 
 def test_what_follows_a_termination_or_an_invalid_row_changes_nothing() -> None:
-    """Observations of padding and fillers, and those a termination led to, are not learnt from."""
+    """Padding, filler rows and the observations after terminations do not affect the update."""
     found = []
     for noise in (0.0, 5.0):
         agent = ACER("MlpPolicy", "Acrobot-v1", seed=0, n_steps=T)

@@ -1,4 +1,4 @@
-"""The training loop: whole rollouts, the number of replayed updates, what a memory returns, exact continuation."""
+"""The training loop: whole rollouts, the number of replayed updates, replayed sequences, and exact resuming."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL: dict[str, Any] = {
 
 
 def recorded(agent: ACER, steps: int) -> list[tuple[int, Any]]:
-    """Train; (steps in the memory, batch) of every update."""
+    """Train, and return (steps in the replay buffer, batch) of every update."""
     update: Any = agent.parts.algorithm
     calls, own = [], update.update
 
@@ -48,7 +48,7 @@ def test_numbers_are_those_of_a_poisson_distribution() -> None:
 
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
 def test_a_memory_gives_back_the_rollouts_that_were_learnt_from(policy: str) -> None:
-    """Replayed sequences are fresh ones to the bit: steps, probabilities, carries, what followed."""
+    """Replayed sequences exactly equal the collected ones: steps, probabilities, carries and next observations."""
     agent = ACER(policy, "CartPole-v1", **SMALL, replay_ratio=3.0)
     calls = recorded(agent, 240)
     fresh: dict[bytes, Any] = {}
@@ -71,7 +71,7 @@ def test_a_memory_gives_back_the_rollouts_that_were_learnt_from(policy: str) -> 
             if name == "next_observation":
                 then, now = then.features, now.features
             assert all(map(torch.equal, leaves(then), leaves(now))), name
-    assert replayed == len(calls) - 30  # every one was a rollout of its own
+    assert replayed == len(calls) - 30  # the other 30 updates were of new rollouts
     assert replayed > 50
 
 

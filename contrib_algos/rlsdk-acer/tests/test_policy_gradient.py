@@ -1,4 +1,4 @@
-"""The gradient of the objective against autograd of the paper's formulas, and the projection against a search."""
+"""The gradient of the objective equals autograd of the paper's formulas; the projection equals a bisection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def random_states(seed: int, count: int = 40, actions: int = 4, *, sharp: float 
 
 
 def by_autograd(states: States, clip: float, ent_coef: float) -> tuple[Tensor, Tensor]:
-    """(truncated part + correction + entropy, [N]; gradient [N, A]), state by state, from the formulas of equation 9."""
+    """Return (truncated part + correction + entropy [N], gradient [N, A]), state by state, from equation 9."""
     totals, gradients = [], []
     for n in range(len(states.probs)):
         pi, mu, q, a = states.probs[n].clone().requires_grad_(), states.behaviour[n], states.values[n], states.action[n]
@@ -61,9 +61,9 @@ def test_the_correction_is_needed_above_the_bound_only() -> None:
 
 @pytest.mark.parametrize("clip", [0.3, 1.0, 3.0])
 def test_truncation_and_correction_together_have_no_bias(clip: float) -> None:
-    """The mean over actions of mu is the gradient of the policy's value, for every bound: section 3.2."""
+    """The mean over actions of mu is the gradient of the policy's value, for every bound (section 3.2)."""
     states = random_states(3, count=30)
-    expected = states.values - states.value.unsqueeze(-1)  # of sum_a pi(a) (Q(a) - V), d/dpi
+    expected = states.values - states.value.unsqueeze(-1)  # the derivative of sum_a pi(a) (Q(a) - V) by pi
     mean = torch.zeros_like(states.probs)
     for action in range(4):
         chosen = torch.full_like(states.action, action)
@@ -78,7 +78,7 @@ def test_truncation_and_correction_together_have_no_bias(clip: float) -> None:
 
 
 def _correction(states: States, clip: float) -> Tensor:
-    """The correction's gradient: that of states whose target is V, so that nothing else is left."""
+    """The gradient of the correction alone: with V as the target, the truncated part is 0."""
     neutral = States(states.probs, states.behaviour, states.action, states.values, states.value)
     return objective(neutral, clip, 0.0).gradient
 
@@ -91,7 +91,7 @@ def test_the_projection_is_the_closest_step_within_the_bound(seed: int, delta: f
     z, active = projected(gradient, states.probs, average, delta)
     for n in range(len(z)):
         k, g = (-average[n] / (states.probs[n] + EPSILON)).numpy(), gradient[n].numpy()
-        low, high = 0.0, 1e6  # of the multiplier: the step is g - multiplier k
+        low, high = 0.0, 1e6  # bounds of the multiplier; the step is g - multiplier k
         if k @ g > delta:
             for _ in range(200):
                 middle = (low + high) / 2
@@ -104,7 +104,7 @@ def test_the_projection_is_the_closest_step_within_the_bound(seed: int, delta: f
 
 
 def test_a_projected_step_lowers_the_divergence_more_than_the_free_one() -> None:
-    """With delta = 0 a small step never leads away from the average policy, to first order."""
+    """With delta = 0, a small step does not increase the divergence from the average policy, to first order."""
     states = random_states(4, sharp=1.0)
     z, _ = projected(states.values, states.probs, states.behaviour, 0.0)
     before = divergence(states.behaviour, states.probs)

@@ -1,4 +1,4 @@
-"""Retrace targets against the recursion of the paper, one number at a time, and what it becomes on-policy."""
+"""Retrace targets equal the recursion of the paper, one number at a time; on-policy they are n-step returns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def found_by_retrace(numbers: dict[str, Array], gamma: float) -> Array:
 
 
 def by_the_recursion(numbers: dict[str, Array], gamma: float, t: int, n: int) -> float:
-    """Q_ret of step t of column n, by calling itself."""
+    """Q_ret of step t of column n, computed recursively."""
     if numbers["terminated"][t, n]:
         return float(numbers["reward"][t, n])
     if numbers["truncated"][t, n] or t + 1 == len(numbers["reward"]):

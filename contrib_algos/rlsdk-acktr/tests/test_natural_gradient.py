@@ -23,7 +23,7 @@ PLAIN: dict[str, Any] = {"momentum": 0.0, "learning_rate": 1.0, "cold_iter": 0, 
 
 
 def observed(network: nn.Module, inputs: Tensor, weights: Tensor, weight: Tensor | None = None) -> FisherInformation:
-    """The Fisher information of scores sum(weights * outputs), [N, O] each."""
+    """Return the Fisher information of the scores sum(weights * outputs), with weights and outputs [N, O]."""
     fisher = FisherInformation(network)
     with recorded(layers_of(network).values()) as calls:
         rows = (network(inputs) * weights).flatten(1).sum(1)
@@ -93,7 +93,7 @@ def test_a_linear_value_function_is_solved_in_one_step() -> None:
 
 @pytest.mark.parametrize("split", [False, True])
 def test_the_bound_holds_for_the_step(split: bool) -> None:
-    """The step's length in the Fisher metric, found with whole matrices, stays below kfac_clip; most steps reach half of it."""
+    """The step's length in the Fisher metric, computed with whole matrices, is between half of kfac_clip and kfac_clip."""
     agent = ACKTR(
         "MlpPolicy",
         make_vec_env("CartPole-v1", 4),
@@ -135,7 +135,7 @@ def test_rows_that_do_not_count_change_no_statistics(kind: str) -> None:
 
 
 def test_the_factors_of_a_convolution_are_those_of_its_patches() -> None:
-    """As a dense layer on every patch: A is a mean over places, G a sum."""
+    """A convolution is a dense layer on every patch: A is a mean over positions, G a sum."""
     torch.manual_seed(0)
     layer, inputs = nn.Conv2d(2, 3, (2, 3), stride=(1, 2), padding=(1, 0), dilation=(2, 1)), torch.randn(4, 2, 5, 7)
     scores = torch.randn(layer(inputs).shape)

@@ -1,4 +1,4 @@
-"""Updates equal those of another implementation: row by row, explicit Kronecker products, dense solves, double precision."""
+"""Updates equal a reference with loops over rows, explicit Kronecker products, dense solves and double precision."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UPDATES = 4
 
 
 def patches(x: Tensor, layer: nn.Conv2d) -> list[Tensor]:
-    """The inputs [C k k] of each place of one image [C, H, W], cut out one after another."""
+    """Return the inputs [C k k] of the convolution at every position of one image [C, H, W]."""
     (k, _), (s, _), (p, _) = layer.kernel_size, layer.stride, layer.padding
     channels, height, width = x.shape
     padded = torch.zeros(channels, height + 2 * p, width + 2 * p, dtype=x.dtype)
@@ -35,26 +35,26 @@ def patches(x: Tensor, layer: nn.Conv2d) -> list[Tensor]:
 
 
 class Peer:
-    """ACKTR on a copy of the network in double precision."""
+    """The reference: ACKTR on a copy of the network in double precision."""
 
     def __init__(self, agent: ACKTR) -> None:
         self.config, self.network = agent.config, copy.deepcopy(agent.policy).double()
         for module in self.network.modules():
             if isinstance(module, nn.ReLU):
-                module.inplace = False  # hooks below differentiate with respect to what a layer gave
+                module.inplace = False  # gradients with respect to the outputs of layers are needed
         self.signs = torch.Generator()
         self.signs.set_state(agent.streams["update"].get_state())
         self.layers = [m for m in self.network.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
         owned = {id(p) for layer in self.layers for p in layer.parameters()}
         self.rest = [p for p in self.network.parameters() if id(p) not in owned]
         self.seen: list[list[Any]] = []
-        """What each update saw: (A, G) of each layer, then a diagonal of each other parameter."""
+        """The statistics of each update: (A, G) of each layer, then a diagonal of each other parameter."""
         self.inverted = 0
         self.momentum: dict[int, np.ndarray] = {}
         self.updates = 0
 
     def statistics(self, rows: Any, signs: Tensor) -> list[Any]:
-        """Row by row: the sums over places, calls and rows are loops."""
+        """Compute (A, G) of each layer and the diagonals, with loops over rows, calls and positions."""
         coef, count = self.config.vf_fisher_coef, len(rows)
         firsts = [[0.0, 0.0] for _ in self.layers]
         places = [0 for _ in self.layers]
@@ -103,7 +103,7 @@ class Peer:
         return sum(w * x for w, x in zip(weights, seen, strict=True))
 
     def natural(self, grads: dict[int, Tensor]) -> dict[int, np.ndarray]:
-        """Parameter -> natural gradient, by solving with the whole matrix of each block."""
+        """Return id of parameter -> natural gradient, by solving with the whole matrix of each block."""
         config, now = self.config, len(self.seen)
         if (self.updates - config.cold_iter) % config.kfac_update == 0 or not self.inverted:
             self.inverted = now
@@ -191,7 +191,7 @@ def settings(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def distances(agent: ACKTR, *, normalize: bool | None = None) -> Iterator[float]:
-    """After each update: how far weights differ from the peer's, relative to how far they have moved."""
+    """Yield after each update how far weights differ from the reference, relative to how far they have moved."""
     peer = Peer(agent)
     begin = [p.detach().clone() for p in agent.policy.parameters()]
     given = agent.config.normalize_advantage
@@ -232,7 +232,7 @@ def agent_of_pictures() -> ACKTR:
 
 
 def test_updates_of_convolutions_equal_dense_solves() -> None:
-    """With masks."""
+    """The environment has action masks too."""
     assert max(distances(agent_of_pictures())) < TOLERANCE
 
 
@@ -287,7 +287,7 @@ MUTANTS = {
     ),
     "a diagonal that grows with the batch": (blocks.DiagonalBlock, "observe", "/ counting", ""),
 }
-"""Name -> (where, function, its text, what a mistake would make of it)."""
+"""Name -> (module or class, function, correct text, wrong text)."""
 SEEDS = (0, 1, 2, 3, 4, 5)
 
 

@@ -1,4 +1,4 @@
-"""What behaviour cloning learns, what it refuses, and where it stops."""
+"""Behaviour cloning: imitation of all action spaces, the loss, early stopping, and errors for data sets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_every_kind_of_action_is_imitated(kind: str, loss: str, policy: str, tmp
 @pytest.mark.parametrize("space", [CHOICE, VECTOR], ids=["choice", "vector"])
 @pytest.mark.parametrize("loss", ["likelihood", "squared_error"])
 def test_an_update_is_that_of_independent_torch(space: spaces.Space[Any], loss: str, tmp_path: Path) -> None:
-    """The loss and the parameters after one step of Adam."""
+    """The loss, and the parameters after one step of Adam, equal a reference in torch."""
     data = recorded(tmp_path / "demo", space)
     coefficients = {"ent_coef": 0.1, "l2_coef": 0.02, "vf_coef": 0.3, "gamma": 0.9}
     agent = BC("MlpPolicy", None, dataset=data, seed=0, loss=loss, learning_rate=0.01, **coefficients)
@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
 
 
 def test_data_that_are_not_numbers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # as another program could write them
+    # another program could write such a file
     monkeypatch.setattr("rlsdk.buffers.episode_file.checked_episode", lambda spaces, episode, where: episode)
     seen = torch.zeros(6, 2)
     seen[2, 0] = torch.nan

@@ -1,4 +1,4 @@
-"""What GAIL reads and what it does not, in training, in files and of unusable data sets."""
+"""GAIL: its loss and rewards, resuming, normalisation, and errors for unusable data sets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Walk(gymnasium.Env[Any, Any]):
 
 
 def recorded(path: Path, actions: spaces.Space[Any] = VECTOR, episodes: int = 6, shift: float = 0.0) -> Path:
-    """An expert whose action follows from the first of two numbers, which are moved by `shift`."""
+    """Record an expert whose action depends on the first of two observed numbers; `shift` is added to both."""
     dice, made = torch.Generator().manual_seed(0), []
     for seed in range(episodes):
         seen = torch.rand(21, 2, generator=dice) * 2 - 1 + shift
@@ -114,7 +114,7 @@ def test_the_gradient_of_the_whole_loss_equals_finite_differences(tmp_path: Path
 
 @pytest.mark.parametrize("settings", [{}, {"normalize": True, "gradient_penalty": 1.0}], ids=["plain", "normalised"])
 def test_true_rewards_are_never_read(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other rewards, and rewards that are not numbers, give the same weights, statistics and optimisers, to the bit."""
+    """Scaled rewards and NaN rewards give exactly the same weights, statistics and optimiser states."""
     data = recorded(tmp_path / "demo")
     plain = imitator(data, **settings).learn(128)
     scaled = imitator(data, env=partial(Walk, scale=-1000.0), **settings).learn(128)
@@ -134,8 +134,8 @@ def test_true_rewards_are_never_read(tmp_path: Path, settings: Any, monkeypatch:
 
 @pytest.mark.parametrize("form", ["positive", "negative", "logit"])
 def test_a_biased_coin_is_matched(tmp_path: Path, form: str) -> None:
-    """The expert takes the second of two actions in 80 of 100 steps. A policy that climbs the learnt reward, by its exact
-    gradient, comes to do the same: KL(expert || policy) < 0.01."""
+    """The expert takes the second of two actions in 80 of 100 steps. Exact gradient ascent on the learnt reward gives a
+    policy with KL(expert || policy) < 0.01."""
     data = recorded(tmp_path / "choices", CHOICE)
     settings: dict[str, Any] = {"d_stepsize": 1e-2, "hidden_size_adversary": 8}
     algorithm = imitator(data, env=partial(Walk, CHOICE), **settings).parts.algorithm
@@ -167,7 +167,7 @@ def test_it_resumes_to_the_bit_between_steps_of_the_discriminator(tmp_path: Path
 
 
 def test_expert_and_rollout_are_normalised_by_the_same_statistics(tmp_path: Path) -> None:
-    """Those that the rollout was collected with: newer ones would give the expert away."""
+    """They are the statistics of the collected rollout; with newer ones the expert could be recognised by its scale."""
     agent = imitator(recorded(tmp_path / "demo"), normalize=True)
     algorithm, counts = agent.parts.algorithm, list[tuple[float, float]]()
     compared = algorithm._compared
@@ -293,7 +293,7 @@ def test_unusable_data_sets_are_one_line_each(tmp_path: Path, monkeypatch: pytes
     seen, action = torch.zeros(5, 2), torch.zeros(4, 1)
     seen[2, 0] = torch.nan
     episode = RecordedEpisode(seen, action, torch.zeros(4), terminated=True)
-    # as another program could write it
+    # another program could write such a file
     monkeypatch.setattr("rlsdk.buffers.episode_file.checked_episode", lambda spaces, episode, where: episode)
     data = write_episodes(tmp_path / "nan", [episode], to_space(SEEN), to_space(VECTOR))
     agent = imitator(data)

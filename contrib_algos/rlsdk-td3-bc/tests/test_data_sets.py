@@ -1,4 +1,4 @@
-"""Which data sets it takes, what `alpha` does, and that it continues to the bit."""
+"""TD3+BC: accepted data sets, the effect of `alpha`, normalisation of states, and exact resuming."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL: dict[str, Any] = {"seed": 0, "batch_size": 64, "policy_kwargs": {"net_arc
 
 
 def recorded(path: Path, actions: spaces.Space[Any] = FORCE, best: float = 1.0) -> Path:
-    """Episodes of one step: actions of -0.5 +- 0.5 for every observation; the best action of all is `best`."""
+    """Record episodes of one step with actions of -0.5 +- 0.5; the action with the largest reward is `best`."""
     dice, episodes = torch.Generator().manual_seed(0), []
     for _ in range(400):
         seen = torch.randn(2, 2, generator=dice)

@@ -1,4 +1,4 @@
-"""The update equals one written here from the paper (arXiv:2106.06860) with autograd: losses and weights."""
+"""Losses and weights of updates equal a reference with autograd, written from the paper (arXiv:2106.06860)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recorded(folder: Path, bound: float, size: int) -> Path:
 
 
 class Reference:
-    """Networks as torch has them, trained by the equations."""
+    """The reference: networks of torch modules, trained by the equations of the paper."""
 
     def __init__(self, agent: TD3BC) -> None:
         self.config: Any = agent.config
