@@ -107,12 +107,16 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 BOX = ("tqc", "sac", "td3", "ddpg")
 
 
+def environment(case: str, observation: Any, action: Any = None) -> Any:
+    chosen = spaces.Box(-1.0, 1.0, (2,), np.float32) if CASES[case][0] in BOX else spaces.Discrete(3)
+    return AnySpaceEnv(observation, action or chosen, 5)
+
+
 def made(case: str, observation: Any = VECTOR, action: Any = None, **changes: Any) -> Any:
     algorithm, settings, kwargs = CASES[case]
-    action = action or (spaces.Box(-1.0, 1.0, (2,), np.float32) if algorithm in BOX else spaces.Discrete(3))
     kind = "MultiInput" if isinstance(observation, spaces.Dict) else "Mlp"
     policy = f"{kind}LstmPolicy" if algorithm == "recurrent-ppo" else f"{kind}Policy"
-    env = AnySpaceEnv(observation, action, 5)
+    env = environment(case, observation, action)
     networks = kwargs | changes.pop("policy_kwargs", {})
     return rlsdk.make(algorithm, env=env, policy=policy, policy_kwargs=networks, seed=0, **settings | changes)
 
@@ -135,13 +139,20 @@ def test_they_learn_save_load_and_go_on_exactly(case: str, observation: Any, tmp
     before = states(made(case, observation))
     assert any(not torch.equal(before[name], states(model)[name]) for name in names), "the user's layers are trained"
     checkpoint = tmp_path / "a.rlsdk"
-    model.save(checkpoint)
-    again = rlsdk.load(checkpoint, custom_objects=objects_of(case))
+    off_policy = "buffer_size" in CASES[case][1]
+    model.save(checkpoint, include=["replay"] if off_policy else None)
+    again = rlsdk.load(
+        checkpoint, env=environment(case, observation), custom_objects=objects_of(case), force_reset=False
+    )
     observation.seed(3)
     seen = observation.sample()
     masks = "none" if case.startswith("maskable") else None
     actions = [each.predict(seen, deterministic=True, action_masks=masks)[0] for each in (model, again)]
     np.testing.assert_array_equal(*actions)
+    for each in (model, again):
+        each.learn(16, reset_num_timesteps=False)
+    for name, value in states(model).items():
+        assert torch.equal(value, states(again)[name]), name
     with pytest.raises(rlsdk.errors.RlsdkError, match="custom_objects"):
         rlsdk.load(BytesIO(checkpoint.read_bytes()))
 

@@ -275,6 +275,7 @@ pickle.load = pickle.loads = pickle.Unpickler = pickle._Unpickler = torch.load =
 real_eval, real_exec = builtins.eval, builtins.exec
 builtins.eval = builtins.exec = marshal.loads = refuse
 agent = rlsdk.load({str(saved)!r}, env=toy.IdentityEnvBox(episode_length=10))
+agent.predict(agent.observation_space.sample())
 builtins.eval, builtins.exec = real_eval, real_exec
 agent.learn(5)
 print("loaded", len(agent.replay_buffer))
