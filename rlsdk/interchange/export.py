@@ -116,7 +116,7 @@ class ExportedPolicy(nn.Module):
         memory = [torch.ones(ROWS, dtype=torch.bool), *(leaves[i] for i in self.state_indices)]
         return (*tree.leaves(self.example), *mask, *(memory if self.state_indices else []))
 
-    def random_inputs(self, generator: Generator) -> tuple[Tensor, ...]:
+    def _random_inputs(self, generator: Generator) -> tuple[Tensor, ...]:
         """Return random inputs of the form of `examples`: observations, allowed actions, episode starts and states."""
         observation = random_actions(self.observation_space, ROWS, None, generator)
         pairs = zip(tree.leaves(self.example), tree.leaves(observation), strict=True)
@@ -295,7 +295,7 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
     """
     generator = torch.Generator().manual_seed(0)
     for _ in range(3):
-        inputs = module.random_inputs(generator)
+        inputs = module._random_inputs(generator)
         for found, wanted in zip(program.module()(*inputs), module(*inputs), strict=True):
             if not torch.allclose(found.double(), wanted.double(), atol=TOLERANCE, rtol=TOLERANCE):
                 raise UsageError(
