@@ -127,9 +127,7 @@ def _require_finite(metrics: Metrics, report: Report) -> None:
         raise plan_errors.unlike_metrics(metrics) from None
     if values.dim() != 1:
         raise plan_errors.unlike_metrics(metrics)
-    if not math.isfinite(float(values.sum())) and not bool(
-        values.isfinite().all()
-    ):  # the sum of large numbers may overflow
+    if not math.isfinite(float(values.sum())) and not values.isfinite().all():  # a sum of large numbers may overflow
         raise plan_errors.diverged(metrics, report)
 
 
