@@ -37,5 +37,5 @@ TITLES = {
     "metrics": "metrics",
     "distributions": "distributions of actions",
     "population": "population methods",
-    "data": "data sets, and entries of `info`",
+    "data": "data sets, custom records and entries of `info`",
 }

@@ -15,8 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "planted-bugs.md"
 UNTRIED = "not tried yet"
 HEAD = """# What the kit finds
 
-The contract kit was tried on {total} bugs of the kind that outside authors make. Each bug was planted alone: into the sources of
-six plugins, of the examples in `examples/third_party` and of the packages of `rlsdk new`, or into parts of the core that these use.
+The contract kit was tried on {total} bugs of the kind that outside authors make. Each bug was planted alone: into the sources
+of six plugins, of the examples in `examples/third_party` and of the packages of `rlsdk new`, or into parts of the core that
+these use.
 The kit finds **{found} of {total}** ({share}); {untried} were not tried yet.
 The bugs were written from the sources, without looking at the clauses. No bug stops a package from loading.
 {kits}, with kernels off. Generated: `python -m tests.planted`; the bugs are data in `tests/planted`.

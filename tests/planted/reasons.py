@@ -4,11 +4,11 @@ from __future__ import annotations
 
 REASONS = {
     "few-recorded-steps-are-sampled": "all samples are recorded steps, and few rows are enough to learn the tasks",
-    "the-worst-directions-are-followed": "which directions an update uses is a choice of the algorithm; training with the worst ones still learns",
+    "the-worst-directions-are-followed": "the algorithm chooses directions, and it learns with the worst ones too",
     "quantiles-are-upside-down": "values are means over quantiles; only documentation says which quantile an output stands for",
     "steps-that-failed-stay": "the size of an update is a choice of the algorithm",
     "the-divergence-is-measured-to-itself": "the size of an update is a choice of the algorithm",
-    "importance-weights-are-upside-down": "the weights of older samples are a choice of the algorithm; training still learns",
+    "importance-weights-are-upside-down": "the algorithm chooses the weights of older samples, and it still learns",
     "the-baseline-is-added": "a baseline changes the variance of gradients, not their mean, so training still learns",
     "cloned-actions-are-flat": "not a violation: `Policy.act` may return [B, A], and the adapter reshapes it to the shape of the space",
     "deviations-are-frozen": "a parameter without gradients can be intended",
