@@ -58,7 +58,7 @@ EARLY_STOP_KL = described(
     "stop the epochs of an update if the approximate KL divergence exceeds 1.5 times this value; none = never"
 )
 POLICY_KWARGS = described("settings of the networks")
-NET_ARCH = described("hidden layer widths: a list for all networks, or a table with a list for each network")
+NET_ARCH = described("hidden layer widths: a list, or a table with a list per network")
 NETWORK_CLASS = described(
     "torch module that replaces the whole network, called with (gymnasium space, output_dim,"
     " **network_kwargs); maps preprocessed observations to [N, output_dim]; none = features extractor and"

@@ -14,9 +14,7 @@ class RNDConfig(AgentConfig):
     """The constructor parameters of RND, in order."""
 
     learning_rate: float = attrs.field(
-        default=1e-3,
-        validator=in_range(0, open_low=True),
-        metadata=described("learning rate of Adam", tune=(1e-4, 1e-2)),
+        default=1e-3, validator=in_range(0, open_low=True), metadata=described("step size of Adam", tune=(1e-4, 1e-2))
     )
     n_steps: int = attrs.field(default=1024, validator=in_range(2), metadata=glossary.N_STEPS)
     batch_size: int = attrs.field(default=128, validator=in_range(2), metadata=glossary.BATCH_SIZE)
@@ -25,14 +23,8 @@ class RNDConfig(AgentConfig):
     intrinsic_gamma: float = attrs.field(
         default=0.99, validator=UNIT, metadata=described("discount factor of the intrinsic return")
     )
-    gae_lambda: float = attrs.field(
-        default=0.95,
-        validator=UNIT,
-        metadata=described("lambda of the generalised advantage estimation of both advantages"),
-    )
-    clip_range: float = attrs.field(
-        default=0.2, validator=in_range(0), metadata=described("clipping range of the probability ratio")
-    )
+    gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=described("GAE lambda of both advantages"))
+    clip_range: float = attrs.field(default=0.2, validator=in_range(0), metadata=described("clip range of PPO's ratio"))
     extrinsic_coef: float = attrs.field(
         default=2.0,
         validator=in_range(0),
