@@ -43,7 +43,8 @@ class AgentConfig:
     env: object = attrs.field(
         default=None,
         metadata=described(
-            "gymnasium id, environment or vector environment; None only for loading an agent that predicts"
+            "gymnasium id, environment or vector environment; None for loading an agent that predicts, and for"
+            " algorithms that learn from a data set"
         ),
     )
     tensorboard_log: str | None = attrs.field(

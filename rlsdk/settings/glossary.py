@@ -45,9 +45,12 @@ GAE_LAMBDA = described(
     tune=(0.8, 1),
 )
 CLIP_RANGE = described(
-    "clipping range of the probability ratio between new and collecting policy; may be a schedule", tune=(0.1, 0.4)
+    "clipping range of the probability ratio between the new and the collecting policy; may be a schedule",
+    tune=(0.1, 0.4),
 )
-CLIP_RANGE_VF = described("clipping range of the change of values, depends on the scale of rewards; none = no clipping")
+CLIP_RANGE_VF = described(
+    "clipping range of the change of values, in units of the (normalised) return; none = no clipping"
+)
 NORMALIZE_ADVANTAGE = described(
     "normalise advantages to mean 0 and standard deviation 1, in each minibatch if there are minibatches"
 )

@@ -197,8 +197,7 @@ class NetworkConfig:
         default="auto",
         converter=as_kernel,
         metadata=described(
-            "implementation of dense layers: numpy, torch, or plain autograd, which is used for all other layers; auto"
-            " = the fastest",
+            "implementation of dense layers: numpy, torch or plain autograd; auto = the fastest",
             affects="speed",
             examples=("autograd", "torch", "numpy"),
         ),
