@@ -23,7 +23,7 @@ def check_plugin(
         typer.Option("--thorough", help="Try twenty times as many examples, and all observations with all actions."),
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(help="Time limit in seconds; clauses that do not fit are not run.")
+        float | None, typer.Option(help="Time limit in seconds. Clauses that would exceed it are not run.")
     ] = None,
     assignments: Annotated[
         list[str] | None,

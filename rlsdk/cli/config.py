@@ -29,7 +29,8 @@ def show_config(
     env: Annotated[
         str | None,
         typer.Option(
-            help="Environment id: which table of a file of rl-baselines3-zoo.", autocompletion=complete_environment
+            help="Environment id that selects a table in a settings file of rl-baselines3-zoo.",
+            autocompletion=complete_environment,
         ),
     ] = None,
 ) -> None:

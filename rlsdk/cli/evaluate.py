@@ -27,7 +27,10 @@ def evaluate_file(
     ] = 0,
     jobs: Annotated[
         int,
-        typer.Option(help="Parts of the episodes that are played at the same time; each has its own seeds.", min=1),
+        typer.Option(
+            help="Number of parts of the episodes that are played at the same time; each part has different seeds.",
+            min=1,
+        ),
     ] = 1,
     executor: Annotated[
         str,
@@ -36,7 +39,7 @@ def evaluate_file(
         ),
     ] = "processes",
     stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")
+        bool, typer.Option("--stochastic", help="Sample actions, instead of using the deterministic ones.")
     ] = False,
     trust: TrustedFile = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every episode.")] = False,

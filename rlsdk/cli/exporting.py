@@ -18,14 +18,15 @@ IN_CARDS = "Trained with rlsdk for"
 def export_policy(
     file: Annotated[Path, typer.Argument(help="Agent file, or a run directory (uses its best agent).")],
     kind: Annotated[
-        str | None, typer.Option("--format", help="onnx or torch-export (default: that of --out, else onnx).")
+        str | None,
+        typer.Option("--format", help="onnx or torch-export (default: by the suffix of --out, otherwise onnx)."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: next to FILE).")] = None,
     masks: Annotated[
         bool | None,
         typer.Option(
             "--masks/--no-masks",
-            help="Whether it takes action masks.",
+            help="Whether the exported policy takes action masks as an input.",
             show_default="if the agent was trained with them",
         ),
     ] = None,

@@ -18,7 +18,7 @@ def plot_curves(  # noqa: PLR0913  # options of the command
     runs: Annotated[list[Path], typer.Argument(help="Run directories, folders that contain them, or one data set.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Picture to write.")] = Path("curves.png"),
     metric: Annotated[
-        str | None, typer.Option(help="Column of metrics.csv (default: evaluations where all runs have them).")
+        str | None, typer.Option(help="Column of metrics.csv (default: returns of evaluations if all runs have them).")
     ] = None,
     x: Annotated[str, typer.Option(help="Horizontal axis: steps, episodes or time.")] = "steps",
     smooth: Annotated[int, typer.Option(help="Number of points of the running mean; 1 means none.", min=1)] = 1,

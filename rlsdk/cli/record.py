@@ -23,7 +23,7 @@ def record_file(
         int, typer.Option(help="Seed of the environment and of sampled actions.", min=0, max=MOST_SEED)
     ] = 0,
     stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Sample actions, instead of the deterministic ones.")
+        bool, typer.Option("--stochastic", help="Sample actions, instead of using the deterministic ones.")
     ] = False,
     trust: TrustedFile = False,
 ) -> None:

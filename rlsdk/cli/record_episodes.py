@@ -17,8 +17,12 @@ from rlsdk.settings.environment_id import changed_environment
 
 def record_episodes_of(  # noqa: PLR0913  # options of the command
     file: Annotated[Path | None, typer.Argument(help="Agent file, or a run directory (uses its best agent).")] = None,
-    random: Annotated[bool, typer.Option("--random", help="Uniformly sampled actions, of those allowed.")] = False,
-    human: Annotated[bool, typer.Option("--human", help="You play, with the keyboard (needs pygame).")] = False,
+    random: Annotated[
+        bool, typer.Option("--random", help="Record uniformly random actions, only those that action masks allow.")
+    ] = False,
+    human: Annotated[
+        bool, typer.Option("--human", help="Record your own actions, with the keyboard (needs pygame).")
+    ] = False,
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
@@ -29,7 +33,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
         int, typer.Option(help="Seed of the environments and of sampled actions.", min=0, max=MOST_SEED)
     ] = 0,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="The agent's best actions, instead of sampled ones.")
+        bool, typer.Option("--deterministic", help="Use the agent's deterministic actions, instead of sampled ones.")
     ] = False,
     keys: Annotated[
         list[str] | None,

@@ -39,14 +39,14 @@ def run_training(
     wrapper: Wrappers = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(help="Recorded episodes to learn from, see record-episodes; then --env may be left out."),
+        typer.Option(help="Data set of recorded episodes to learn from, see record-episodes. Then --env is optional."),
     ] = None,
     steps: Annotated[
         int | None,
         typer.Option(
             parser=steps_from(1),
             metavar=METAVAR,
-            help="Total number of environment steps; of updates where a data set is all there is.",
+            help="Total number of environment steps, or of updates if the agent learns only from a data set.",
         ),
     ] = None,
     assignments: Annotated[
@@ -54,7 +54,7 @@ def run_training(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
     policy_from: Annotated[
-        Path | None, typer.Option("--from", help="Begin with the policy of this agent file, or run directory.")
+        Path | None, typer.Option("--from", help="Start with the policy of this agent file or run directory.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
     n_envs: Annotated[
@@ -107,12 +107,16 @@ def run_training(
     ] = None,
     max_lag: Annotated[
         int | None,
-        typer.Option(help="Rounds that collectors may be ahead of the learner (default 0: every rollout is current)."),
+        typer.Option(
+            help="Number of rounds that collectors may collect ahead of the learner (default 0: always with the newest"
+            " policy)."
+        ),
     ] = None,
     max_restores: Annotated[
         int | None,
         typer.Option(
-            help="How often parameters of some thousand steps before are restored if training diverges (default 0: it stops)."
+            help="If training diverges, restore parameters of a few thousand steps earlier, at most this often (default 0:"
+            " stop)."
         ),
     ] = None,
     vectorization: Annotated[

@@ -45,7 +45,9 @@ def tune_algorithm(
         list[str] | None,
         typer.Option("--set", help="NAME=VALUE: a setting that is fixed, not searched. Can be repeated."),
     ] = None,
-    dataset: Annotated[Path | None, typer.Option(help="Recorded episodes to learn from, see record-episodes.")] = None,
+    dataset: Annotated[
+        Path | None, typer.Option(help="Data set of recorded episodes to learn from, see record-episodes.")
+    ] = None,
     n_envs: Annotated[int | None, typer.Option(help="Number of environments that are stepped together.", min=1)] = None,
     eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1)] = 10,
     jobs: Annotated[
@@ -61,11 +63,11 @@ def tune_algorithm(
     pruner: Annotated[
         str | None,
         typer.Option(
-            help="Which trials are given up: median (the default; worse than the median of the others), or halving (one of"
-            " three continues, at 1, 3 and 9 tenths of the steps)."
+            help="Which trials stop early: median (the default) stops those worse than the median of the others; halving"
+            " continues one of three, at 1, 3 and 9 tenths of the steps."
         ),
     ] = None,
-    no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial to its end.")] = False,
+    no_prune: Annotated[bool, typer.Option("--no-prune", help="Train every trial for all its steps.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV). An existing study is continued.")
     ] = None,

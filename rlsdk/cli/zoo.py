@@ -17,7 +17,9 @@ from rlsdk.runtime.output import counted, print_line
 if TYPE_CHECKING:
     from rlsdk.interchange.zoo import ZooAgent
 
-app = typer.Typer(no_args_is_help=True, help="Trained agents that installed packages bring, such as rlsdk-zoo.")
+app = typer.Typer(
+    no_args_is_help=True, help="List, show and copy trained agents of installed packages such as rlsdk-zoo."
+)
 Name = Annotated[
     str, typer.Argument(help="ALGORITHM/ENVIRONMENT, see `rlsdk zoo list`.", autocompletion=complete_agent)
 ]
@@ -67,7 +69,8 @@ def show_agent(name: Name) -> None:
 def get_agent(
     name: Name,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write (default: named after it, here).")
+        Path | None,
+        typer.Option("--out", "-o", help="File to write (default: named after the agent, in the current folder)."),
     ] = None,
 ) -> None:
     """Check the hash of a trained agent and write its agent file. Every command that reads agents accepts this file."""

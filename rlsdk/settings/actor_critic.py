@@ -24,24 +24,29 @@ class ActorCriticConfig(NetworkConfig):
     activation_fn: str | Callable[..., Any] = attrs.field(
         default="tanh",
         converter=as_activation,
-        metadata=described("activation between hidden layers", examples=("elu",)),
+        metadata=described("activation function between hidden layers", examples=("elu",)),
     )
-    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initial weights"))
+    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initialisation of weights"))
     log_std_init: float = attrs.field(
-        default=0.0, validator=in_range(-20, 10), metadata=described("first log standard deviation of Box actions")
+        default=0.0, validator=in_range(-20, 10), metadata=described("initial log standard deviation of Box actions")
     )
     full_std: bool = attrs.field(
-        default=True, metadata=described("gSDE: a deviation per feature and action; false = per feature")
+        default=True,
+        metadata=described(
+            "gSDE: a standard deviation for each pair of feature and action; false = one for each feature"
+        ),
     )
     use_expln: bool = attrs.field(
         default=False,
-        metadata=described("gSDE: standard deviations grow like a logarithm above 1 instead of exponentially"),
+        metadata=described(
+            "gSDE: standard deviations above 1 grow with the logarithm of their parameter, not exponentially"
+        ),
     )
     squash_output: bool = attrs.field(
         default=False, metadata=described("gSDE: squash actions into their bounds by tanh instead of clipping them")
     )
     share_features_extractor: bool = attrs.field(
-        default=True, metadata=described("actor and critic read the same features")
+        default=True, metadata=described("actor and critic share one features extractor")
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
     actor_kwargs: Mapping[str, object] = attrs.field(
@@ -66,18 +71,22 @@ class RecurrentConfig(ActorCriticConfig):
     n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=glossary.N_LSTM_LAYERS)
     shared_lstm: bool = attrs.field(
         default=False,
-        metadata=described("the critic reads the actor's memory; only the actor's gradient trains it") | needs(MEMORY),
+        metadata=described(
+            "the critic uses the output of the actor's recurrent layers, which only the actor's loss trains"
+        )
+        | needs(MEMORY),
     )
     enable_critic_lstm: bool = attrs.field(
-        default=True, metadata=described("the critic has a separate memory; false = a linear layer") | needs(MEMORY)
+        default=True,
+        metadata=described("the critic has separate recurrent layers; false = a linear layer instead") | needs(MEMORY),
     )
     lstm_kwargs: Mapping[str, object] | None = attrs.field(default=None, metadata=glossary.LSTM_KWARGS)
     memory_class: Any = attrs.field(
         default=None,
         converter=as_module_class,
         metadata=described(
-            "your memory module, called with (features_dim, **memory_kwargs), see rlsdk.networks.Memory; none = LSTM"
-            " or GRU, by the policy's name"
+            "class of a recurrent module, see rlsdk.networks.Memory; called with (features_dim, **memory_kwargs); none"
+            " = LSTM or GRU, by the policy's name"
         )
         | needs(MEMORY),
     )

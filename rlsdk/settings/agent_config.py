@@ -42,38 +42,49 @@ class AgentConfig:
     policy: str = attrs.field(metadata=described("name of the policy, e.g. MlpPolicy"))
     env: object = attrs.field(
         default=None,
-        metadata=described("gymnasium id, environment, vector environment, or None to load for prediction only"),
+        metadata=described(
+            "gymnasium id, environment or vector environment; None for loading an agent that predicts, and for"
+            " algorithms that learn from a data set"
+        ),
     )
     tensorboard_log: str | None = attrs.field(
         default=None,
         kw_only=True,
         converter=as_folder,
-        metadata=described("folder for metrics of `learn`; None writes no files", affects="logging"),
+        metadata=described(
+            "folder in which `learn` writes metrics for TensorBoard; None = no files", affects="logging"
+        ),
     )
     verbose: int = attrs.field(
         default=0,
         kw_only=True,
         validator=choice(0, 1, 2),
-        metadata=described("0 silent, 1 training table, 2 debug", affects="logging"),
+        metadata=described("0 = no output, 1 or 2 = table of metrics during training", affects="logging"),
     )
     seed: int | None = attrs.field(
         default=None,
         kw_only=True,
         validator=in_range(0, 2**32 - 1),
-        metadata=described("seed of every random stream; None takes one from the operating system"),
+        metadata=described(
+            "seed of all random number generators of the agent; None = a seed from the operating system"
+        ),
     )
     device: str = attrs.field(
         default="auto",
         kw_only=True,
         converter=as_device,
-        metadata=described("torch device; auto chooses by a stated rule", affects="device", examples=("cpu",)),
+        metadata=described(
+            "torch device; auto = cuda for image policies (Cnn...) if available, otherwise cpu",
+            affects="device",
+            examples=("cpu",),
+        ),
     )
     stats_window_size: int = attrs.field(
         default=100,
         kw_only=True,
         validator=in_range(1),
         metadata=described(
-            "finished episodes over which returns, lengths and successes are averaged",
+            "number of finished episodes over which logged returns, lengths and successes are averaged",
             unit="episodes",
             affects="logging",
         ),
@@ -90,13 +101,16 @@ class AgentConfig:
         default=1,
         kw_only=True,
         validator=in_range(1, 64),
-        metadata=described("observations, the newest last, that networks see together", unit="observations"),
+        metadata=described(
+            "number of consecutive observations that networks receive together, the newest last", unit="observations"
+        ),
     )
     env_groups: int = attrs.field(
         default=1,
         kw_only=True,
         validator=in_range(1),
         metadata=described(
-            "groups of equal size into which the environments are split; actions are sampled per group", unit="groups"
+            "number of equal groups into which the environments are split; each group samples actions separately",
+            unit="groups",
         ),
     )

@@ -23,9 +23,10 @@ class DeterministicActorCriticNetworks(NetworkConfig):
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
         default=None, converter=as_net_arch, metadata=glossary.NET_ARCH | {"source": "none = [400, 300] for pi and qf"}
     )
-    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("critics", tune=(1, 5)))
+    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
     share_features_extractor: bool = attrs.field(
-        default=False, metadata=described("critics read the actor's features, which only the actor's loss then trains")
+        default=False,
+        metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
     actor_kwargs: Mapping[str, object] = attrs.field(

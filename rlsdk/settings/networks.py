@@ -165,13 +165,14 @@ class NetworkConfig:
     activation_fn: str | Callable[..., Any] = attrs.field(
         default="relu",
         converter=as_activation,
-        metadata=described("activation between hidden layers", examples=("elu",)),
+        metadata=described("activation function between hidden layers", examples=("elu",)),
     )
     features_extractor_class: Any = attrs.field(
         default=None,
         converter=as_features_extractor,
         metadata=described(
-            "module class called with (gymnasium space, **kwargs) that has `features_dim`; none = by policy"
+            "class of a module that encodes observations, with the attribute `features_dim`; called with (gymnasium"
+            " space, **features_extractor_kwargs); none = the policy's default"
         ),
     )
     features_extractor_kwargs: Mapping[str, object] = attrs.field(
@@ -180,13 +181,15 @@ class NetworkConfig:
     )
     normalize_images: bool = attrs.field(default=True, metadata=described("divide images by 255"))
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
-        default="adam", converter=as_optimizer, metadata=described("element-wise torch optimiser", examples=("sgd",))
+        default="adam",
+        converter=as_optimizer,
+        metadata=described("torch optimiser with element-wise updates: a name or a class", examples=("sgd",)),
     )
     optimizer_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,
         metadata=described(
-            "further arguments of the optimiser, without the learning rate; none = those of the algorithm, a table = torch's"
-            " defaults but for what it names",
+            "further arguments of the optimiser, without the learning rate; none = the algorithm's defaults; in a"
+            " table, missing arguments have torch's defaults",
             examples=({"eps": 0.1},),
         ),
     )
@@ -194,7 +197,7 @@ class NetworkConfig:
         default="auto",
         converter=as_kernel,
         metadata=described(
-            "what evaluates dense layers: numpy, torch, or autograd, which evaluates all others; auto = the fastest",
+            "implementation of dense layers: numpy, torch or plain autograd; auto = the fastest",
             affects="speed",
             examples=("autograd", "torch", "numpy"),
         ),

@@ -65,7 +65,7 @@ class ContinuousOffPolicyConfig(OffPolicyConfig):
         default=None,
         converter=as_action_noise,
         metadata=described(
-            "noise added to actions in training (unit actions)",
+            "noise added to actions during training, where actions are scaled to [-1, 1]",
             examples=({"kind": "normal", "mean": 0.0, "sigma": 0.3},),
         ),
     )

@@ -17,33 +17,43 @@ class Normalization:
 
     norm_obs: bool = attrs.field(default=True, metadata=described("normalise the float parts of observations"))
     norm_reward: bool = attrs.field(
-        default=True, metadata=described("divide rewards by the deviation of the discounted return")
+        default=True, metadata=described("divide rewards by the running standard deviation of the discounted return")
     )
     sign_reward: bool = attrs.field(
         default=False,
-        metadata=described("learn from the signs of rewards, as on Atari games; needs norm_reward = false"),
+        metadata=described(
+            "learn from the signs of rewards instead of rewards, as is usual on Atari games; needs norm_reward = false"
+        ),
     )
     clip_obs: float = attrs.field(
-        default=10.0, validator=in_range(0, open_low=True), metadata=described("bound of normalised observations")
+        default=10.0,
+        validator=in_range(0, open_low=True),
+        metadata=described("normalised observations are clipped to [-clip_obs, clip_obs]"),
     )
     clip_reward: float = attrs.field(
-        default=10.0, validator=in_range(0, open_low=True), metadata=described("bound of normalised rewards")
+        default=10.0,
+        validator=in_range(0, open_low=True),
+        metadata=described("normalised rewards are clipped to [-clip_reward, clip_reward]"),
     )
     gamma: float | None = attrs.field(
-        default=None, validator=in_range(0, 1), metadata=described("discount of that return; none = the algorithm's")
+        default=None,
+        validator=in_range(0, 1),
+        metadata=described("discount factor of the return that norm_reward uses; none = the algorithm's gamma"),
     )
     epsilon: float = attrs.field(
-        default=1e-8, validator=in_range(0, open_low=True), metadata=described("added to variances")
+        default=1e-8,
+        validator=in_range(0, open_low=True),
+        metadata=described("number added to variances before their square root divides"),
     )
     norm_obs_keys: tuple[str, ...] | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(tuple),
-        metadata=described("entries of a Dict observation to normalise; none = all float ones"),
+        metadata=described("entries of a Dict observation to normalise; none = all float entries"),
     )
     where_possible: bool = attrs.field(
         default=False,
         metadata=described(
-            "leave observations without float parts as they are, instead of an error", affects="refusals"
+            "do not raise an error if observations have no float parts; leave them unchanged", affects="refusals"
         ),
     )
 

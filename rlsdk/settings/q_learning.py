@@ -28,7 +28,9 @@ class DiscreteValueConfig(NetworkConfig):
     )
     dueling: bool = attrs.field(
         default=False,
-        metadata=described("a value of the observation plus advantages of actions", source="arXiv:1511.06581"),
+        metadata=described(
+            "dueling network: a value of the observation plus an advantage of each action", source="arXiv:1511.06581"
+        ),
     )
     network_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.NETWORK_CLASS)
     network_kwargs: Mapping[str, object] = attrs.field(
@@ -59,16 +61,22 @@ class QLearningConfig(OffPolicyConfig):
     )
 
     target_update_interval: int = attrs.field(
-        default=10_000, validator=in_range(1), metadata=described("steps between target updates", unit="env steps")
+        default=10_000,
+        validator=in_range(1),
+        metadata=described("environment steps between updates of the target network", unit="env steps"),
     )
     exploration_fraction: float = attrs.field(
-        default=0.1, validator=UNIT, metadata=described("share of the training over which exploration falls")
+        default=0.1,
+        validator=UNIT,
+        metadata=described(
+            "share of the training in which epsilon falls from exploration_initial_eps to exploration_final_eps"
+        ),
     )
     exploration_initial_eps: float = attrs.field(
-        default=1.0, validator=UNIT, metadata=described("probability of a random action at the start")
+        default=1.0, validator=UNIT, metadata=described("initial epsilon, the probability of a random action")
     )
     exploration_final_eps: float = attrs.field(
-        default=0.05, validator=UNIT, metadata=described("probability of a random action in the end")
+        default=0.05, validator=UNIT, metadata=described("final epsilon, the probability of a random action")
     )
     max_grad_norm: float | None = attrs.field(
         default=10.0, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
@@ -77,7 +85,8 @@ class QLearningConfig(OffPolicyConfig):
         default=False,
         kw_only=True,
         metadata=described(
-            "the online network selects the next action, the target network gives its value", source="arXiv:1509.06461"
+            "double Q-learning: the online network selects the next action, the target network gives its value",
+            source="arXiv:1509.06461",
         ),
     )
 

@@ -23,37 +23,43 @@ class SoftActorCriticNetworks(NetworkConfig):
     net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
         default=None, converter=as_net_arch, metadata=glossary.NET_ARCH | {"source": "none = [256, 256] for pi and qf"}
     )
-    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("critics", tune=(1, 5)))
+    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
     share_features_extractor: bool = attrs.field(
-        default=False, metadata=described("critics read the actor's features, which only the actor's loss then trains")
+        default=False,
+        metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
     )
     log_std_init: float = attrs.field(
         default=-3.0,
         validator=in_range(-20, 2),
-        metadata=described("gSDE: first log standard deviation") | needs("use_sde"),
+        metadata=described("gSDE: initial log standard deviation") | needs("use_sde"),
     )
     initial_std: float | None = attrs.field(
         default=None,
         validator=in_range(0, 7, open_low=True),
         metadata=described(
-            "first standard deviation of actions before tanh, without gSDE; none = about 1", examples=(0.3,)
+            "initial standard deviation of actions before tanh, without gSDE; none = about 1", examples=(0.3,)
         ),
     )
     sde_net_arch: tuple[int, ...] | None = attrs.field(
         default=None,
         converter=optional_widths,
-        metadata=described("gSDE: own feature layers; none = the policy's latent, [] = the encoded observation")
+        metadata=described(
+            "gSDE: hidden layer widths of a separate network for the noise's features; none = features of the actor's"
+            " last hidden layer, [] = the encoded observation"
+        )
         | needs("use_sde"),
     )
     use_expln: bool = attrs.field(
         default=False,
-        metadata=described("gSDE: standard deviations grow like a logarithm above 1 instead of exponentially")
+        metadata=described(
+            "gSDE: standard deviations above 1 grow with the logarithm of their parameter, not exponentially"
+        )
         | needs("use_sde"),
     )
     clip_mean: float = attrs.field(
         default=2.0,
         validator=in_range(0),
-        metadata=described("gSDE: bound of the mean before tanh; 0 = none") | needs("use_sde"),
+        metadata=described("gSDE: bound of the absolute mean of actions before tanh; 0 = no bound") | needs("use_sde"),
     )
     actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
     actor_kwargs: Mapping[str, object] = attrs.field(
@@ -120,17 +126,20 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
     ent_coef: str | float = attrs.field(
         default="auto",
         metadata=described(
-            'weight of the entropy bonus: "auto" learns it, "auto_0.1" from 0.1, or a number',
+            'weight of the entropy bonus: "auto" = learnt, starting at 1; "auto_0.1" = learnt, starting at 0.1; a'
+            " number = constant",
             examples=("auto_0.1", 0.3),
         ),
     )
     target_update_interval: int = attrs.field(
-        default=1, validator=in_range(1), metadata=described("updates between target updates", unit="updates")
+        default=1,
+        validator=in_range(1),
+        metadata=described("gradient steps between updates of the target networks", unit="updates"),
     )
     target_entropy: str | float = attrs.field(
         default="auto",
         metadata=described(
-            'entropy the learnt ent_coef aims for; "auto" = minus the action dimensions', examples=(-0.5,)
+            'entropy that a learnt ent_coef aims for; "auto" = minus the number of action dimensions', examples=(-0.5,)
         ),
     )
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
@@ -141,7 +150,8 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
         converter=as_bounds,
         kw_only=True,
         metadata=described(
-            "lowest and highest action the policy can take, inside the action space, in its units; none = all of it",
+            "lowest and highest action of the policy, inside the action space and in its units; none = the bounds of"
+            " the action space",
             examples=((-0.5, 0.5),),
         ),
     )

@@ -38,10 +38,11 @@ the values of two choices cannot solve it by chance."""
 
 @clause(
     "learns.bandit",
-    "training learns the action with the highest reward in a task of one step, for each kind of action space and for each"
-    " position of that action; every action played lies in the space",
-    "update(): look at the sign of the policy's loss, at the reward that an action gets, and at the units of actions: choices"
-    " count from `start`, Box actions from `low` to `high`, and each choice has its own columns",
+    "In tasks of one step, training learns the action with the highest reward, for each kind of action space"
+    " and each position of that action. All actions played are in the space.",
+    "update(): check the sign of the policy's loss, which reward belongs to an action, and the units of"
+    " actions. Discrete actions count from `start`, Box actions range from `low` to `high`, and each choice"
+    " has separate columns.",
 )
 def bandit(subject: Subject) -> None:
     if "Box" not in subject.manifest.observations:
@@ -75,9 +76,11 @@ CANDIDATES, ROUNDING = 32, 1e-5
 
 @clause(
     "population.plays-the-policy",
-    "A candidate plays what the policy answers that has the candidate's parameters, for every kind of action and every policy.",
-    "In the function that acts for candidates decode outputs as the policy's act() does: the same order of parameters (that of"
-    " torch.nn.utils.parameters_to_vector), the same activations, and actions in the units of the space",
+    "A candidate plays the actions of the policy with the candidate's parameters, for every kind of action and"
+    " every policy.",
+    "In the function that acts for candidates, decode outputs as the policy's act() does. Use the same order"
+    " of parameters (that of torch.nn.utils.parameters_to_vector), the same activations, and actions in the"
+    " units of the space.",
 )
 def plays_the_policy(subject: Subject) -> None:
     if not isinstance(subject.agent().parts.plan, PopulationPlan):

@@ -23,9 +23,9 @@ from rlsdk.tree import flatten, unflatten
 
 @clause(
     "agent.save-load-predict",
-    "A saved agent, loaded without environment, predicts the same actions to the bit.",
-    "Make every tensor that acting uses a parameter or buffer of the policy, or list its owner in `Parts.states`, so "
-    "that it is in the file.",
+    "A saved agent, loaded without an environment, predicts the same actions bit for bit.",
+    "Make every tensor that acting uses a parameter or buffer of the policy, or list the object that holds it"
+    " in `Parts.states`. Then it is stored in the file.",
 )
 def save_load_predict(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -53,8 +53,8 @@ def _move_away_from_initial_weights(agent: Agent) -> None:
 
 @clause(
     "agent.predict-array",
-    "predict() returns a numpy array for one observation, and one row per observation of a batch.",
-    "Return an action of shape [B, *space.shape] from the policy's `act`, one row per row of the observation.",
+    "predict() returns a numpy array: one action for one observation, and one row per observation for a batch.",
+    "In the policy's `act`, return actions of shape [B, *space.shape], one row per row of the observation.",
 )
 def predict_array(subject: Subject) -> None:
     agent = subject.agent()
@@ -67,7 +67,8 @@ def predict_array(subject: Subject) -> None:
 
 @clause(
     "agent.parameters-round-trip",
-    "set_parameters(get_parameters()) on another agent makes both equal; parameters that do not fit change none.",
+    "set_parameters(get_parameters()) on another agent makes both agents equal. Parameters that do not fit"
+    " raise ArtifactError and change nothing.",
     "List every network in `Parts` (policy, algorithm or states), and check names and shapes in `load_state_dict` "
     "before the first assignment.",
 )
@@ -101,9 +102,9 @@ def _unfit(parameters: dict[str, Any]) -> Iterator[tuple[str, dict[str, object]]
 
 @clause(
     "agent.seed-reproduces",
-    "The same seed gives the same parameters after training, to the bit.",
-    "Draw from the generators that the SDK hands over (`context`, `generator=`), and do not let results depend on "
-    "time, sets, threads or global random state.",
+    "The same seed gives the same parameters after training, bit for bit.",
+    "Draw random numbers from the generators that the SDK passes (`context`, `generator=`). Results must not"
+    " depend on time, the order of sets, threads or global random state.",
 )
 def seed_reproduces(subject: Subject) -> None:
     states = [flat_state(subject.trained(seed=3)) for _ in range(2)]
@@ -113,9 +114,9 @@ def seed_reproduces(subject: Subject) -> None:
 
 @clause(
     "agent.global-state-untouched",
-    "Building, training and predicting do not change global random state and torch threads.",
-    "Do not call random.seed, np.random.* , torch.manual_seed or torch.set_num_threads; draw from the generators that "
-    "the SDK hands over.",
+    "Building, training and predicting change neither global random state nor the number of torch threads.",
+    "Do not call random.seed, np.random.*, torch.manual_seed or torch.set_num_threads. Draw random numbers"
+    " from the generators that the SDK passes.",
 )
 def global_state_untouched(subject: Subject) -> None:
     def state() -> list[object]:
@@ -131,9 +132,9 @@ def global_state_untouched(subject: Subject) -> None:
 
 @clause(
     "agent.evaluation-does-not-disturb",
-    "Evaluating between two calls of learn does not change the training.",
-    "Keep nothing that acting changes in the policy or algorithm: what `act` remembers belongs in the carry, what "
-    "training counts in `update`.",
+    "An evaluation between two calls of learn does not change the training.",
+    "Acting must not change the policy or the algorithm. Store the state of `act` in the carry, and count"
+    " training steps in `update`.",
 )
 def evaluation_does_not_disturb(subject: Subject) -> None:
     states = []
@@ -150,8 +151,8 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
 @clause(
     "agent.preprocessing-travels",
     "Normalisation statistics and frame stacking are stored in the file and applied by predict.",
-    "Use the observations that the SDK hands to `act` and `update`, and normalise data of your own with "
-    "`context.observation_normalizer`.",
+    "Use the observations that the SDK passes to `act` and `update`. Normalise other data with"
+    " `context.observation_normalizer`.",
 )
 def preprocessing_travels(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalised")

@@ -40,8 +40,8 @@ UPDATES = 10
 
 @clause(
     "algorithm.metrics",
-    "update() returns 0-d finite float tensors under names with a slash.",
-    'update(): return {"train/loss": loss.detach(), ...}: 0-d tensors without a graph.',
+    "update() returns metrics: finite 0-d float tensors under names with a slash.",
+    'update(): return {"train/loss": loss.detach(), ...}, with 0-d tensors that require no gradient.',
 )
 def metrics(subject: Subject) -> None:
     agent = subject.trained()
@@ -69,8 +69,8 @@ def update_learns(subject: Subject) -> None:
 
 @clause(
     "algorithm.batch-unchanged",
-    "update() leaves the batch as it was.",
-    "update(): compute new tensors; methods that end in an underscore, and assignments to rows, write into the batch.",
+    "update() does not change the batch.",
+    "update(): compute new tensors. Methods that end in an underscore, and assignments to rows, write into the batch.",
 )
 def batch_unchanged(subject: Subject) -> None:
     from rlsdk.tree import leaves
@@ -87,8 +87,8 @@ def batch_unchanged(subject: Subject) -> None:
 
 @clause(
     "algorithm.state-round-trip",
-    "After load_state_dict() another instance learns as the first does, to the bit.",
-    "state_dict() and load_state_dict(): hold the optimisers' moments, the targets and every counter.",
+    "After load_state_dict() another instance learns as the first one does, bit for bit.",
+    "state_dict() and load_state_dict(): include the states of optimisers, the target networks and every counter.",
 )
 def state_round_trip(subject: Subject) -> None:
     one = subject.trained()
@@ -105,8 +105,8 @@ def state_round_trip(subject: Subject) -> None:
 
 @clause(
     "algorithm.state-restored",
-    "load_state_dict() puts back every number of a state_dict(), also those that a short training does not change.",
-    "load_state_dict(): assign every entry that state_dict() gives.",
+    "load_state_dict() restores every number of a state_dict(), also those that a short training does not change.",
+    "load_state_dict(): assign every entry of state_dict().",
 )
 def state_restored(subject: Subject) -> None:
     algorithm = subject.trained().parts.algorithm
@@ -131,9 +131,10 @@ def _flat(algorithm: Stateful) -> dict[str, Any]:
 
 @clause(
     "algorithm.several-equal-single",
-    "A memory's `sample_several` and an algorithm's `update_several` give to the bit what as many calls of `sample` and"
-    " `update` give.",
-    "sample_several(): draw each batch as sample() does; update_several(): share only what no update in between changes.",
+    "A buffer's `sample_several` and an algorithm's `update_several` give the same results as the same number"
+    " of calls of `sample` and `update`, bit for bit.",
+    "sample_several(): draw each batch as sample() does. update_several(): share only values that the updates"
+    " do not change.",
 )
 def several_equal_single(subject: Subject) -> None:
     agents = small_agent(subject), small_agent(subject)

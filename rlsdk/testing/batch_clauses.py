@@ -66,7 +66,8 @@ def _with_other_next(batch: Batch, rows: Tensor | None = None) -> Batch:
 @clause(
     "batch.next-observation-read",
     "update() learns from the next observations of rows whose discount is above 0.",
-    "update(): the target of a value is reward + discount * value(next_observation); it read another observation, or none.",
+    "update(): the target of a value is reward + discount * value(next_observation). The update read another"
+    " observation, or none.",
 )
 def next_observation_read(subject: Subject) -> None:
     learner, batch = _bootstrapping(subject)
@@ -78,7 +79,8 @@ def next_observation_read(subject: Subject) -> None:
 
 @clause(
     "batch.discount-read",
-    "update() weighs what follows a row by its discount, which is 0 at terminations and gamma ** n elsewhere.",
+    "update() multiplies the value of the next observation by the row's discount, which is 0 at terminations"
+    " and gamma ** n elsewhere.",
     "update(): multiply the value of next_observation by batch.discount, not by gamma or 1 - done.",
 )
 def discount_read(subject: Subject) -> None:
@@ -93,9 +95,9 @@ def discount_read(subject: Subject) -> None:
 
 @clause(
     "batch.discounts-mark-ends",
-    "In all sequences that update() gets, from a memory or straight from the environments, `discount` is 0 at terminations and"
-    " above 0 elsewhere.",
-    "plan and memory: discount = gamma * ~terminated; at truncated rows what follows counts.",
+    "In all sequences that update() gets, from a buffer or directly from the environments, `discount` is 0 at"
+    " terminations and above 0 elsewhere.",
+    "plan and buffer: discount = gamma * ~terminated. It is not 0 at truncated rows.",
 )
 def discounts_mark_ends(subject: Subject) -> None:
     learner = Learner(subject)
@@ -113,8 +115,8 @@ def discounts_mark_ends(subject: Subject) -> None:
 
 @clause(
     "batch.ends-have-no-next",
-    "Rows with discount 0 ended by termination; update() does not learn from their next observation.",
-    "update(): multiply all that belongs to next_observation, an entropy bonus too, by batch.discount.",
+    "update() does not learn from the next observation of rows with discount 0, whose episode terminated.",
+    "update(): multiply everything computed from next_observation by batch.discount, also an entropy bonus.",
 )
 def ends_have_no_next(subject: Subject) -> None:
     learner, batch = _bootstrapping(subject)
@@ -129,7 +131,7 @@ def ends_have_no_next(subject: Subject) -> None:
 
 @clause(
     "batch.next-masks-read",
-    "Where masks are used, the value of a next observation is that of its allowed actions.",
+    "If the algorithm uses masks, the value of a next observation is computed from its allowed actions only.",
     "update(): mask the values of next_observation with next_observation.action_mask before the maximum or mean over actions.",
 )
 def next_masks_read(subject: Subject) -> None:
@@ -158,8 +160,8 @@ def _only(mask: Tensor, sizes: Sequence[int], place: int) -> Tensor:
 
 @clause(
     "batch.weights",
-    "Rows of weight 0 in a batch of a prioritised memory change nothing in the weights of the critic.",
-    "update(): multiply the loss of each row by batch.weight where it is not None.",
+    "Rows with weight 0 in a batch of a prioritised buffer do not change the critic's parameters.",
+    "update(): multiply the loss of each row by batch.weight, if it is not None.",
 )
 def weights(subject: Subject) -> None:
     learner, batch = _bootstrapping(subject)
@@ -191,8 +193,9 @@ def _errors(learner: Learner, batch: Transitions) -> Tensor:
 
 @clause(
     "batch.td-error",
-    "`td_error` has one finite number per row of the last batch, not negative, and does not depend on the rows' weights.",
-    "update(): keep the absolute errors of all rows, before they are multiplied by the weights.",
+    "`td_error` has one finite number per row of the last batch. It is not negative and does not depend on the"
+    " rows' weights.",
+    "update(): store the absolute errors of all rows in `td_error`, before they are multiplied by the weights.",
 )
 def td_error(subject: Subject) -> None:
     learner, batch = _bootstrapping(subject)
@@ -210,8 +213,8 @@ def td_error(subject: Subject) -> None:
 
 @clause(
     "batch.td-error-of-its-row",
-    "The `td_error` of a row is that of its own reward.",
-    "update(): td_error in the order of the batch; look for shapes that broadcast, [N, 1] with [N].",
+    "The `td_error` of a row depends on the reward of the same row, not on rewards of other rows.",
+    "update(): give td_error in the order of the batch. Look for shapes that broadcast, such as [N, 1] with [N].",
 )
 def td_error_of_its_row(subject: Subject) -> None:
     learner, batch = _bootstrapping(subject)
@@ -231,7 +234,7 @@ def td_error_of_its_row(subject: Subject) -> None:
 
 @clause(
     "batch.padding",
-    "Rows of sequences with `valid` False are padding or resets; what they hold changes nothing.",
+    "Rows of sequences with `valid` False are padding or resets. Their contents do not change the update.",
     "update(): multiply the loss by batch.loss_mask, and end traces where the next row is not valid.",
 )
 def padding(subject: Subject) -> None:
@@ -265,8 +268,8 @@ def _with_other_rows(batch: AnySequences, rows: Tensor) -> AnySequences:
 
 @clause(
     "batch.loss-mask",
-    "update() does not learn from the rewards of rows of sequences whose `loss_mask` is False.",
-    "update(): multiply the loss of each row by batch.loss_mask, which is narrower than steps.valid.",
+    "update() does not learn from the rewards of rows whose `loss_mask` is False, in batches of sequences.",
+    "update(): multiply the loss of each row by batch.loss_mask, which excludes more rows than steps.valid.",
 )
 def loss_mask(subject: Subject) -> None:
     learner, batch = _bootstrapping(subject)
@@ -283,8 +286,10 @@ def loss_mask(subject: Subject) -> None:
 
 @clause(
     "batch.repeatable",
-    "Two updates from the same state with the same batch are equal, to the bit: nothing is left over from an earlier update.",
-    "update(): set gradients to zero before backward(), and keep what lasts in state_dict().",
+    "Two updates from the same state with the same batch are equal, bit for bit. No other state remains from"
+    " an earlier update.",
+    "update(): set gradients to zero before backward(). Include all state that remains after an update in"
+    " state_dict().",
 )
 def repeatable(subject: Subject) -> None:
     learner = Learner(subject)
@@ -295,8 +300,10 @@ def repeatable(subject: Subject) -> None:
 
 @clause(
     "batch.rows-permuted",
-    "The order of the rows of a batch does not matter: each row has its own reward, action and next observation.",
-    "update(): pair what belongs to one row; look for rows that are shifted by one, and for two orders of flattening.",
+    "The order of the rows of a batch does not matter. The reward, action and next observation of a row are"
+    " used together.",
+    "update(): use the columns of one row together. Look for rows that are shifted by one, and for columns"
+    " that are flattened in different orders.",
 )
 def rows_permuted(subject: Subject) -> None:
     learner = Learner(subject)

@@ -86,10 +86,11 @@ def _require_kind(subject: Subject, kind: type[object]) -> None:
 
 @clause(
     "buffer.rows-are-true",
-    "Sampled Transitions are stored steps: observation, action, reward, next observation and discount (0 at terminations only),"
-    " masks, extras and info of one step, or of n_steps within an episode; never filler rows, never overwritten ones.",
-    "extend(): take what a step led to from rlsdk.records.successors(rollout), store discount = gamma * ~terminated, and"
-    " leave out rows whose valid is False; sample(): index all columns by the same rows",
+    "Sampled Transitions are stored steps. Observation, action, reward, next observation, discount (0 at"
+    " terminations only), masks, extras and info belong to one step, or to n_steps of one episode. Filler rows"
+    " and overwritten rows are never sampled.",
+    "extend(): take next observations from rlsdk.records.successors(rollout), store discount = gamma *"
+    " ~terminated, and do not store rows whose valid is False. sample(): index all columns by the same rows.",
 )
 def rows_are_true(subject: Subject) -> None:
     _require_kind(subject, Transitions)
@@ -110,10 +111,11 @@ def rows_are_true(subject: Subject) -> None:
 
 @clause(
     "buffer.sequences-are-true",
-    "Sampled Sequences are consecutive stored steps of one environment, each whole; is_first, terminated and truncated mark the"
-    " ends of episodes; filler rows and padding are not valid and not in loss_mask; initial carries are those of the time.",
-    "sample(): take rows of one column in the order in which they were stored, none across the newest row of the ring, and"
-    " set valid and loss_mask to False in rows that are not to be learnt from",
+    "Sampled Sequences are consecutive stored steps of one environment, with all columns of each step."
+    " is_first, terminated and truncated mark the ends of episodes. valid and loss_mask are False for filler"
+    " rows and padding. Initial carries are those at the first step.",
+    "sample(): take rows of one environment in the order in which they were stored, never across the newest"
+    " row of the ring. Set valid and loss_mask to False in rows that must not be learnt from.",
 )
 def sequences_are_true(subject: Subject) -> None:
     _require_kind(subject, Sequences)
@@ -138,9 +140,9 @@ def sequences_are_true(subject: Subject) -> None:
 
 @clause(
     "buffer.length",
-    "len() is 0 at first, never falls, and never exceeds the steps stored or the capacity; a memory of Transitions counts every"
-    " one until it is full.",
-    "__len__(): return the number of steps that can be sampled now",
+    "len() is 0 at first, never decreases, and never exceeds the number of stored steps or the capacity. A"
+    " buffer of Transitions counts every transition until it is full.",
+    "__len__(): return the number of steps that can be sampled now.",
 )
 def length(subject: Subject) -> None:
     if "buffer_size" not in subject.settings():
@@ -162,8 +164,9 @@ def length(subject: Subject) -> None:
 
 @clause(
     "buffer.size-known-first",
-    "bytes_required() is known before the first row and bounds the memory that the rows take (at least half of it is used).",
-    "bytes_required(): add up the bytes of all columns for the whole capacity, second observations and masks included",
+    "bytes_required() works before the first row is stored. It is at least the memory that the rows take when"
+    " the buffer is full, and at most twice as much.",
+    "bytes_required(): add up the bytes of all columns for the whole capacity, including next observations and masks.",
 )
 def size_known_first(subject: Subject) -> None:
     small = _capacity(subject, 2, 300)
@@ -181,8 +184,8 @@ def size_known_first(subject: Subject) -> None:
 
 @clause(
     "buffer.samples-are-copies",
-    "Changing a sampled batch does not change the buffer, nor does extending the buffer change the batch.",
-    "sample(): index rows with a tensor (rows[index]), which copies; a slice is a view of the memory",
+    "A change to a sampled batch does not change the buffer. Extending the buffer does not change the batch.",
+    "sample(): index rows with a tensor (rows[index]), which copies. A slice is a view of the buffer's memory.",
 )
 def samples_are_copies(subject: Subject) -> None:
     memory = FilledMemory(subject, 1, _capacity(subject, 1, 24))
@@ -204,10 +207,10 @@ def _equal(one: object, two: object) -> bool:
 
 @clause(
     "buffer.sampling",
-    "sample() uses the given generator alone, and reaches every stored step; single steps are equally likely until errors are"
-    " known, and likelier afterwards the larger theirs is.",
-    "sample(): draw indices with generator=generator from all stored rows, the first, the last and those of every environment;"
-    " prioritize(): store a priority that grows with the error",
+    "sample() uses only the given generator and reaches every stored step. Single steps are equally probable"
+    " before prioritize() is called; afterwards steps with larger errors are more probable.",
+    "sample(): draw indices with generator=generator from all stored rows: also the first, the last, and those"
+    " of every environment. prioritize(): store a priority that grows with the error.",
 )
 def sampling(subject: Subject) -> None:
     for changes in _memories(subject):
@@ -291,10 +294,10 @@ def _priorities(memory: FilledMemory) -> None:
 
 @clause(
     "buffer.state-round-trip",
-    "A buffer loaded from state_dict() gives the same samples, now and after further steps, also once the oldest rows were"
-    " overwritten.",
-    "state_dict(): store the rows, the position in the ring and every count; load_state_dict(): copy them, so that two memories"
-    " share no tensor",
+    "A buffer loaded from state_dict() gives the same samples, now and after further steps, also after the"
+    " oldest rows were overwritten.",
+    "state_dict(): include the rows, the position in the ring and every count. load_state_dict(): copy them,"
+    " so that two buffers share no tensor.",
 )
 def state_round_trip(subject: Subject) -> None:
     room = _room(_capacity(subject, 2, 30), 2)

@@ -56,8 +56,9 @@ def _observations(subject: Subject, agent: Agent) -> Observation:
 
 @clause(
     "distribution.shapes",
-    "log_prob, entropy and KL have the batch shape; sample and mode are alike, for every kind of action.",
-    "log_prob(), entropy() and kl_divergence(): sum over the axis of the action, so that results are [N]",
+    "log_prob, entropy and KL divergence have the shape of the batch. sample and mode have equal shapes, for"
+    " every kind of action.",
+    "log_prob(), entropy() and kl_divergence(): sum over the axis of the action, so that results are [N].",
 )
 def shapes(subject: Subject) -> None:
     for kind, distribution in _distributions(subject, 1):
@@ -84,8 +85,9 @@ def _require_mean(what: str, stated: torch.Tensor, samples: torch.Tensor) -> Non
 
 @clause(
     "distribution.entropy-is-mean-surprise",
-    "entropy() is the mean of -log_prob over samples (5 standard errors), for every kind of action.",
-    "log_prob() and entropy(): both of the distribution that sample() draws from, after squashing, scaling and masks",
+    "entropy() equals the mean of -log_prob over samples (within 5 standard errors), for every kind of action.",
+    "log_prob() and entropy(): compute both for the distribution that sample() draws from, after squashing,"
+    " scaling and masks.",
 )
 def entropy_is_mean_surprise(subject: Subject) -> None:
     for kind, distribution in _distributions(subject, 1, SAMPLES):
@@ -95,9 +97,9 @@ def entropy_is_mean_surprise(subject: Subject) -> None:
 
 @clause(
     "distribution.kl",
-    "KL(p || p) = 0, and KL(p || q) is the mean of log p - log q over samples of p (5 standard errors), for every kind of"
-    " action.",
-    "kl_divergence(other): return KL(self || other), the expectation under self, in this order",
+    "KL(p || p) = 0, and KL(p || q) equals the mean of log p - log q over samples of p (within 5 standard"
+    " errors), for every kind of action.",
+    "kl_divergence(other): return KL(self || other), the expectation under self.",
 )
 def kl(subject: Subject) -> None:
     pairs = zip(_distributions(subject, 1, SAMPLES), _distributions(subject, 2, SAMPLES), strict=True)
@@ -110,10 +112,11 @@ def kl(subject: Subject) -> None:
 
 @clause(
     "distribution.transform",
-    "Where a distribution has transform(noise), it makes samples of standard normal noise [N, A], and what it gives beside them"
-    " is their log-density: log_prob of them, and -entropy() on average (5 standard errors).",
-    "transform(): add the logarithm of the derivative of every map that is applied after the Gaussian, such as tanh, with the"
-    " sign that log_prob() has",
+    "If a distribution has transform(noise), it turns standard normal noise [N, A] into samples and their"
+    " log-densities. These equal log_prob of the samples, and -entropy() on average (within 5 standard"
+    " errors).",
+    "transform(): add the logarithm of the derivative of every map that is applied after the Gaussian, such as"
+    " tanh, with the same sign as in log_prob().",
 )
 def transform(subject: Subject) -> None:
     checked = 0

@@ -100,7 +100,10 @@ def clause(
     return register
 
 
-@clause("executor.order", "`map` returns one result for each item, in the order of the items; none for none.")
+@clause(
+    "executor.order",
+    "`map` returns one result for each item, in the order of the items. Without items it returns no results.",
+)
 def order(subject: ExecutorSubject) -> None:
     with subject.made() as executor:
         for items in ([], [3], list(range(12))):
@@ -110,7 +113,8 @@ def order(subject: ExecutorSubject) -> None:
 
 @clause(
     "executor.errors",
-    "An exception of an item is raised as its own class, or as a WorkError that names it; the trace leads to its origin.",
+    "An exception of an item is raised as its class, or as a WorkError that names the class. The traceback"
+    " leads to the line that raised it.",
 )
 def errors(subject: ExecutorSubject) -> None:
     expected = {"SettingsError": "a setting", "ValueError": "a value", "KeyError": "a key", "TwoPartError": "code 7"}
@@ -129,7 +133,7 @@ def errors(subject: ExecutorSubject) -> None:
                 require(False, f"an item raised {kind}, and nothing was raised here")
 
 
-@clause("executor.first-failure", "The first exception ends `map`: items that were not begun are not begun any more.")
+@clause("executor.first-failure", "After the first exception `map` starts no further items.")
 def first_failure(subject: ExecutorSubject) -> None:
     with subject.made() as executor, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         items = [work.Begun(Path(folder), i) for i in range(100)]
@@ -141,7 +145,7 @@ def first_failure(subject: ExecutorSubject) -> None:
         require(later <= MOST_BEGUN, f"{later - begun} items were begun after `map` had raised")
 
 
-@clause("executor.again", "After an exception the executor does further work.")
+@clause("executor.again", "After an exception the executor can do further work.")
 def again(subject: ExecutorSubject) -> None:
     with subject.made() as executor:
         for _ in range(2):
@@ -155,7 +159,7 @@ def again(subject: ExecutorSubject) -> None:
             require(found == [1, 4], f"after a failure the squares of 1 and 2 came back as {found}")
 
 
-@clause("executor.dead-worker", "Where a worker dies, its items are done again, and all results arrive.")
+@clause("executor.dead-worker", "If a worker process dies, its items run again, and all results arrive.")
 def dead_worker(subject: ExecutorSubject) -> None:
     with subject.made() as executor, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         require_other_process(executor)
@@ -168,7 +172,8 @@ def dead_worker(subject: ExecutorSubject) -> None:
 
 
 @clause(
-    "executor.deadly-item", "An item that ends its worker again and again raises WorkError, after at most ten times."
+    "executor.deadly-item",
+    "An item that kills its worker process every time raises WorkError after at most ten attempts.",
 )
 def deadly_item(subject: ExecutorSubject) -> None:
     with subject.made() as executor, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -183,7 +188,8 @@ def deadly_item(subject: ExecutorSubject) -> None:
 
 @clause(
     "executor.unpicklable",
-    "Work, items and results that cannot be sent raise WorkError, unless the executor does the work where it is.",
+    "Functions, items and results that cannot be pickled raise WorkError, unless the executor does not send"
+    " them to another process.",
 )
 def unpicklable(subject: ExecutorSubject) -> None:
     lock = threading.Lock()
@@ -204,12 +210,15 @@ def unpicklable(subject: ExecutorSubject) -> None:
         require(executor.map(work.square, [2]) == [4], "afterwards the executor does no more work")
 
 
-@clause("executor.large-items", "Arrays in items and results arrive to the bit, 8 MB each, shared ones too.")
+@clause(
+    "executor.large-items",
+    "Arrays of 8 MB in items and results arrive unchanged bit for bit, also arrays in shared memory.",
+)
 def large_items(subject: ExecutorSubject) -> None:
     _with_arrays(subject, LARGE)
 
 
-@clause("executor.very-large-items", "Arrays of 300 MB in items and results arrive to the bit.")
+@clause("executor.very-large-items", "Arrays of 300 MB in items and results arrive unchanged bit for bit.")
 def very_large_items(subject: ExecutorSubject) -> None:
     _with_arrays(subject, VERY_LARGE)
 
@@ -223,7 +232,7 @@ def _with_arrays(subject: ExecutorSubject, size: int) -> None:
             require(same, f"an array of {wanted.nbytes} bytes came back different")
 
 
-@clause("executor.nested", "Work may map on an executor of the same name.")
+@clause("executor.nested", "A function that an executor runs may call `map` of an executor of the same name.")
 def nested(subject: ExecutorSubject) -> None:
     with subject.made() as executor:
         try:
@@ -244,7 +253,7 @@ def submit(subject: ExecutorSubject) -> None:
         require(isinstance(error, SettingsError), f"the future of an item that raised SettingsError has {error!r}")
 
 
-@clause("executor.cancel", "The item of a future that could be cancelled is never begun; the others are done.")
+@clause("executor.cancel", "The item of a cancelled future never starts. All other items run.")
 def cancel(subject: ExecutorSubject) -> None:
     with subject.made() as executor, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         items = [work.Begun(Path(folder), i) for i in range(4 * subject.workers + 2)]
@@ -259,24 +268,27 @@ def cancel(subject: ExecutorSubject) -> None:
         require(not begun, f"items {begun} were begun although their futures had been cancelled")
 
 
-@clause("executor.seeds", "A run of several seeds has the results and the weights of runs in this process, to the bit.")
+@clause("executor.seeds", "A run of several seeds gives the same results and weights as in this process, bit for bit.")
 def seeds(subject: ExecutorSubject) -> None:
     with subject.made() as executor:
         seeds_equal(executor)
 
 
-@clause("executor.candidates", "Candidates of a population method are played as in this process, to the bit.")
+@clause(
+    "executor.candidates", "Candidates of a population method play the same episodes as in this process, bit for bit."
+)
 def candidates(subject: ExecutorSubject) -> None:
     candidates_equal(subject.name, subject.workers)
 
 
-@clause("executor.evaluation", "Parts of an evaluation are played as in this process, to the bit.")
+@clause("executor.evaluation", "Parts of an evaluation give the same episodes as in this process, bit for bit.")
 def evaluation(subject: ExecutorSubject) -> None:
     evaluation_equal(subject.name, subject.workers)
 
 
 @clause(
-    "executor.collectors", "Where workers can keep state, training in collectors gives the weights of this process."
+    "executor.collectors",
+    "If workers can hold state, training with collectors gives the same weights as in this process.",
 )
 def collectors(subject: ExecutorSubject) -> None:
     with subject.made() as executor:

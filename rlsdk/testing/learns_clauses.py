@@ -87,8 +87,8 @@ SIGNS = np.array([np.sign(each) * np.eye(3)[abs(each) - 1] for each in ORDER], n
 
 @clause(
     "learns.sign-of-observation",
-    "the action that the sign of the observation asks for is learnt, in episodes of several steps",
-    "update(): see that observation, action, reward and advantage of a row belong to the same step",
+    "In episodes of several steps, training learns the action that depends on the sign of the observation.",
+    "update(): make sure that observation, action, reward and advantage of a row belong to the same step.",
 )
 def sign_of_observation(subject: Subject) -> None:
     count = len(ORDER)
@@ -115,8 +115,9 @@ def _chain(later: float) -> Outcomes:
 
 @clause(
     "learns.two-state-chain",
-    "of a reward at once and a larger one a step later the one that is worth more is learnt, by the discount",
-    "update(): the target is reward + discount * value(next_observation), and discount is 0 after a termination",
+    "Training learns to choose between an immediate reward and a larger reward one step later, according to"
+    " the discount.",
+    "update(): the target is reward + discount * value(next_observation), with discount 0 after a termination.",
 )
 def two_state_chain(subject: Subject) -> None:
     kind = _kinds(subject)[0]
@@ -133,8 +134,9 @@ def two_state_chain(subject: Subject) -> None:
 
 @clause(
     "learns.entropy",
-    "with a large weight of the entropy sampled actions stay varied",
-    "update(): the loss has - ent_coef * entropy; in a soft target or actor's loss log-probabilities have the other sign",
+    "With a large weight of the entropy bonus, sampled actions stay spread over the action space.",
+    "update(): subtract ent_coef * entropy from the loss. In soft targets subtract ent_coef * log_prob; in the"
+    " actor's loss add it.",
 )
 def entropy(subject: Subject) -> None:
     kind = _kinds(subject)[0]
@@ -159,8 +161,8 @@ LATER_STEPS = 5
 
 @clause(
     "learns.entropy-later",
-    "In targets of an off-policy algorithm with `ent_coef` the entropy of later actions counts like a reward.",
-    "update(): the soft value of next_observation is Q - ent_coef * log_prob of an action sampled there",
+    "In targets of an off-policy algorithm with `ent_coef`, the entropy of later actions is added like a reward.",
+    "update(): the soft value of next_observation is Q - ent_coef * log_prob of an action sampled for it.",
 )
 def entropy_later(subject: Subject) -> None:
     kind = _kinds(subject)[0]
@@ -190,9 +192,10 @@ FAR = np.array([[1000.0, -3.0], [1004.0, -3.0]], np.float32)
 
 @clause(
     "learns.normalized",
-    "With `normalize` a chain is learnt whose observations lie far from 0: every observation of an update is normalised.",
-    "apply context.observation_normalizer to records of your own; sample with parts.sample(); where a plan has a memory and"
-    " learns from the newest steps too, give these to parts.preprocess_batch()",
+    "With `normalize`, training solves a task whose observations are far from 0. So every observation of an"
+    " update is normalised.",
+    "Apply context.observation_normalizer to your own records, and sample with parts.sample(). If the plan has"
+    " a buffer and also learns from the newest steps, pass these through parts.preprocess_batch().",
 )
 def normalized(subject: Subject) -> None:
     kind = _kinds(subject)[0]
@@ -208,8 +211,8 @@ def normalized(subject: Subject) -> None:
 
 @clause(
     "learns.time-limit",
-    "an episode that a time limit ends is worth what would have followed, where values are learnt",
-    "update(): multiply the next value by discount, or by ~terminated; never by ~truncated",
+    "If the algorithm learns values, the value at a time limit includes the rewards that would have followed.",
+    "update(): multiply the next value by discount, or by ~terminated, never by ~truncated.",
 )
 def time_limit(subject: Subject) -> None:
     kind = _kinds(subject)[0]
@@ -263,8 +266,8 @@ def _paying(scale: float, shift: float, *, at_once: bool) -> tuple[Outcomes, lis
 
 @clause(
     "learns.known-values",
-    "the values of three states are learnt, of which one terminates and one is ended by a time limit",
-    "update(): the values' target is reward + gamma * V(next), without the next value after a termination only",
+    "Training learns the values of three states. One of them terminates, and a time limit ends the episode in another.",
+    "update(): the target of a value is reward + gamma * V(next). Only after a termination it is the reward alone.",
 )
 def known_values(subject: Subject) -> None:
     _require_values(subject, "known-values", 1.0, 0.0)
@@ -272,9 +275,9 @@ def known_values(subject: Subject) -> None:
 
 @clause(
     "learns.scaled-rewards",
-    "values follow rewards: where these have the other sign and 0.5 more, the value V of a state without a termination becomes"
-    " -V + 0.5 / (1 - gamma)",
-    "update(): use rewards as they come, also below 0; clip or normalise them only where a setting asks for it",
+    "Values scale with rewards: with the rewards 0.5 - r instead of r, the value V of a state without a"
+    " termination becomes -V + 0.5 / (1 - gamma).",
+    "update(): use rewards unchanged, also negative ones. Clip or normalise them only if a setting requests it.",
 )
 def scaled_rewards(subject: Subject) -> None:
     _require_values(subject, "scaled-rewards", SCALE, SHIFT)
@@ -320,8 +323,9 @@ def _estimator(agent: Agent) -> EstimatesValues | None:
 
 @clause(
     "learns.t-maze",
-    "a policy with a memory learns to turn to the side that a cue at the start of the episode named",
-    "act() and update(): the carry before a step goes in, gradients pass through it, and is_first forgets it",
+    "A recurrent policy learns to turn to the side that an observation at the start of the episode shows.",
+    "act() and update(): use the carry before each step, let gradients flow through it, and reset it where"
+    " is_first is True.",
 )
 def t_maze(subject: Subject) -> None:
     if "Discrete" not in _kinds(subject):
@@ -340,8 +344,8 @@ def _maze_score(agent: Agent) -> float:
 
 @clause(
     "learns.masked-choice",
-    "the best of the actions that a mask allows is learnt, also where the best of all is forbidden",
-    "act() and update(): apply the mask of the row's own observation to logits or values, then choose",
+    "Training learns the best of the actions that a mask allows, also if the mask forbids the best action.",
+    "act() and update(): apply the mask of the row's own observation to logits or values before an action is chosen.",
 )
 def masked_choice(subject: Subject) -> None:
     if subject.spec.action_masks == "ignored":

@@ -68,8 +68,8 @@ def _require_own(subject: Subject) -> None:
 
 @clause(
     "buffer.fillers",
-    "What rows with `valid` False hold changes nothing of what is learnt from a memory's samples.",
-    "extend(): leave out rows where steps.valid is False, or keep the column and multiply losses by it.",
+    "The contents of rows with `valid` False do not change what is learnt from a buffer's samples.",
+    "extend(): do not store rows where steps.valid is False, or store the column `valid` and multiply losses by it.",
 )
 def fillers(subject: Subject) -> None:
     memories = _two_agents(subject, _other_fillers, fillers=True)
@@ -97,9 +97,10 @@ def _other_fillers(rollout: AnyRollout) -> AnyRollout:
 
 @clause(
     "buffer.what-followed",
-    "A memory of a record of its own that distinguishes terminations from time limits stores what followed each step, at time"
-    " limits too, and one that stores what followed distinguishes them.",
-    "extend(): store rlsdk.records.successors(rollout), and steps.terminated rather than every end.",
+    "This is about buffers that sample a custom record. If the record distinguishes terminations from time"
+    " limits, it has the next observation of each step, also at time limits. If it has next observations, it"
+    " distinguishes them.",
+    "extend(): store rlsdk.records.successors(rollout), and steps.terminated, not the end of every episode.",
 )
 def what_followed(subject: Subject) -> None:
     _require_own(subject)
@@ -150,8 +151,9 @@ def _shifted(features: object) -> object:
 
 @clause(
     "buffer.full-takes-new",
-    "A full memory of a record of its own takes new steps: soon it holds few of those that it held when it was full.",
-    "extend(): write over the oldest row, and move on to the next with every row.",
+    "A full buffer that samples a custom record stores new steps: they soon replace most of the steps that it"
+    " held when it became full.",
+    "extend(): overwrite the oldest row, and advance the position by one with every row.",
 )
 def full_takes_new(subject: Subject) -> None:
     if "buffer_size" not in subject.settings():

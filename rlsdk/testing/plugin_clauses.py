@@ -35,9 +35,9 @@ print(json.dumps({"torch": "torch" in sys.modules, "gymnasium": "gymnasium" in s
 
 @clause(
     "plugin.import-is-free",
-    "Importing the plugin imports neither torch nor gymnasium, prints nothing, seeds nothing.",
-    "Import torch, gymnasium and modules that print or draw random numbers inside `build`, not in `__init__.py` or the "
-    "module of the settings.",
+    "Importing the plugin does not import torch or gymnasium, prints nothing and seeds no random generator.",
+    "Import torch, gymnasium, and modules that print or draw random numbers in `build`, not in `__init__.py`"
+    " or the module of the settings.",
 )
 def import_is_free(subject: Subject) -> None:
     if subject.plugin.distribution == "registered":
@@ -53,9 +53,9 @@ def import_is_free(subject: Subject) -> None:
 
 @clause(
     "plugin.manifest-agrees",
-    "Id, family and policies of the spec are those of the manifest.",
-    "Write the same id, family and policies in rlsdk.toml and in the AlgorithmSpec, or name `build` and `config` in "
-    "rlsdk.toml and drop the hook.",
+    "Id, family and policies of the AlgorithmSpec equal those of the manifest rlsdk.toml.",
+    "Write the same id, family and policies in rlsdk.toml and in the AlgorithmSpec. Or name `build` and"
+    " `config` in rlsdk.toml and remove the hook.",
 )
 def manifest_agrees(subject: Subject) -> None:
     spec, manifest = subject.spec, subject.manifest
@@ -67,7 +67,7 @@ def manifest_agrees(subject: Subject) -> None:
 
 @clause(
     "plugin.settings-documented",
-    "Every hyper-parameter has a help text, and all but `policy` have a default.",
+    "Every hyper-parameter has a help text, and all except `policy` have a default.",
     'In the config class give each field a default and `metadata=described("what it does")`.',
 )
 def settings_documented(subject: Subject) -> None:
@@ -80,9 +80,9 @@ def settings_documented(subject: Subject) -> None:
 
 @clause(
     "plugin.settings-round-trip",
-    "Settings written as plain data and read back are equal.",
-    "Give each field of the config class a type that plain data can state: numbers, text, lists, tables, or a class "
-    "that `rlsdk.settings` converts; a converter must accept its own result.",
+    "Settings that are written as plain data and read again are equal.",
+    "Give each field of the config class a type that plain data can represent: numbers, text, lists, tables,"
+    " or a class that `rlsdk.settings` converts. A converter must accept its own result.",
 )
 def settings_round_trip(subject: Subject) -> None:
     kind = subject.spec.config_type
@@ -98,7 +98,7 @@ def settings_round_trip(subject: Subject) -> None:
 
 @clause(
     "plugin.presets-fit",
-    "Every preset the package ships is accepted by the settings.",
+    "The config class accepts every preset of the package.",
     "In presets/*.toml name settings that the config class has, with values that its validators accept.",
 )
 def presets_fit(subject: Subject) -> None:
@@ -114,8 +114,8 @@ def presets_fit(subject: Subject) -> None:
 
 @clause(
     "plugin.unknown-setting-refused",
-    "An unknown hyper-parameter raises SettingsError that names the closest one.",
-    "Make the config class a subclass of AgentConfig without an `__init__` or converter that swallows unknown names.",
+    "An unknown hyper-parameter raises a SettingsError that names the most similar one.",
+    "Make the config class a subclass of AgentConfig, without an `__init__` or a converter that ignores unknown names.",
 )
 def unknown_setting_refused(subject: Subject) -> None:
     known = [f.name for f in attrs.fields(subject.spec.config_type)]
@@ -130,9 +130,9 @@ def unknown_setting_refused(subject: Subject) -> None:
 
 @clause(
     "plugin.claims-backed",
-    "With every space the manifest lists a small agent trains and predicts; its traits are true.",
-    "Make `build` and `update` work with every space that rlsdk.toml lists, or take the space or the trait out of "
-    "`actions`, `observations` or `traits` there.",
+    "A small agent trains and predicts with every space that the manifest lists. The traits of the manifest are true.",
+    "Make `build` and `update` work with every space that rlsdk.toml lists, or remove the space or the trait"
+    " from `actions`, `observations` or `traits` there.",
 )
 def claims_backed(subject: Subject) -> None:
     for what, agent in subject.agents():
@@ -158,9 +158,9 @@ def claims_backed(subject: Subject) -> None:
 
 @clause(
     "plugin.prints-nothing",
-    "With verbose=0 building, training and predicting write nothing to standard output and error.",
-    "Take print() and progress bars out of the plugin: return numbers from `update` as metrics, and write remarks with "
-    "the `logging` module.",
+    "With verbose=0, building, training and predicting write nothing to standard output and standard error.",
+    "Remove print() and progress bars from the plugin. Return numbers from `update` as metrics, and write"
+    " messages with the `logging` module.",
 )
 def prints_nothing(subject: Subject) -> None:
     def use() -> None:
@@ -172,9 +172,9 @@ def prints_nothing(subject: Subject) -> None:
 
 @clause(
     "plugin.unsupported-space-refused",
-    "An action space the manifest does not list raises UnsupportedSpaceError.",
-    "Begin `build` with `require_spaces(context, id, actions=..., observations=...)`, with the spaces that rlsdk.toml "
-    "lists.",
+    "An action space that the manifest does not list raises UnsupportedSpaceError.",
+    "Call `require_spaces(context, id, actions=..., observations=...)` first in `build`, with the spaces that"
+    " rlsdk.toml lists.",
 )
 def unsupported_space_refused(subject: Subject) -> None:
     unsupported = [kind for kind in ACTIONS if kind not in subject.manifest.actions]

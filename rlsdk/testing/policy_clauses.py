@@ -60,9 +60,11 @@ def _acting_on(subject: Subject, space: GymSpace) -> Agent:
 
 @clause(
     "policy.action-in-space",
-    "Every action of act() and predict() lies in the action space, nested, shaped and counted as it is, sampled or not.",
-    "act(): return actions in the units of the action space: choices counted from `start`, one column for each choice, Box"
-    " actions scaled to `low` and `high` of each dimension; the policy and a behaviour policy alike",
+    "Every action of act() and predict(), sampled or deterministic, lies in the action space, with its"
+    " nesting, shapes and `start`.",
+    "act(): return actions in the units of the action space: choices counted from `start`, one column for each"
+    " choice, Box actions scaled to `low` and `high` of each dimension. This holds for the policy and for a"
+    " behaviour policy.",
 )
 def action_in_space(subject: Subject) -> None:
     for what, agent in subject.agents():
@@ -98,8 +100,9 @@ def _actions_in_space(subject: Subject, what: str, agent: Agent) -> None:
 
 @clause(
     "policy.deterministic",
-    "The deterministic action depends on observation and carry only.",
-    "act(deterministic=True): return the mode of the distribution, without noise, dropout or epsilon",
+    "The deterministic action depends only on the observation and the carry.",
+    "act(deterministic=True): return the mode of the distribution, without noise, dropout or epsilon-greedy"
+    " exploration.",
 )
 def deterministic(subject: Subject) -> None:
     for what, agent in subject.agents():
@@ -111,8 +114,9 @@ def deterministic(subject: Subject) -> None:
 
 @clause(
     "policy.rows-independent",
-    "Acting on one row or on many gives the same deterministic action (to 1e-5).",
-    "act(): compute each row of the batch from its own observation and carry; no mean, maximum or normalisation over rows",
+    "The deterministic action for a row is the same alone and in a batch (within 1e-5).",
+    "act(): compute each row of the batch from the row's observation and carry only. Use no mean, maximum or"
+    " normalisation over rows.",
 )
 def rows_independent(subject: Subject) -> None:
     for what, agent in subject.agents():
@@ -128,9 +132,10 @@ def rows_independent(subject: Subject) -> None:
 
 @clause(
     "policy.randomness-from-generator",
-    "Samples depend on the generator given, and on no other random state.",
-    "act(): pass `generator` to every function that draws (torch.rand(.., generator=generator)), of the policy and of a"
-    " behaviour policy; torch.distributions cannot take one, rlsdk.distributions can",
+    "Sampled actions depend on the given generator, and on no other random state.",
+    "act(): pass `generator` to every function that draws random numbers (torch.rand(..,"
+    " generator=generator)), in the policy and in a behaviour policy. torch.distributions accepts no"
+    " generator; rlsdk.distributions does.",
 )
 def randomness_from_generator(subject: Subject) -> None:
     agent = subject.agent()
@@ -146,9 +151,10 @@ def randomness_from_generator(subject: Subject) -> None:
 
 @clause(
     "policy.samples-vary",
-    "Sampled actions of the collecting policy differ between rows and between generators, and reach every discrete choice.",
-    "act(deterministic=False): draw an action for each row from `generator`; a policy that explores by a wrapper gives it as"
-    " Parts.behavior",
+    "Sampled actions of the behaviour policy differ between rows and between generators, and every discrete"
+    " choice occurs.",
+    "act(deterministic=False): draw an action for each row with `generator`. If a wrapper adds the"
+    " exploration, pass it as Parts.behavior.",
 )
 def samples_vary(subject: Subject) -> None:
     plan = subject.agent().parts.plan
@@ -178,9 +184,9 @@ def _require_variety(what: str, space: Space, one: object, two: object) -> None:
 
 @clause(
     "policy.log-prob-is-true",
-    "An entry `log_prob` of the extras is the log-probability of the action beside it: how often it is sampled (5 standard"
-    " errors).",
-    "act(): give the log-probability of the very action that is returned, summed over its choices, after masks",
+    "If the extras of act() have `log_prob`, it is the log-probability of the returned action. It agrees with"
+    " the frequency of that action in samples (within 5 standard errors).",
+    "act(): compute the log-probability of the same action that is returned, after masks, summed over its choices.",
 )
 def log_prob_is_true(subject: Subject) -> None:
     checked = 0
@@ -209,8 +215,8 @@ def log_prob_is_true(subject: Subject) -> None:
 
 @clause(
     "policy.no-hidden-state",
-    "The policy's state is in the carry: equal calls give equal results.",
-    "act(): keep nothing in the object between calls; counts, noise and memories are returned in Act.carry",
+    "The policy has no state except the carry: equal calls give equal results.",
+    "act(): store nothing in the object between calls. Return counts, noise and recurrent state in Act.carry.",
 )
 def no_hidden_state(subject: Subject) -> None:
     agent = subject.agent()
@@ -228,9 +234,10 @@ def no_hidden_state(subject: Subject) -> None:
 
 @clause(
     "policy.episode-start-forgets",
-    "At the start of an episode the carry of that row is ignored; rows in the middle of an episode use theirs.",
-    "act(): reset the carry row by row: torch.where(is_first, initial, carry) for each tensor, is_first bool [B]; neither one"
-    " start for all rows, nor the first row's for the others",
+    "At the start of an episode the policy ignores the carry of that row. Rows in the middle of an episode use"
+    " their carry.",
+    "act(): reset the carry row by row: torch.where(is_first, initial, carry) for each tensor, with is_first"
+    " bool [B]. Do not reset all rows together, and do not use the first row's flag for the others.",
 )
 def episode_start_forgets(subject: Subject) -> None:
     agent, remembers = subject.agent(), _noise_starts_again(subject)
@@ -287,8 +294,10 @@ def _noise_starts_again(subject: Subject) -> bool:
 
 @clause(
     "policy.carry",
-    "Carries have a row for each environment, the same shapes and dtypes all the time, and no graph; act() writes into none.",
-    "initial_carry() and act(): return tensors [batch, ..] without graph (detach them), and write into none that were given",
+    "Carries have a row for each environment, constant shapes and dtypes, and require no gradient. act() does"
+    " not write into the carry that it receives.",
+    "initial_carry() and act(): return detached tensors [batch, ..], and do not write into the tensors that"
+    " they receive.",
 )
 def carry(subject: Subject) -> None:
     agent = subject.agent()
@@ -312,10 +321,10 @@ def carry(subject: Subject) -> None:
 
 @clause(
     "policy.masks-obeyed",
-    "With masks, no forbidden action is played: exploring or not, in training with any number of environments, in evaluation,"
-    " and where one action is left.",
-    "act(): read observation.action_mask wherever an action is chosen: in the distribution, in the greedy choice, and in random"
-    " actions of a warm-up or of epsilon-greedy exploration",
+    "With masks, the policy takes no forbidden action: sampled or deterministic, in training with any number"
+    " of environments, in evaluation, and if only one action is allowed.",
+    "act(): use observation.action_mask wherever an action is chosen: in the distribution, in the greedy"
+    " choice, and in random actions of a warm-up or of epsilon-greedy exploration.",
 )
 def masks_obeyed(subject: Subject) -> None:
     if subject.spec.action_masks == "ignored":
@@ -362,9 +371,9 @@ def _strict_environment(subject: Subject, kind: str) -> Callable[[], object]:
 
 @clause(
     "policy.ratio-is-one",
-    "Log-probabilities recomputed for learning equal those of collecting (to 1e-5).",
-    "compute log-probabilities and values in update() from the same observations, masks, carries and unclipped actions, and by"
-    " the same layers and modes, as in act()",
+    "Log-probabilities that are recomputed for learning equal those of the collected actions (within 1e-5).",
+    "update(): compute log-probabilities and values from the same observations, masks, carries and unclipped"
+    " actions as in act(), with the same layers and modes.",
 )
 def ratio_is_one(subject: Subject) -> None:
     checked = 0

@@ -36,9 +36,9 @@ def _plan(agent: Agent) -> PopulationPlan:
 
 @clause(
     "population.proposal",
-    "propose() gives finite candidates [P, D], the same for the same state of the agent's streams.",
-    "In `propose` draw from a generator that belongs to the agent's state, and return one row of finite parameters "
-    "per candidate.",
+    "propose() returns finite candidates [P, D]. They are the same for the same state of the agent's random streams.",
+    "In `propose`, draw from a generator that belongs to the agent's state, and return one row of finite"
+    " parameters per candidate.",
 )
 def proposal(subject: Subject) -> None:
     agents = [subject.agent(), subject.agent()]
@@ -57,9 +57,9 @@ def proposal(subject: Subject) -> None:
 
 @clause(
     "population.rows-independent",
-    "A candidate's actions depend on its own parameters and observation only, to the bit, not on the other candidates.",
-    "In the function that acts for candidates use row i of the parameters for row i of the observations only; do not "
-    "share statistics over rows.",
+    "A candidate's actions depend only on its parameters and observation, bit for bit, not on other candidates.",
+    "In the function that acts for candidates, use row i of the parameters for row i of the observations only."
+    " Do not compute statistics over rows.",
 )
 def rows_independent(subject: Subject) -> None:
     _plan(subject.agent())
@@ -82,9 +82,9 @@ def rows_independent(subject: Subject) -> None:
 
 @clause(
     "population.same-everywhere",
-    "Training gives the same parameters, to the bit, in one environment, in several, and in processes.",
-    "Derive the randomness of an episode from its round and number only, not from the process or environment that "
-    "plays it.",
+    "Training gives the same parameters, bit for bit, with one environment, with several, and in several processes.",
+    "Derive the random numbers of an episode only from its round and its number, not from the process or"
+    " environment that plays it.",
 )
 def same_everywhere(subject: Subject) -> None:
     _plan(subject.agent())
@@ -149,7 +149,8 @@ def _rounds(subject: Subject, **changes: object) -> tuple[Agent, list[_Round]]:
 
 @clause(
     "population.episodes-differ",
-    "The episodes of a candidate begin differently, and no round plays those of an earlier one.",
+    "The episodes of a candidate have different initial observations, and no round repeats the episodes of an"
+    " earlier round.",
     "rounds(): derive the seed of an episode from the seed of the training, the round, the candidate and the number of the"
     " episode.",
 )
@@ -170,9 +171,10 @@ def _start(episode: NotedEpisode) -> tuple[float, ...]:
 
 @clause(
     "population.scores-are-true",
-    "A candidate's score is the mean return of its episodes, with the bonus that the plan adds to every step; `Scored` counts"
-    " the steps of all.",
-    "rounds(): begin the sum of rewards again with every episode, and divide the sum of all returns by their number.",
+    "A candidate's score is the mean return of its episodes, including the bonus that the plan adds to every"
+    " reward. `Scored` counts the steps of all candidates.",
+    "rounds(): reset the sum of rewards for every episode, and divide the sum of all returns by the number of"
+    " episodes.",
 )
 def scores_are_true(subject: Subject) -> None:
     agent, rounds = _rounds(subject)
@@ -190,7 +192,7 @@ def scores_are_true(subject: Subject) -> None:
 
 @clause(
     "population.statistics",
-    "Statistics for normalising are those of the observations of all candidates' steps.",
+    "The normalisation statistics are those of the observations of all steps of all candidates.",
     "rounds(): merge the moments of every result into the plan's normalizer.",
 )
 def statistics(subject: Subject) -> None:

@@ -36,16 +36,16 @@ ROOM, INTERVAL = 24, 10
 """The rows of the buffer, and the steps or updates between updates of a target. They are not multiples of usual rounds."""
 SAMPLED = 64
 OUT_OF_FILES = (
-    "state_dict() of the algorithm, the memory or the plan must hold every count, schedule, generator and statistic that later"
-    " steps depend on (rlsdk.interfaces.state_of collects them; a count is an int64 tensor), and load_state_dict() must put"
-    " all of it back; what a policy remembers belongs in its carry"
+    "state_dict() of the algorithm, the buffer or the plan must include every count, schedule, generator and"
+    " statistic that later steps depend on, and load_state_dict() must restore them. rlsdk.interfaces.state_of"
+    " collects them; a count is an int64 tensor. The recurrent state of a policy belongs in its carry."
 )
 
 
 @clause(
     "resume.equals-uninterrupted",
-    "A training that is saved and loaded, at any point, ends as one that never stopped: parameters, optimisers, memory,"
-    " exploration and random streams, to the bit.",
+    "A training that is saved and loaded at any point ends exactly like one that never stopped: parameters,"
+    " optimisers, buffer, exploration and random streams are equal bit for bit.",
     OUT_OF_FILES,
 )
 def equals_uninterrupted(subject: Subject) -> None:
@@ -54,9 +54,10 @@ def equals_uninterrupted(subject: Subject) -> None:
 
 @clause(
     "resume.vectors",
-    "The same holds with several environments, here and in processes, with normalisation and with each kind of noise.",
-    "what is held for each environment (noise, running returns, counts) belongs in the carry of act(), or in a tensor"
-    " [num_envs] that state_dict() of its owner holds",
+    "A resumed training ends exactly like an uninterrupted one also with several environments, in this process"
+    " and in others, with normalisation and with each kind of action noise.",
+    "State of each environment (noise, running returns, counts) belongs in the carry of act(), or in a tensor"
+    " [num_envs] that state_dict() of the object includes.",
 )
 def vectors(subject: Subject) -> None:
     if not subject.agent().parts.plan.needs_environment:

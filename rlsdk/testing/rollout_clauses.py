@@ -87,8 +87,10 @@ def _require_bootstrap_at_limits(learner: Learner, batch: AnyRollout) -> AnyRoll
 
 @clause(
     "rollout.time-limits-bootstrap",
-    "An algorithm that bootstraps does so at time limits too: from `final_observations`, where the episode ended.",
-    "update(): at truncated rows the next value is that of rollout.final_observations; rlsdk.records.successors gives them.",
+    "An algorithm that bootstraps also bootstraps at time limits, from `final_observations`, the last"
+    " observations of episodes.",
+    "update(): at truncated rows the next value is that of rollout.final_observations."
+    " rlsdk.records.successors returns these observations.",
 )
 def time_limits_bootstrap(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)
@@ -102,7 +104,7 @@ def time_limits_bootstrap(subject: Subject) -> None:
 
 @clause(
     "rollout.last-observation-read",
-    "An algorithm that bootstraps at time limits does so at the end of the rollout too, from `last_observation`.",
+    "An algorithm that bootstraps at time limits also bootstraps at the end of the rollout, from `last_observation`.",
     "update(): after the last row the next value is that of rollout.last_observation.",
 )
 def last_observation_read(subject: Subject) -> None:
@@ -117,7 +119,7 @@ def last_observation_read(subject: Subject) -> None:
 
 @clause(
     "rollout.last-carry-read",
-    "Where values depend on a memory, the value after the rollout is that of the memory there, `last_carry`.",
+    "If values depend on a recurrent state, the value after the rollout uses the state at its end, `last_carry`.",
     "update(): after the last row compute the next value from rollout.last_observation and rollout.last_carry.",
 )
 def last_carry_read(subject: Subject) -> None:
@@ -137,7 +139,7 @@ def last_carry_read(subject: Subject) -> None:
 
 @clause(
     "rollout.terminations-are-no-limits",
-    "A termination has no next value, a time limit has one; an algorithm that bootstraps distinguishes them.",
+    "An algorithm that bootstraps uses the next value at time limits, but not at terminations.",
     "update(): set the next value to 0 at steps.terminated, and only there.",
 )
 def terminations_are_no_limits(subject: Subject) -> None:
@@ -151,8 +153,8 @@ def terminations_are_no_limits(subject: Subject) -> None:
 
 @clause(
     "rollout.fillers",
-    "Rows with `valid` False are resets: what they hold changes nothing.",
-    "update(): leave out rows where steps.valid is False; `PolicyBatch.weight` is 0 there.",
+    "Rows with `valid` False are resets. Their contents do not change the update.",
+    "update(): exclude rows where steps.valid is False. `PolicyBatch.weight` is 0 there.",
 )
 def fillers(subject: Subject) -> None:
     learner, batch, ended = _learning(subject)
@@ -200,8 +202,10 @@ def _with_other_rows(batch: AnyRollout, rows: Tensor) -> AnyRollout:
 
 @clause(
     "rollout.episodes-permuted",
-    "Complete episodes teach the same in any order and environment: no reward of one changes what is learnt of another.",
-    "update(): flatten all columns alike; end the traces of advantages at terminated and truncated rows.",
+    "The result of an update does not depend on the order of complete episodes or on their environments. The"
+    " reward of one episode does not change the advantages of another.",
+    "update(): flatten all columns in the same order, and end the traces of advantages at terminated and"
+    " truncated rows.",
 )
 def episodes_permuted(subject: Subject) -> None:
     learner, batch, ended = _learning(subject)
@@ -270,8 +274,8 @@ def _with_info(batch: AnyRollout, seed: int) -> AnyRollout:
 
 @clause(
     "rollout.info-at-all-ends",
-    "What is learnt from entries of info is learnt in episodes that a time limit ends too.",
-    "update(): an episode is over at steps.terminated | steps.truncated.",
+    "An algorithm that learns from entries of info learns from them also in episodes that a time limit ends.",
+    "update(): an episode ends where steps.terminated | steps.truncated.",
 )
 def info_at_all_ends(subject: Subject) -> None:
     learner, batch, _ = _learning(subject)

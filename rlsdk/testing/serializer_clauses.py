@@ -26,9 +26,10 @@ VALUES = st.one_of(
 
 @clause(
     "serializer.round-trip",
-    "load() returns what save() wrote: names, dtypes, shapes and bits; inspect() lists them.",
-    "In the serializer write each tensor's name, dtype, shape and bytes as they are, and list the same names in "
-    "`inspect`.",
+    "load() returns exactly what save() wrote: names, dtypes, shapes and values, bit for bit. inspect() lists"
+    " the names.",
+    "In the serializer, write each tensor's name, dtype, shape and bytes unchanged, and list the same names in"
+    " `inspect`.",
 )
 def round_trip(subject: Subject) -> None:
     serializer = SafetensorsSerializer()
@@ -52,9 +53,9 @@ def round_trip(subject: Subject) -> None:
 
 @clause(
     "serializer.damage-refused",
-    "A damaged or truncated agent file raises ArtifactError, or loads what was saved.",
-    "Raise ArtifactError in `load` of the serializer, or in `load_state_dict` of the part, where a digest, a shape or "
-    "a name does not fit.",
+    "A damaged or truncated agent file raises ArtifactError, or loads exactly what was saved.",
+    "Raise ArtifactError in `load` of the serializer, or in `load_state_dict` of the part, if a digest, a"
+    " shape or a name does not match.",
 )
 def damage_refused(subject: Subject) -> None:
     agent = subject.agent()

@@ -26,9 +26,9 @@ LATE = 0.6
 
 @clause(
     "settings.have-effect",
-    "Every setting, changed to another value that is accepted, changes what training leaves, unless it is declared to change"
-    " only speed, memory, logging, the device or what is refused.",
-    "Read the setting where it is meant to act, in update(), act() or build(); or take it out of the config class; or declare"
+    "Every setting, if changed to another accepted value, changes the result of training. Exceptions are"
+    " settings declared to affect only speed, memory, logging, the device or refusals.",
+    "Use the setting in update(), act() or build(). Or remove it from the config class, or declare"
     " described(..., affects=...) there.",
 )
 def have_effect(subject: Subject) -> str:
@@ -39,7 +39,7 @@ def have_effect(subject: Subject) -> str:
 
 @clause(
     "settings.schedules-followed",
-    "A setting that may be a schedule has, at every point of the training, the schedule's value for that point.",
+    "At every point of the training, a setting that is a schedule has the schedule's value for that point.",
     "Call the schedule in each update(), with 1 - progress: config.learning_rate(1.0 - progress).",
 )
 def schedules_followed(subject: Subject) -> str:
@@ -73,9 +73,9 @@ def _require_order(trials: Trials, setting: Setting) -> None:
 
 @clause(
     "settings.as-declared",
-    "A setting declared to affect only memory, logging or refusals leaves the training as it was to the bit; one declared to"
-    " affect only speed or the device leaves it as it was up to rounding.",
-    "Make the computation the same for every value; or drop affects=... from described(...) of that setting.",
+    "A setting declared to affect only memory, logging or refusals does not change the training by a single"
+    " bit. A setting declared to affect only speed or the device changes it only by rounding.",
+    "Make the computation the same for every value, or remove affects=... from described(...) of that setting.",
 )
 def as_declared(subject: Subject) -> None:
     trials = Trials(subject)
@@ -101,9 +101,10 @@ def as_declared(subject: Subject) -> None:
 
 @clause(
     "settings.live-take-over",
-    "A setting that `live` lists, assigned on an agent, changes the training that follows to the bit as loading the agent with"
-    " that value would.",
-    "Take the setting over in reconfigure(config) of the part that reads it; or take it off the list `live` in rlsdk.toml.",
+    "Assigning a setting that `live` lists on an agent has the same effect on the further training as loading"
+    " the agent with that value, bit for bit.",
+    "Apply the new value in reconfigure(config) of the part that uses the setting, or remove the setting from"
+    " the list `live` in rlsdk.toml.",
 )
 def live_take_over(subject: Subject) -> None:
     trials = Trials(subject)

@@ -54,9 +54,10 @@ def _moved(before: Tensor, now: Tensor) -> bool:
 
 @clause(
     "training.parameters-move",
-    "Every tensor that requires gradients changes in a short training, for every kind of action, and with encoders of images"
-    " and of nested observations.",
-    "build(), update(): give it to an optimiser and let the loss depend on it; requires_grad_(False) for what is not trained.",
+    "Every tensor that requires gradients changes in a short training, for every kind of action, and with"
+    " encoders for images and nested observations.",
+    "build(), update(): pass the tensor to an optimiser, and let the loss depend on it. Call"
+    " requires_grad_(False) on tensors that are not trained.",
 )
 def parameters_move(subject: Subject) -> None:
     for kind in subject.manifest.actions:
@@ -92,8 +93,10 @@ def _require_movement(what: str, agent: Agent) -> None:
 
 @clause(
     "training.optimisers-hold-networks",
-    "What an optimiser trains is what the agent uses: parameters of its networks, or tensors of its algorithm.",
-    "__init__(): make optimisers of the networks that act and learn, not of copies, once these networks are complete.",
+    "The tensors of every optimiser are those that the agent uses: parameters of its networks, or tensors of"
+    " its algorithm.",
+    "__init__(): create optimisers after the networks are complete, for the networks that act and learn, not"
+    " for copies.",
 )
 def optimisers_hold_networks(subject: Subject) -> None:
     agent = small_agent(subject)
@@ -116,8 +119,8 @@ def optimisers_hold_networks(subject: Subject) -> None:
 
 @clause(
     "training.optimisers-remember",
-    "Every optimiser has a state for each of its parameters, from update to update.",
-    "update(): make optimisers once, in __init__(); give them only parameters that get gradients.",
+    "Every optimiser keeps its state for each of its parameters between updates.",
+    "Create optimisers once, in __init__(), not in update(). Pass only parameters that get gradients.",
 )
 def optimisers_remember(subject: Subject) -> None:
     agent, updates = small_agent(subject), list[object]()
@@ -155,8 +158,9 @@ def _copies(subject: Subject) -> tuple[Agent, dict[str, tuple[nn.Module, nn.Modu
 
 @clause(
     "training.targets-follow",
-    "Every network that begins as a copy of a trained one, such as a target network, follows it, again and again.",
-    "update(), collected(): move the copy towards its source, as `TargetNetwork.update(tau)` does.",
+    "Every network that begins as a copy of a trained network, such as a target network, is updated towards it"
+    " repeatedly.",
+    "update() or collected(): update the copy towards its source, as `TargetNetwork.update(tau)` does.",
 )
 def targets_follow(subject: Subject) -> None:
     agent, copies = _copies(subject)
@@ -171,8 +175,9 @@ def targets_follow(subject: Subject) -> None:
 
 @clause(
     "training.targets-lag",
-    "A target network is not its source: after updates it differs from it, but for those that copy it whole.",
-    "update(), collected(): move the target by tau, or copy its source once in a while, and not in every update.",
+    "A target network differs from its source after an update, except directly after a full copy.",
+    "update() or collected(): update the target network with tau, or copy its source every few updates, not in"
+    " every update.",
 )
 def targets_lag(subject: Subject) -> None:
     agent, copies = _copies(subject)
@@ -192,10 +197,10 @@ def targets_lag(subject: Subject) -> None:
 
 @clause(
     "training.counts",
-    "Reports and the agent count the steps that all environments made, and the calls of update() or, where the algorithm has a"
-    " count of its own, `updates`, that count.",
-    "rounds(): add len(rollout.steps.reward) * collector.num_envs to cursor.env_steps, and the calls of update() to"
-    " cursor.updates.",
+    "Reports and the agent count the steps of all environments. They also count the calls of update(), or use"
+    " the attribute `updates` of the algorithm if it has one.",
+    "rounds(): add len(rollout.steps.reward) * collector.num_envs to cursor.env_steps, and the number of calls"
+    " of update() to cursor.updates.",
 )
 def counts(subject: Subject) -> None:
     for num_envs in (1, ENVS):
@@ -223,8 +228,9 @@ def _noted(subject: Subject, episodes: list[NotedEpisode]) -> object:
 
 @clause(
     "training.samples-differ",
-    "Every sample of the memory is drawn with random numbers of its own, which depend on the seed.",
-    "rounds(): give sample() a generator of training.streams, such as training.streams['replay'], and none that begins again.",
+    "Every sample of the buffer is drawn with different random numbers, which depend on the seed.",
+    "rounds(): pass sample() a generator of training.streams, such as training.streams['replay']. Do not reset"
+    " or recreate the generator.",
 )
 def samples_differ(subject: Subject) -> None:
     states = list[bytes]()

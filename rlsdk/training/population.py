@@ -77,7 +77,7 @@ class PopulationPlan:
                     raise unlike_metrics(metrics)
                 updates += 1
                 if self.normalizer is not None:
-                    for result in results:  # in the order of the candidates, whichever process played them
+                    for result in results:  # in the order of candidates, wherever they were played
                         self.normalizer.merge(result.moments)
             cursor = Cursor(cursor.env_steps + steps, updates)
             yield cursor, Report(cursor.env_steps, cursor.updates, _episodes(results), metrics)

@@ -1,4 +1,4 @@
-"""The kinds of bugs that outside authors make, and the groups of clauses that should find each kind."""
+"""The kinds of bugs that outside authors make, and the groups of clauses that look for each kind."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ KINDS: dict[str, tuple[str, ...]] = {
 """Kind -> beginnings of the ids of the clauses that are tried first."""
 TITLES = {
     "targets": "wrong signs, targets and losses",
-    "settings": "settings that are accepted and not used, or used wrongly",
-    "training": "networks that are not trained, or only in part",
+    "settings": "settings that are accepted but not used, or used wrongly",
+    "training": "networks that are not trained, or only partly",
     "resume": "state that is not stored, or not restored",
-    "fillers": "filler rows and weights of rows ignored",
-    "masks": "action masks ignored: while acting, exploring, or in the bootstrap",
-    "starts": "starts of episodes, and memories of policies",
-    "rows": "rows that are shifted, mixed or lost",
+    "fillers": "filler rows and weights of rows that are ignored",
+    "masks": "action masks that are ignored in acting, in exploration or in the bootstrap value",
+    "starts": "starts of episodes, and recurrent states of policies",
+    "rows": "rows that are shifted, mixed up or lost",
     "seeds": "seeds and determinism",
-    "spaces": "bounds, first values, shapes and dtypes of spaces",
-    "declarations": "manifests and declared settings",
-    "memory": "replay memories",
+    "spaces": "bounds, start values, shapes and dtypes of spaces",
+    "declarations": "manifests and declarations of settings",
+    "memory": "replay buffers",
     "metrics": "metrics",
     "distributions": "distributions of actions",
     "population": "population methods",
-    "data": "recorded data and other information of steps",
+    "data": "data sets, custom records and entries of `info`",
 }

@@ -15,13 +15,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "planted-bugs.md"
 UNTRIED = "not tried yet"
 HEAD = """# What the kit finds
 
-{total} bugs, as outside authors make them, were planted one at a time into the sources of six plugins, of the examples in
-`examples/third_party` and of the packages of `rlsdk new`, and into the parts of the core that they are made of. The kit finds
-**{found} of {total}** ({share}); {untried} were not tried yet.
-They were written from the sources, not from the clauses, and none stops a package from loading.
+The contract kit was tried on {total} bugs of the kind that outside authors make. Each bug was planted alone: into the sources
+of six plugins, of the examples in `examples/third_party` and of the packages of `rlsdk new`, or into parts of the core that
+these use.
+The kit finds **{found} of {total}** ({share}); {untried} were not tried yet.
+The bugs were written from the sources, without looking at the clauses. No bug stops a package from loading.
 {kits}, with kernels off. Generated: `python -m tests.planted`; the bugs are data in `tests/planted`.
 
-What this does not show: that a plugin without a finding has no bug.
+This page does not show that a plugin without a finding has no bug.
 
 | kind | found | planted |
 |---|---|---|
@@ -47,8 +48,8 @@ def _kits(results: Mapping[str, Result]) -> str:
     """The words of the page about the kit: the digest of its sources, or the number of different digests."""
     kits = sorted({results[bug.id].kit for bug in BUGS if bug.id in results})
     if len(kits) == 1:
-        return f"One kit looked for all of them (the digest of its sources begins with {kits[0]})"
-    return f"{len(kits)} states of the kit looked for them, each for some"
+        return f"One version of the kit looked for all bugs (the digest of its sources begins with {kits[0]})"
+    return f"{len(kits)} versions of the kit looked for them, each version for some of the bugs"
 
 
 def _missed(bugs: list[Bug], results: Mapping[str, Result]) -> Iterator[str]:

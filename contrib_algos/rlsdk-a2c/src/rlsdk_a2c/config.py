@@ -22,7 +22,10 @@ class A2CPolicyConfig(RecurrentConfig):
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(as_optimizer),
-        metadata=described("element-wise torch optimiser; none = RMSprop, or Adam if use_rms_prop is false"),
+        metadata=described(
+            "torch optimiser with element-wise updates: a name or a class; none = RMSprop, or Adam if use_rms_prop is"
+            " false"
+        ),
     )
 
 
@@ -48,10 +51,10 @@ class A2CConfig(AgentConfig):
     rms_prop_eps: float = attrs.field(
         default=1e-5,
         validator=in_range(0, open_low=True),
-        metadata=described("RMSprop: added to the root of the mean square of gradients"),
+        metadata=described("RMSprop: number added to the root of the mean squared gradient"),
     )
     use_rms_prop: bool = attrs.field(
-        default=True, metadata=described("RMSprop if policy_kwargs names no optimiser; false = Adam")
+        default=True, metadata=described("use RMSprop if policy_kwargs gives no optimizer_class; false = Adam")
     )
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)

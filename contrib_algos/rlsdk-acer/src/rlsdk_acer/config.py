@@ -26,14 +26,16 @@ class ACERPolicyConfig(NetworkConfig):
     activation_fn: str | Callable[..., Any] = attrs.field(
         default="tanh",
         converter=as_activation,
-        metadata=described("activation between hidden layers", examples=("elu",)),
+        metadata=described("activation function between hidden layers", examples=("elu",)),
     )
-    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initial weights"))
+    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initialisation of weights"))
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(as_optimizer),
         metadata=described(
-            "element-wise torch optimiser; none = RMSprop with rprop_alpha and rprop_epsilon", examples=("sgd",)
+            "torch optimiser with element-wise updates: a name or a class; none = RMSprop with rprop_alpha and"
+            " rprop_epsilon",
+            examples=("sgd",),
         ),
     )
     lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
@@ -52,12 +54,14 @@ class ACERConfig(AgentConfig):
     gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
     n_steps: int = attrs.field(default=20, validator=in_range(1), metadata=glossary.N_STEPS)
     q_coef: float = attrs.field(
-        default=0.5, validator=in_range(0), metadata=described("weight of the loss of the action values", tune=(0.1, 1))
+        default=0.5,
+        validator=in_range(0),
+        metadata=described("weight of the loss of the action values Q(s, a)", tune=(0.1, 1)),
     )
     ent_coef: float = attrs.field(
         default=0.01,
         validator=in_range(0),
-        metadata=described("weight of the mean entropy of the states of a batch", tune=(0, 0.1)),
+        metadata=described("weight of the entropy bonus, the mean entropy over the states of a batch", tune=(0, 0.1)),
     )
     max_grad_norm: float = attrs.field(
         default=10.0, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
@@ -66,19 +70,20 @@ class ACERConfig(AgentConfig):
         default=Linear(7e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
     )
     rprop_alpha: float = attrs.field(
-        default=0.99, validator=UNIT, metadata=described("RMSprop: decay of the mean square of gradients")
+        default=0.99, validator=UNIT, metadata=described("RMSprop: decay rate of the mean squared gradient")
     )
     rprop_epsilon: float = attrs.field(
         default=1e-5,
         validator=in_range(0, open_low=True),
-        metadata=described("RMSprop: added to the root of the mean square of gradients"),
+        metadata=described("RMSprop: number added to the root of the mean squared gradient"),
     )
     buffer_size: int = attrs.field(default=50_000, validator=in_range(1), metadata=glossary.BUFFER_SIZE)
     replay_ratio: float = attrs.field(
         default=4.0,
         validator=in_range(0, 1000),
         metadata=described(
-            "mean number of updates from the memory after each rollout, which is drawn from a Poisson distribution",
+            "mean number of updates from the replay buffer after each rollout; the number is drawn from a Poisson"
+            " distribution",
             tune=(0, 8),
         ),
     )
@@ -86,26 +91,35 @@ class ACERConfig(AgentConfig):
         default=1000,
         validator=in_range(0),
         metadata=described(
-            "transitions in the replay buffer, of all environments, before the first update from it", unit="transitions"
+            "transitions in the replay buffer, for all environments together, before the first update from it",
+            unit="transitions",
         ),
     )
     correction_term: float = attrs.field(
         default=10.0,
         validator=in_range(0, open_low=True),
         metadata=described(
-            "bound of the importance weights; what is cut off is learnt from all actions' values", tune=(1, 20)
+            "bound at which importance weights are truncated; a correction term over all actions replaces the"
+            " truncated part",
+            tune=(1, 20),
         ),
     )
     trust_region: bool = attrs.field(
-        default=True, metadata=described("limit each step by the divergence from the average policy")
+        default=True,
+        metadata=described("trust region: limit how far an update moves the policy away from the average policy"),
     )
     alpha: float = attrs.field(
-        default=0.99, validator=UNIT, metadata=described("decay of the average policy's weights per update")
+        default=0.99,
+        validator=UNIT,
+        metadata=described("decay rate, per update, of the average policy (a moving average of the policy's weights)"),
     )
     delta: float = attrs.field(
         default=1.0,
         validator=in_range(0),
-        metadata=described("how far a step may move the policy away from the average policy", tune=(0.1, 2)),
+        metadata=described(
+            "trust region: bound of the rate at which an update increases the KL divergence from the average policy",
+            tune=(0.1, 2),
+        ),
     )
     policy_kwargs: ACERPolicyConfig = attrs.field(
         factory=ACERPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS

@@ -22,7 +22,10 @@ class ACKTRPolicyConfig(RecurrentConfig):
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(as_optimizer),
-        metadata=described("element-wise torch optimiser that takes natural gradients; none = SGD with momentum"),
+        metadata=described(
+            "torch optimiser with element-wise updates, which receives natural gradients: a name or a class; none ="
+            " SGD with momentum"
+        ),
     )
 
 
@@ -42,57 +45,71 @@ class ACKTRConfig(AgentConfig):
         default=1.0,
         validator=in_range(0),
         metadata=described(
-            "c in the Fisher loss c (V - sample)^2 of the value: its Fisher information counts 4 c^2; 0.5 = as in the paper"
+            "weight c of the value's loss c (V - sample)^2 in the Fisher information, to which it contributes in"
+            " proportion to 4 c^2; 0.5 = as in the paper"
         ),
     )
     learning_rate: Schedule = attrs.field(
         default=Linear(0.25),
         converter=as_schedule,
         validator=finite_schedule(),
-        metadata=described("longest step along the natural gradient; may be a schedule", tune=(0.01, 1.0)),
+        metadata=described(
+            "learning rate along the natural gradient, before kfac_clip shortens steps; may be a schedule",
+            tune=(0.01, 1.0),
+        ),
     )
     max_grad_norm: float = attrs.field(
         default=0.5,
         validator=POSITIVE,
-        metadata=described("global norm gradients are scaled down to in the first cold_iter updates"),
+        metadata=described(
+            "maximum global norm of gradients in the first cold_iter updates; larger gradients are scaled down to it"
+        ),
     )
     kfac_clip: float = attrs.field(
         default=0.001,
         validator=POSITIVE,
-        metadata=described("bound on the step's squared length in the Fisher metric, twice its KL divergence"),
+        metadata=described(
+            "bound of an update's squared length in the Fisher metric, which is about twice its KL divergence"
+        ),
     )
     kfac_update: int = attrs.field(
         default=1,
         validator=in_range(1),
-        metadata=described("updates between eigendecompositions of the factors", unit="updates"),
+        metadata=described("updates between eigendecompositions of the Kronecker factors", unit="updates"),
     )
     gae_lambda: float | None = attrs.field(
         default=None,
         validator=SHARE,
-        metadata=described("weighs bias against variance of advantages; none = 1, the returns of n steps"),
+        metadata=described(
+            "lambda of generalised advantage estimation: lower = more bias, less variance; none = 1, the n-step returns"
+        ),
     )
     normalize_advantage: bool | None = attrs.field(
         default=None,
         kw_only=True,
-        metadata=described("normalise advantages over the rollout; none = for Box actions", examples=(True,)),
+        metadata=described("normalise advantages over the rollout; none = only for Box actions", examples=(True,)),
     )
     momentum: float = attrs.field(
         default=0.9,
         kw_only=True,
         validator=in_range(0, 1, open_high=True),
-        metadata=described("of SGD, whose rate is learning_rate (1 - momentum); other optimisers have arguments"),
+        metadata=described(
+            "momentum of SGD, whose learning rate is learning_rate * (1 - momentum); other optimisers use"
+            " optimizer_kwargs instead"
+        ),
     )
     damping: float = attrs.field(
         default=0.01,
         kw_only=True,
         validator=POSITIVE,
-        metadata=described("added to the Fisher information before it is inverted", tune=(0.001, 0.1)),
+        metadata=described("damping: number added to the Fisher information before it is inverted", tune=(0.001, 0.1)),
     )
     factored_damping: bool = attrs.field(
         default=False,
         kw_only=True,
         metadata=described(
-            "split the damping between both factors of a layer by their traces; false = add it to their product",
+            "split the damping between both Kronecker factors of a layer by their traces; false = add it to their"
+            " product",
             source="arXiv:1503.05671, section 6.3",
         ),
     )
@@ -100,13 +117,15 @@ class ACKTRConfig(AgentConfig):
         default=0.99,
         kw_only=True,
         validator=in_range(0, 1, open_high=True),
-        metadata=described("share of a factor's running average that stays in each update"),
+        metadata=described("decay rate, per update, of the running averages of the Fisher information"),
     )
     cold_iter: int = attrs.field(
         default=10,
         kw_only=True,
         validator=in_range(0),
-        metadata=described("first updates, which step along plain gradients while factors are estimated"),
+        metadata=described(
+            "number of first updates, which use plain gradients while the Fisher information is estimated"
+        ),
     )
     policy_kwargs: ACKTRPolicyConfig = attrs.field(
         factory=ACKTRPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS

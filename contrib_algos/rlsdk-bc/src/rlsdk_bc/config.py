@@ -19,20 +19,23 @@ def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> Recurrent
 class BCConfig(AgentConfig):
     """The constructor parameters of behaviour cloning, in order. Settings of the memory apply to recurrent policies only."""
 
-    dataset: Dataset | None = attrs.field(default=None, metadata=described("recorded episodes to learn from: a path"))
+    dataset: Dataset | None = attrs.field(
+        default=None, metadata=described("data set of recorded episodes to learn from: a path")
+    )
     learning_rate: Schedule = attrs.field(
         default=Constant(1e-3), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
     )
     batch_size: int = attrs.field(
         default=32,
         validator=in_range(1),
-        metadata=described("steps per update; sequences, for policies with a memory", tune=(16, 256)),
+        metadata=described("steps per update; for recurrent policies, sequences per update", tune=(16, 256)),
     )
     loss: str = attrs.field(
         default="likelihood",
         validator=choice("likelihood", "squared_error"),
         metadata=described(
-            "likelihood: -log pi(a|s); squared_error: of the mean of Box actions, others keep the likelihood",
+            "likelihood = -log pi(a|s); squared_error = squared error of the mean of Box actions, and the likelihood"
+            " of other actions",
             examples=("squared_error",),
         ),
     )
@@ -40,13 +43,13 @@ class BCConfig(AgentConfig):
     l2_coef: float = attrs.field(
         default=0.0,
         validator=in_range(0),
-        metadata=described("weight of half the sum of the actor's squared parameters"),
+        metadata=described("weight of the L2 penalty: half the sum of the actor's squared parameters"),
     )
     vf_coef: float = attrs.field(
         default=0.5,
         validator=in_range(0),
         metadata=described(
-            "weight of the squared error of values, against the recorded returns; 0 = values are not fitted"
+            "weight of the squared error between values and recorded returns; 0 = values are not trained"
         ),
     )
     gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
@@ -54,26 +57,30 @@ class BCConfig(AgentConfig):
         default=-2.0,
         validator=in_range(-20, 10),
         metadata=described(
-            "least log standard deviation of Box actions: without noise in the data it would fall for ever"
+            "lower bound of the log standard deviation of Box actions; with noise-free data it would otherwise"
+            " decrease without limit"
         ),
     )
     held_out: float = attrs.field(
         default=0.0,
         validator=in_range(0, 1, open_high=True),
-        metadata=described("share of the episodes that are not learnt from, for train/held_out_loss"),
+        metadata=described(
+            "share of the episodes that is not used for training, but for the metric train/held_out_loss"
+        ),
     )
     patience: int | None = attrs.field(
         default=None,
         validator=in_range(1),
         metadata=described(
-            "stop after so many updates without a lower train/held_out_loss, with the weights of the lowest; none = never",
+            "stop after this number of updates without a lower train/held_out_loss, and restore the weights with the"
+            " lowest; none = never",
             unit="updates",
         ),
     )
     sequence_length: int = attrs.field(
         default=64,
         validator=in_range(1),
-        metadata=described("steps of the sequences that policies with a memory learn from", unit="steps"),
+        metadata=described("length of the sequences that recurrent policies learn from", unit="steps"),
     )
     policy_kwargs: RecurrentConfig = attrs.field(
         factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS

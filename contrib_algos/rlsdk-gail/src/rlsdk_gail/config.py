@@ -45,7 +45,7 @@ class GAILConfig(ClippedPolicySdeConfig):
     """The constructor parameters of GAIL: the documented ones in order, then those of PPO, which trains the policy."""
 
     dataset: Dataset | None = attrs.field(
-        default=None, kw_only=True, metadata=described("recorded episodes to imitate: a path")
+        default=None, kw_only=True, metadata=described("data set of recorded episodes to imitate: a path")
     )
     hidden_size_adversary: int = attrs.field(
         default=100,
@@ -63,26 +63,29 @@ class GAILConfig(ClippedPolicySdeConfig):
         default=3,
         kw_only=True,
         validator=in_range(1),
-        metadata=described("rollouts the policy learns from between two rounds of discriminator steps", tune=(1, 5)),
+        metadata=described(
+            "rollouts that the policy learns from between two rounds of discriminator steps", tune=(1, 5)
+        ),
     )
     d_step: int = attrs.field(
         default=1,
         kw_only=True,
         validator=in_range(1),
-        metadata=described("gradient steps of the discriminator in a round", tune=(1, 20)),
+        metadata=described("gradient steps of the discriminator in each round of discriminator steps", tune=(1, 20)),
     )
     d_stepsize: float = attrs.field(
         default=3e-4,
         kw_only=True,
         validator=in_range(0, open_low=True),
-        metadata=described("step size of the discriminator's optimiser", tune=(1e-5, 1e-2)),
+        metadata=described("learning rate of the discriminator", tune=(1e-5, 1e-2)),
     )
     demo_batch_size: int | None = attrs.field(
         default=None,
         kw_only=True,
         validator=in_range(1),
         metadata=described(
-            "rows of the expert, and as many of the policy, in a discriminator step; none = the rollout's / d_step"
+            "batch size of a discriminator step: expert rows, and equally many policy rows; none = rows of the rollout"
+            " / d_step"
         ),
     )
     gradient_penalty: float = attrs.field(
@@ -90,7 +93,7 @@ class GAILConfig(ClippedPolicySdeConfig):
         kw_only=True,
         validator=in_range(0),
         metadata=described(
-            "weight of the penalty that holds the norm of the discriminator's gradient near 1",
+            "weight of the gradient penalty, which keeps the norm of the discriminator's gradient near 1",
             source="arXiv:1704.00028",
             tune=(0, 10),
         ),
@@ -100,8 +103,8 @@ class GAILConfig(ClippedPolicySdeConfig):
         kw_only=True,
         validator=choice(*REWARDS),
         metadata=described(
-            "reward of a step, from the probability D that it is the expert's; positive: -log(1 - D), negative: log D,"
-            " logit: log D - log(1 - D), constant: 1, the control run"
+            "reward of a step, from the discriminator's probability D that the step is the expert's; positive = -log(1"
+            " - D), negative = log D, logit = log D - log(1 - D), constant = 1 (control run)"
         ),
     )
     normalize: Normalization | None = attrs.field(

@@ -46,13 +46,17 @@ class TD3BCConfig(AgentConfig):
     """The constructor parameters of TD3+BC, in order."""
 
     dataset: Dataset | None = attrs.field(
-        default=None, metadata=described("recorded episodes to learn from: a path", source="no default: must be given")
+        default=None,
+        metadata=described("data set of recorded episodes to learn from: a path", source="no default: must be given"),
     )
     alpha: float = attrs.field(
         default=2.5,
         validator=in_range(0),
         metadata=described(
-            "weight of the critic against the recorded actions; 0 is cloning", tune=(0.5, 10.0), source=PAPER
+            "weight of the critic's value in the actor's loss, compared with the error from recorded actions; 0 ="
+            " behaviour cloning",
+            tune=(0.5, 10.0),
+            source=PAPER,
         ),
     )
     learning_rate: Schedule = attrs.field(
@@ -64,15 +68,19 @@ class TD3BCConfig(AgentConfig):
     policy_delay: int = attrs.field(
         default=2,
         validator=in_range(1),
-        metadata=described("updates of the critics per update of the actor and of the targets", source=TD3),
+        metadata=described("updates of the critics per update of the actor and the target networks", source=TD3),
     )
     target_policy_noise: float = attrs.field(
         default=0.2,
         validator=in_range(0),
-        metadata=described("deviation of the noise on the target actor's actions (unit actions)", source=TD3),
+        metadata=described(
+            "standard deviation of the noise on the target actor's actions, which are scaled to [-1, 1]", source=TD3
+        ),
     )
     target_noise_clip: float = attrs.field(
-        default=0.5, validator=in_range(0), metadata=described("bound of that noise", source=TD3)
+        default=0.5,
+        validator=in_range(0),
+        metadata=described("bound of the noise on the target actor's actions, which are scaled to [-1, 1]", source=TD3),
     )
     policy_kwargs: TD3BCNetworkConfig = attrs.field(
         factory=TD3BCNetworkConfig, converter=as_networks, kw_only=True, metadata=glossary.POLICY_KWARGS

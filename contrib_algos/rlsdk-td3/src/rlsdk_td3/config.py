@@ -17,13 +17,19 @@ class TD3Config(DeterministicActorCriticConfig):
     policy_delay: int = attrs.field(
         default=2,
         validator=in_range(1),
-        metadata=described("updates of the critics per update of the actor and of the targets", source=PAPER),
+        metadata=described("updates of the critics per update of the actor and the target networks", source=PAPER),
     )
     target_policy_noise: float = attrs.field(
         default=0.2,
         validator=in_range(0),
-        metadata=described("deviation of the noise on the target actor's actions (unit actions)", source=PAPER),
+        metadata=described(
+            "standard deviation of the noise on the target actor's actions, which are scaled to [-1, 1]", source=PAPER
+        ),
     )
     target_noise_clip: float = attrs.field(
-        default=0.5, validator=in_range(0), metadata=described("bound of that noise", source=PAPER)
+        default=0.5,
+        validator=in_range(0),
+        metadata=described(
+            "bound of the noise on the target actor's actions, which are scaled to [-1, 1]", source=PAPER
+        ),
     )

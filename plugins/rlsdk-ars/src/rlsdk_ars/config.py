@@ -25,10 +25,13 @@ class ARSPolicyConfig(NetworkConfig):
         metadata=described("hidden layer widths of MlpPolicy", source="none = [64, 64]"),
     )
     activation_fn: str | Callable[..., Any] = attrs.field(
-        default="relu", converter=as_activation, metadata=described("relu, tanh or identity", examples=("tanh",))
+        default="relu",
+        converter=as_activation,
+        metadata=described("activation function between hidden layers: relu, tanh or identity", examples=("tanh",)),
     )
     with_bias: bool | None = attrs.field(
-        default=None, metadata=described("whether layers have a bias; none = those of MlpPolicy")
+        default=None,
+        metadata=described("whether layers have a bias; none = true for MlpPolicy, false for LinearPolicy"),
     )
     squash_output: bool = attrs.field(
         default=True, metadata=described("MlpPolicy: squash Box actions by tanh; false = clip them")
@@ -48,10 +51,14 @@ class ARSConfig(AgentConfig):
     """The constructor parameters of ARS, in order."""
 
     n_delta: int = attrs.field(
-        default=8, validator=in_range(1), metadata=described("random directions per update", source=PAPER, tune=(1, 64))
+        default=8,
+        validator=in_range(1),
+        metadata=described("number of random directions per update", source=PAPER, tune=(1, 64)),
     )
     n_top: int | None = attrs.field(
-        default=None, validator=in_range(1), metadata=described("best directions that are followed; none = all")
+        default=None,
+        validator=in_range(1),
+        metadata=described("number of best directions that an update uses; none = all"),
     )
     learning_rate: Schedule = attrs.field(
         default=Constant(0.02), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
@@ -60,14 +67,22 @@ class ARSConfig(AgentConfig):
         default=Constant(0.05),
         converter=as_schedule,
         validator=finite_schedule(),
-        metadata=described("deviation of the random directions; may be a schedule", tune=(0.005, 0.3)),
+        metadata=described(
+            "standard deviation of the random changes of parameters; may be a schedule", tune=(0.005, 0.3)
+        ),
     )
-    zero_policy: bool = attrs.field(default=True, metadata=described("start from all parameters 0"))
+    zero_policy: bool = attrs.field(
+        default=True, metadata=described("start with all parameters 0 instead of torch's initial parameters")
+    )
     alive_bonus_offset: float = attrs.field(
-        default=0.0, validator=in_range(), metadata=described("added to every reward when candidates are scored")
+        default=0.0,
+        validator=in_range(),
+        metadata=described(
+            "number added to every reward in the scores of candidates (policies with changed parameters)"
+        ),
     )
     n_eval_episodes: int = attrs.field(
-        default=1, validator=in_range(1), metadata=described("episodes per candidate", unit="episodes")
+        default=1, validator=in_range(1), metadata=described("episodes played with each candidate", unit="episodes")
     )
     policy_kwargs: ARSPolicyConfig = attrs.field(
         factory=ARSPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
@@ -75,7 +90,9 @@ class ARSConfig(AgentConfig):
     device: str = attrs.field(
         default="cpu",
         kw_only=True,
-        metadata=described("torch device; candidates act in numpy", affects="device", examples=("auto",)),
+        metadata=described(
+            "torch device of the policy; candidates act in numpy, on the CPU", affects="device", examples=("auto",)
+        ),
     )
 
     @property

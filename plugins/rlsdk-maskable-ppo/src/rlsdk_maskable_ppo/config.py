@@ -13,5 +13,9 @@ class MaskablePPOConfig(ClippedPolicyConfig):
     """The constructor parameters of MaskablePPO, in order: those of PPO without gSDE, and `use_masking`."""
 
     use_masking: bool = attrs.field(
-        default=True, kw_only=True, metadata=described("respect masks; false = plain PPO, environments need no masks")
+        default=True,
+        kw_only=True,
+        metadata=described(
+            "sample only actions that the action mask allows; false = plain PPO, for environments without masks"
+        ),
     )

@@ -20,13 +20,17 @@ class QRDQNPolicyConfig(DiscreteValueConfig):
     """The settings of networks, `policy_kwargs`, of QRDQN."""
 
     n_quantiles: int = attrs.field(
-        default=200, validator=in_range(1), metadata=described("quantiles per action", source=PAPER, tune=(10, 200))
+        default=200,
+        validator=in_range(1),
+        metadata=described("number of quantiles per action", source=PAPER, tune=(10, 200)),
     )
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(as_optimizer),
         metadata=described(
-            "element-wise torch optimiser; none = Adam with the paper's epsilon, 0.01 / batch_size", examples=("sgd",)
+            "torch optimiser with element-wise updates: a name or a class; none = Adam with the paper's epsilon, 0.01"
+            " / batch_size",
+            examples=("sgd",),
         ),
     )
 

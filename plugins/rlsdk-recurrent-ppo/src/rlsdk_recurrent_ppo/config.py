@@ -27,7 +27,8 @@ class RecurrentPPOConfig(ClippedPolicySdeConfig):
         kw_only=True,
         validator=in_range(1),
         metadata=described(
-            "steps gradients go back in time; none = to the start of the episode or minibatch", unit="steps"
+            "steps of truncated backpropagation through time; none = back to the start of the episode or minibatch",
+            unit="steps",
         ),
     )
     burn_in: int = attrs.field(
@@ -35,7 +36,9 @@ class RecurrentPPOConfig(ClippedPolicySdeConfig):
         kw_only=True,
         validator=in_range(0),
         metadata=described(
-            "first steps of a sequence inside an episode that only bring its memory up to date", unit="steps"
+            "first steps of each sequence that starts inside an episode; they only update the recurrent state, without"
+            " a loss",
+            unit="steps",
         ),
     )
 

@@ -18,10 +18,12 @@ class TQCPolicyConfig(SoftActorCriticNetworks):
     """The settings of networks, `policy_kwargs`, of TQC."""
 
     n_quantiles: int = attrs.field(
-        default=25, validator=in_range(1), metadata=described("quantiles each critic predicts", source=PAPER)
+        default=25,
+        validator=in_range(1),
+        metadata=described("number of quantiles that each critic predicts", source=PAPER),
     )
     n_critics: int = attrs.field(
-        default=2, validator=in_range(1), metadata=described("critics; the paper uses 5", tune=(1, 5))
+        default=2, validator=in_range(1), metadata=described("number of critics; the paper uses 5", tune=(1, 5))
     )
 
 
@@ -43,7 +45,9 @@ class TQCConfig(SoftActorCriticConfig):
     top_quantiles_to_drop_per_net: int = attrs.field(
         default=2,
         validator=in_range(0),
-        metadata=described("largest quantiles dropped from the target, per critic", source=PAPER, tune=(0, 5)),
+        metadata=described(
+            "number of largest quantiles that are dropped from the target, per critic", source=PAPER, tune=(0, 5)
+        ),
     )
     # declared again, so that they come after `top_quantiles_to_drop_per_net` in the constructor
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)

@@ -25,7 +25,7 @@ class TRPOConfig(AgentConfig):
         default=Constant(1e-3),
         converter=as_schedule,
         validator=finite_schedule(),
-        metadata=described("step size of the value function's optimiser; may be a schedule", tune=(1e-4, 1e-2)),
+        metadata=described("learning rate of the value function; may be a schedule", tune=(1e-4, 1e-2)),
     )
     n_steps: int = attrs.field(default=2048, validator=in_range(1), metadata=glossary.N_STEPS)
     batch_size: int = attrs.field(
@@ -35,25 +35,30 @@ class TRPOConfig(AgentConfig):
     )
     gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
     cg_max_steps: int = attrs.field(
-        default=15, validator=in_range(1), metadata=described("conjugate-gradient steps at most", tune=(5, 30))
+        default=15,
+        validator=in_range(1),
+        metadata=described("maximum number of conjugate-gradient steps", tune=(5, 30)),
     )
     cg_damping: float = attrs.field(
         default=0.1,
         validator=in_range(0),
-        metadata=described("added to the diagonal of the Fisher matrix", tune=(0.001, 0.5)),
+        metadata=described("damping: number added to the diagonal of the Fisher matrix", tune=(0.001, 0.5)),
     )
     line_search_shrinking_factor: float = attrs.field(
         default=0.8,
         validator=in_range(0, 1, open_low=True, open_high=True),
-        metadata=described("factor by which a step is shortened until the objective rises within the KL bound"),
+        metadata=described(
+            "line search: factor that shortens the step until the objective rises and the KL divergence is within"
+            " target_kl"
+        ),
     )
     line_search_max_iter: int = attrs.field(
         default=10,
         validator=in_range(1),
-        metadata=described("step lengths tried at most until the KL divergence is within target_kl"),
+        metadata=described("line search: maximum number of step lengths that are tried"),
     )
     n_critic_updates: int = attrs.field(
-        default=10, validator=in_range(1), metadata=described("passes of the value function over each rollout")
+        default=10, validator=in_range(1), metadata=described("epochs of the value function: passes over each rollout")
     )
     gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=glossary.GAE_LAMBDA)
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
@@ -64,20 +69,22 @@ class TRPOConfig(AgentConfig):
         converter=as_schedule,
         validator=finite_schedule(),
         metadata=described(
-            "KL divergence a step may not exceed; may be a schedule", source="arXiv:1502.05477", tune=(0.005, 0.05)
+            "upper bound of the KL divergence of an update of the policy; may be a schedule",
+            source="arXiv:1502.05477",
+            tune=(0.005, 0.05),
         ),
     )
     sub_sampling_factor: int = attrs.field(
         default=1,
         validator=in_range(1),
-        metadata=described("the policy step uses one in so many steps of the rollout, to be faster"),
+        metadata=described("an update of the policy uses 1 / sub_sampling_factor of the rollout's steps, to be faster"),
     )
     kl_per_dimension: bool = attrs.field(
         default=True,
         kw_only=True,
         metadata=described(
-            "target_kl bounds the KL divergence per dimension of Box and MultiBinary actions, as the documented"
-            " implementation does; false = of the whole action, as the paper says"
+            "target_kl bounds the mean KL divergence per dimension of Box and MultiBinary actions, as in sb3-contrib;"
+            " false = the KL divergence of the whole action, as in the paper"
         ),
     )
     policy_kwargs: ActorCriticConfig = attrs.field(

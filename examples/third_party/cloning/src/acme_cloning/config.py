@@ -11,14 +11,20 @@ from rlsdk.settings import AgentConfig, Dataset, described, glossary, in_range
 class CloningConfig(AgentConfig):
     """The constructor parameters of behaviour cloning, in order."""
 
-    dataset: Dataset | None = attrs.field(default=None, metadata=described("recorded episodes to learn from: a path"))
+    dataset: Dataset | None = attrs.field(
+        default=None, metadata=described("data set of recorded episodes to learn from: a path")
+    )
     learning_rate: float = attrs.field(
-        default=1e-3, validator=in_range(0, open_low=True), metadata=described("step size of Adam", tune=(1e-4, 1e-2))
+        default=1e-3,
+        validator=in_range(0, open_low=True),
+        metadata=described("learning rate of Adam", tune=(1e-4, 1e-2)),
     )
     batch_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.BATCH_SIZE)
     hidden: int = attrs.field(default=64, validator=in_range(1), metadata=described("units of each hidden layer"))
     held_out: float = attrs.field(
         default=0.0,
         validator=in_range(0, 1, open_high=True),
-        metadata=described("share of the episodes that are not learnt from, for train/held_out_loss"),
+        metadata=described(
+            "share of the episodes that is not used for training, but for the metric train/held_out_loss"
+        ),
     )

@@ -13,9 +13,15 @@ from rlsdk.settings.schedules import Constant, Schedule, as_schedule, optional_s
 class LagrangianConfig(AgentConfig):
     """The constructor parameters, in order."""
 
-    cost_limit: float = attrs.field(default=25.0, validator=in_range(0), metadata=described("allowed cost per episode"))
-    multiplier_rate: float = attrs.field(default=0.02, validator=in_range(0), metadata=described("its step size"))
-    initial_multiplier: float = attrs.field(default=0.0, validator=in_range(0), metadata=described("its first value"))
+    cost_limit: float = attrs.field(
+        default=25.0, validator=in_range(0), metadata=described("allowed mean cost per episode")
+    )
+    multiplier_rate: float = attrs.field(
+        default=0.02, validator=in_range(0), metadata=described("step size of the Lagrange multiplier of the cost")
+    )
+    initial_multiplier: float = attrs.field(
+        default=0.0, validator=in_range(0), metadata=described("initial value of the Lagrange multiplier of the cost")
+    )
     learning_rate: Schedule = attrs.field(
         default=Constant(3e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
     )

@@ -20,10 +20,14 @@ class DynaConfig(QLearningConfig):
     """The constructor parameters of Dyna, in order."""
 
     model_learning_rate: float = attrs.field(
-        default=1e-3, validator=in_range(0, open_low=True), metadata=described("step size of the model's Adam")
+        default=1e-3,
+        validator=in_range(0, open_low=True),
+        metadata=described("learning rate of the model's Adam optimiser"),
     )
     planning_steps: int = attrs.field(
-        default=5, validator=in_range(0), metadata=described("updates from imagined steps for each from real ones")
+        default=5,
+        validator=in_range(0),
+        metadata=described("updates from steps of the model (imagined steps) for each update from real steps"),
     )
     model_width: int = attrs.field(
         default=64, validator=in_range(1), metadata=described("units of each of the model's two hidden layers")

@@ -21,21 +21,23 @@ class RNDConfig(AgentConfig):
     n_epochs: int = attrs.field(default=4, validator=in_range(1), metadata=described("passes over each rollout"))
     gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
     intrinsic_gamma: float = attrs.field(
-        default=0.99, validator=UNIT, metadata=described("gamma of the intrinsic return")
+        default=0.99, validator=UNIT, metadata=described("discount factor of the intrinsic return")
     )
-    gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=described("lambda of both advantages"))
-    clip_range: float = attrs.field(default=0.2, validator=in_range(0), metadata=described("clipping of the ratio"))
+    gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=described("GAE lambda of both advantages"))
+    clip_range: float = attrs.field(default=0.2, validator=in_range(0), metadata=described("clip range of PPO's ratio"))
     extrinsic_coef: float = attrs.field(
         default=2.0,
         validator=in_range(0),
-        metadata=described("weight of the environment's advantage", source="appendix A.4"),
+        metadata=described("weight of the extrinsic advantage (from the environment's rewards)", source="appendix A.4"),
     )
     intrinsic_coef: float = attrs.field(
         default=1.0, validator=in_range(0), metadata=described("weight of the intrinsic advantage; 0 = plain PPO")
     )
-    ent_coef: float = attrs.field(default=0.01, validator=in_range(0), metadata=described("weight of the entropy"))
+    ent_coef: float = attrs.field(
+        default=0.01, validator=in_range(0), metadata=described("weight of the entropy bonus")
+    )
     vf_coef: float = attrs.field(default=0.5, validator=in_range(0), metadata=described("weight of both value losses"))
     max_grad_norm: float = attrs.field(
-        default=0.5, validator=in_range(0), metadata=described("bound of the gradient's norm")
+        default=0.5, validator=in_range(0), metadata=described("maximum norm of the gradient")
     )
     hidden: int = attrs.field(default=64, validator=in_range(1), metadata=described("units of each hidden layer"))

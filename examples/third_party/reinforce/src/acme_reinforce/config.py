@@ -12,7 +12,9 @@ class ReinforceConfig(AgentConfig):
     """The constructor parameters of REINFORCE, in order."""
 
     learning_rate: float = attrs.field(
-        default=5e-3, validator=in_range(0, open_low=True), metadata=described("step size of Adam", tune=(1e-4, 1e-1))
+        default=5e-3,
+        validator=in_range(0, open_low=True),
+        metadata=described("learning rate of Adam", tune=(1e-4, 1e-1)),
     )
     n_steps: int = attrs.field(default=512, validator=in_range(1), metadata=glossary.N_STEPS)
     gamma: float = attrs.field(default=0.99, validator=in_range(0, 1), metadata=glossary.GAMMA)
