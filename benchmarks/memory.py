@@ -167,7 +167,7 @@ def files() -> str:
             "`tofile` and `fromfile` of numpy": (*_numpy(folder / "numpy", own.stat().st_size), own),
         }
         return _table(
-            ("file", "MB", "saving, GB/s: CPU", "by the clock", "loading: CPU", "by the clock"), _speeds(calls)
+            ("file", "MB", "saving, GB/s: CPU", "wall-clock", "loading: CPU", "wall-clock"), _speeds(calls)
         )
 
 

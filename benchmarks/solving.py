@@ -40,8 +40,8 @@ ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }
 COLUMNS = (
-    *("task", "algorithm", "ours: CPU seconds", "by the clock", "steps", "peer: CPU seconds"),
-    *("by the clock", "steps", "SBX: CPU seconds", "by the clock", "seeds", "ours is first by"),
+    *("task", "algorithm", "ours: CPU seconds", "wall-clock", "steps", "peer: CPU seconds"),
+    *("wall-clock", "steps", "SBX: CPU seconds", "wall-clock", "seeds", "ours is first by"),
 )
 Outcome = dict[str, Any]
 """The result of one training: solved, cpu, wall, steps, return, date, versions."""
