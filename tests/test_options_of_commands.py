@@ -93,6 +93,16 @@ def test_the_suffix_chooses_the_format_of_an_export(cli: Any, agent: Path, tmp_p
     assert (code, "has the suffix of torch-export" in err) == (1, True)
 
 
+def test_a_number_is_no_suffix_of_an_export_or_a_data_set(cli: Any, agent: Path) -> None:
+    code, _, err = cli("export", str(agent), "-o", "policy-0.5_seed1")
+    assert code == 0, err
+    assert Path("policy-0.5_seed1.onnx").is_file()
+    code, _, err = cli("record-episodes", str(agent), "--episodes", "1", "--out", "demo-0.5")
+    assert code == 0, err
+    assert Path("demo-0.5.safetensors").is_file()
+    assert cli("inspect", "demo-0.5")[0] == 0
+
+
 @pytest.mark.parametrize("span", ["[500.0, 24.5]", "[500, 500]", "[0, inf]"])
 def test_ranges_of_suites_rise(tmp_path: Path, span: str) -> None:
     path = tmp_path / "own.toml"

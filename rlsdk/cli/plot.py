@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlsdk.errors import SettingsError, shown
+from rlsdk.runtime.suffixes import suffix_of
 from rlsdk.settings.dataset import SUFFIX, data_file
 
 if TYPE_CHECKING:
@@ -56,10 +57,11 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 
 
 def _picture(out: Path, picture_format: str | None) -> Path:
-    """The file to write: a suffix that is a number, as in `curve-0.5`, is a part of the name."""
-    stem = out.with_suffix("") if out.suffix[1:].isalpha() else out
-    if stem != out and picture_format is None:
+    """The file to write."""
+    suffix = suffix_of(out)
+    if suffix and picture_format is None:
         return out
+    stem = out.with_suffix("") if suffix else out
     return stem.with_name(f"{stem.name}.{(picture_format or 'png').lstrip('.')}")
 
 

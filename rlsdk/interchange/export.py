@@ -28,6 +28,7 @@ from rlsdk.agent.training_state import TrainingState
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
+from rlsdk.runtime.suffixes import suffix_of
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import evolve
 from rlsdk.spaces import (
@@ -198,8 +199,7 @@ def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # as `expor
             f"{path} has the suffix of {format_of(path)}, but the format is {format}; name the file *{FORMATS[format]}, or"
             " choose the other format"
         )
-    suffix = Path(path).suffix
-    return Path(f"{path}{FORMATS[format]}") if suffix[1:].isdecimal() or not suffix else Path(path)
+    return Path(path) if suffix_of(path) else Path(f"{path}{FORMATS[format]}")
 
 
 def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
