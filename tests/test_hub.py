@@ -172,7 +172,10 @@ def test_what_goes_wrong_is_said(hub: Any, tmp_path: Path) -> None:
 def test_a_hub_that_cannot_be_reached_is_asked_once(hub: Any, tmp_path: Path) -> None:
     """The hub's own library asks six times, for half a minute."""
     rlsdk.make("trpo", env="Pendulum-v1", seed=0).save(tmp_path / "mine")
-    assert [code for code, _, _ in commands(hub, [["push", "mine", "me/mine"], ["pull", "me/mine"]], tmp_path)] == [0, 0]
+    assert [code for code, _, _ in commands(hub, [["push", "mine", "me/mine"], ["pull", "me/mine"]], tmp_path)] == [
+        0,
+        0,
+    ]
     away = (hub[0], {**hub[1], "HF_ENDPOINT": "http://127.0.0.1:9"})
     lines = [["pull", "me/other"], ["push", "mine", "me/mine"], ["pull", "me/mine", "--out", "again"]]
     *answers, stored = commands(away, lines, tmp_path)
