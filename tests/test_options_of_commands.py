@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,21 @@ def test_a_video_that_cannot_be_written(agent: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ArtifactError, match="cannot be written"):
         record_video(rlsdk.load(agent), "CartPole-v1", tmp_path / "file" / "video.gif")
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".mp4"])
+def test_a_video_for_which_the_disk_has_no_space(
+    agent: Path, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(_: object, path: Path, *__: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("rlsdk.experiments.video._write", half)
+    (tmp_path / "videos").mkdir()
+    with pytest.raises(ArtifactError, match="cannot be written: No space left on device"):
+        record_video(rlsdk.load(agent), "CartPole-v1", tmp_path / "videos" / f"video{suffix}")
+    assert not list((tmp_path / "videos").iterdir())
 
 
 def test_an_executor_whose_function_fails() -> None:
