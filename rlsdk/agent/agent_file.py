@@ -54,7 +54,7 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
     `.zip` stays too: that is what an agent file is.
 
     Raises:
-        ArtifactError: neither a name nor a file object.
+        ArtifactError: neither the name of a file nor a file object.
     """
     if not isinstance(path, str | PathLike):
         if not hasattr(path, "write") or isinstance(path, TextIOBase):
@@ -63,6 +63,8 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
             )
         return path
     target = Path(path)
+    if not target.name:
+        raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'agent'")
     known = target.suffix in (SUFFIX, ".zip") or is_offered("serializers", target.suffix)
     return target if known else target.with_name(target.name + SUFFIX)
 
