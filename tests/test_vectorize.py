@@ -130,7 +130,7 @@ def test_a_daemon_may_start_no_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     """Such as a worker of `multiprocessing.Pool`."""
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     assert isinstance(make_vec_env(Slow, 2), SyncVectorEnv)
-    with pytest.raises(UsageError, match="this process is a daemon, such as a worker of multiprocessing.Pool"):
+    with pytest.raises(UsageError, match=r"this process is a daemon, such as a worker of multiprocessing\.Pool"):
         make_vec_env("Pendulum-v1", 2, vectorization="async")
 
 
