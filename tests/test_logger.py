@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,33 @@ def test_a_sink_that_fails_costs_one_warning_and_nobody_else(together: bool) -> 
     with pytest.warns(UserWarning, match="Full"):
         alone.close()
     assert closed == [True, True]
+
+
+def test_folders_of_metrics_are_made_or_refused(tmp_path: Path) -> None:
+    for sink in (CsvSink(tmp_path / "a" / "m.csv"), JsonlSink(tmp_path / "b" / "m.jsonl")):
+        sink.write(1, {"x": 1.0})
+        assert sink.path.is_file()
+    inside = tmp_path / "a" / "m.csv"
+    agent = rlsdk.make("ppo", env="CartPole-v1", n_steps=32, batch_size=32, tensorboard_log=str(inside))
+    attempts: list[Callable[[], object]] = [
+        lambda: CsvSink(inside / "n.csv"),
+        lambda: JsonlSink(inside / "n.jsonl"),
+        lambda: configure(inside, ["csv"]),
+        lambda: agent.learn(32),
+    ]
+    for attempt in attempts:
+        with pytest.raises(
+            SettingsError, match=r"metrics cannot be written into '\S+m\.csv': .*; choose another folder"
+        ):
+            attempt()
+
+
+def test_metrics_are_not_added_to_another_table(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("my,table\n1,2\n")
+    with pytest.raises(SettingsError, match=r"own\.csv holds another table, which begins with 'my', not with 'step'"):
+        CsvSink(tmp_path / "own.csv")
+
+
+def test_a_class_is_no_logger() -> None:
+    with pytest.raises(SettingsError, match="is not a logger"):
+        rlsdk.make("ppo", env="CartPole-v1").set_logger(CsvSink)  # type: ignore[arg-type]
