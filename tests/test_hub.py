@@ -183,7 +183,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(hub: Any, tmp_path: Path) ->
         assert (code, err.count("\n"), "Retrying" in err) == (1, 1, False), err
         assert "the hub http://127.0.0.1:9 cannot be reached; check the network, or HF_ENDPOINT: " in err
     assert stored[0] == 0  # from the copy of before
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "mine.rlsdk").read_bytes()
+    assert (tmp_path / "again.rlsdk").read_bytes() == (tmp_path / "mine.rlsdk").read_bytes()
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

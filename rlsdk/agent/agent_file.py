@@ -62,6 +62,11 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
                 f"a file is written to a name, a Path or a binary file object (opened with 'wb'), not to {path!r}"
             )
         return path
+    return as_agent_file(path)
+
+
+def as_agent_file(path: str | PathLike[str]) -> Path:
+    """`with_suffix` for names."""
     target = Path(path)
     if not target.name:
         raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'agent'")

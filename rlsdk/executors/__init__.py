@@ -68,8 +68,8 @@ def make_executor(name: str, workers: int) -> Executor:
     Raises:
         SettingsError: no such executor, or workers < 1. PluginError: the plugin that offers it is broken.
     """
-    if workers < 1:
-        raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
+    if not isinstance(workers, int) or workers < 1:
+        raise SettingsError(f"{workers!r} workers can do nothing; give a whole number, 1 or more")
     make = _factory(name)
     if name in EXECUTORS:
         return EXECUTORS[name](workers)
