@@ -6,12 +6,13 @@ import io
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 import rlsdk
-from rlsdk.callbacks import CheckpointCallback
+from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError
 from rlsdk.interchange import record_episodes
 from rlsdk_bc import BC
 from rlsdk_dqn import DQN
@@ -146,3 +147,25 @@ def test_parts_of_a_replay_buffer_that_are_gone(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"1 of 1 parts of the replay buffer are missing in .*replay, such as 0000"):
         rlsdk.load(tmp_path / "step_000000020", env="Pendulum-v1")
     assert rlsdk.load(tmp_path / "step_000000020").num_timesteps == 20
+
+
+def test_other_bounds_are_named(tmp_path: Path) -> None:
+    class Wide(gymnasium.Wrapper[Any, Any, Any, Any]):
+        action_space = gymnasium.spaces.Box(-5.0, 5.0, (1,))
+
+    rlsdk.make("trpo", env="Pendulum-v1", **SMALL).save(tmp_path / "agent")
+    words = r"action_space Box\(.*\) from -5\.0 to 5\.0, the agent was made for Box\(.*\) from -2\.0 to 2\.0"
+    with pytest.raises(UnsupportedSpaceError, match=words):
+        rlsdk.load(tmp_path / "agent", env=Wide(gymnasium.make("Pendulum-v1")))
+
+
+def test_callbacks_that_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    agent = rlsdk.make("trpo", env="CartPole-v1", n_steps=32, batch_size=32, **SMALL)
+    evaluations = EvalCallback(
+        "CartPole-v1", eval_freq=32, n_eval_episodes=1, log_path=str(tmp_path / "file"), verbose=0
+    )
+    with pytest.raises(ArtifactError, match=r"cannot write \S+evaluations\.npz: File exists; choose a writable place"):
+        agent.learn(32, evaluations)
+    with pytest.raises(SettingsError, match="save_path = None must be the folder of the checkpoints"):
+        CheckpointCallback(10, None)  # type: ignore[arg-type]

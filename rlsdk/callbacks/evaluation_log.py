@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
+
+from rlsdk.runtime.whole_files import write_atomically
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
@@ -45,7 +46,7 @@ class EvaluationLog:
             warnings.warn(f"{self.path} cannot be continued and is begun again: {error}", stacklevel=3)
 
     def write(self, history: Sequence[tuple[int, Evaluation]]) -> None:
-        """Replace the file, whole or not at all, by the earlier evaluations and these."""
+        """Replace the file, whole or not at all, by the earlier evaluations and these; raises as `write_atomically`."""
         arrays: Arrays = {
             "timesteps": np.array([step for step, _ in history], np.int64),
             "results": np.array([result.returns for _, result in history], np.float64),
@@ -57,8 +58,4 @@ class EvaluationLog:
         if self.before and self.before["results"].shape[1:] == arrays["results"].shape[1:]:
             names = [name for name in arrays if name in self.before]
             arrays = {name: np.concatenate([self.before[name], arrays[name]]) for name in names}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".part")
-        with temporary.open("wb") as stream:
-            np.savez(stream, **arrays)
-        os.replace(temporary, self.path)
+        write_atomically(self.path, lambda stream: np.savez(stream, **arrays))
