@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import warnings
@@ -277,3 +278,27 @@ def test_metrics_are_not_added_to_another_table(tmp_path: Path) -> None:
 def test_a_class_is_no_logger() -> None:
     with pytest.raises(SettingsError, match="is not a logger"):
         rlsdk.make("ppo", env="CartPole-v1").set_logger(CsvSink)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    csv_sink, json_sink = CsvSink(tmp_path / "m.csv"), JsonlSink(tmp_path / "m.jsonl")
+    opened: Any = Path.open
+
+    def half(self: Path, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+        if mode != "ab":
+            return opened(self, mode, *arguments, **named)
+        with opened(self, "ab") as stream:
+            stream.write(b'{"ste')
+        return opened(Path("/dev/full"), "wb", buffering=0)
+
+    for step in range(3):
+        with monkeypatch.context() as patch:
+            if step == 1:
+                patch.setattr(Path, "open", half)
+            for sink in (csv_sink, json_sink):
+                with pytest.raises(OSError, match="No space left") if step == 1 else contextlib.nullcontext():
+                    sink.write(step, {"x": 1.0})
+    assert (tmp_path / "m.csv").read_text().split() == ["step,x", "0,1.0", "2,1.0"]
+    assert [json.loads(line)["step"] for line in (tmp_path / "m.jsonl").read_text().splitlines()] == [0, 2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.csv", "m.jsonl"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from rlsdk.errors import SettingsError, shown
+from rlsdk.runtime.whole_files import write_whole
 from rlsdk.sinks.last_line import LastLine
 from rlsdk.sinks.place import made
 
@@ -43,13 +43,12 @@ class CsvSink:
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as stream:
                 rows = list(csv.DictReader(stream))
+        table = io.StringIO(newline="")
+        writer = csv.DictWriter(table, [*self.columns, *new], restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_whole(self.path, table.getvalue().encode())
         self.columns += new
-        temporary = self.path.with_suffix(".csv.part")
-        with temporary.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, self.columns, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
-        os.replace(temporary, self.path)
 
     def close(self) -> None:
         """Every row is on disk already."""
