@@ -234,10 +234,10 @@ def test_a_sink_that_fails_costs_one_warning_and_nobody_else(together: bool) -> 
     sink.close = lambda: closed.append(True)  # type: ignore[method-assign]
     sinks = [Full(), sink]
     model.set_logger(several(sinks) if together else Logger(output_formats=sinks))
-    said = (
+    warning = (
         r"metric sink Full raised OSError: no space left on device \(.*test_logger\.py, line \d+\); training continues"
     )
-    with pytest.warns(UserWarning, match=said) as warnings_:
+    with pytest.warns(UserWarning, match=warning) as warnings_:
         model.learn(24, log_interval=1)
     assert len([one for one in warnings_ if "Full" in str(one.message)]) == 1
     assert [step for step, _ in sink.rows] == [8, 16, 24]

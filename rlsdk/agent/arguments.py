@@ -96,7 +96,7 @@ def positive(value: object, name: str, *, least: int = 1) -> int:
 
 
 def replaced_settings(custom_objects: object) -> dict[str, object]:
-    """The argument `custom_objects` of `load`; raises SettingsError where it is no table."""
+    """The argument `custom_objects` of `load`; raises SettingsError where it is another kind of value."""
     if not isinstance(custom_objects, Mapping | None):
         raise SettingsError(
             f"custom_objects = {shown(custom_objects, 50)} is not a table; write load(..., custom_objects={{'setting': value}})"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlsdk.errors import SettingsError, shown
-from rlsdk.runtime.suffixes import suffix_of
 from rlsdk.settings.dataset import SUFFIX, data_file
+from rlsdk.settings.suffixes import suffix_of
 
 if TYPE_CHECKING:
     from rlsdk.experiments.plotting import PictureSettings

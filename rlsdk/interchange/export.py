@@ -28,9 +28,9 @@ from rlsdk.agent.training_state import TrainingState
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
-from rlsdk.runtime.suffixes import suffix_of
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import evolve
+from rlsdk.settings.suffixes import suffix_of
 from rlsdk.spaces import (
     Box,
     Dict,

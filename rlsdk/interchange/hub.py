@@ -86,8 +86,8 @@ def _reason(error: BaseException, answered: bool) -> str:
     """An error of the hub's library, in one line."""
     from huggingface_hub.constants import ENDPOINT
 
-    said = str(error).partition("\nFor more information")[0]
-    text = one_line(f"{type(error).__name__}: {said.rstrip('.')}", 500)
+    message = str(error).partition("\nFor more information")[0]
+    text = one_line(f"{type(error).__name__}: {message.rstrip('.')}", 500)
     return text if answered else f"the hub {ENDPOINT} cannot be reached; check the network, or HF_ENDPOINT: {text}"
 
 

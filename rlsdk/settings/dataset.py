@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 import attrs
 
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.runtime.suffixes import suffix_of
+from rlsdk.settings.suffixes import suffix_of
 
 SUFFIX = ".safetensors"
 """Of data sets; a name may be given without it."""
