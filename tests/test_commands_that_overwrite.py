@@ -200,6 +200,7 @@ def test_where_the_time_went_is_printed_beside_a_result(cli: Any, tmp_path: Path
     [
         (("curve-0.5", "--format", "svg"), "curve-0.5.svg"),
         (("curve-0.5",), "curve-0.5.png"),
+        (("curve-0.5_seed1",), "curve-0.5_seed1.png"),
         (("curve.png", "--format", "svg"), "curve.svg"),
         (("curve.svg",), "curve.svg"),
     ],

@@ -169,6 +169,23 @@ def test_what_goes_wrong_is_said(hub: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "agent.rlsdk").exists()
 
 
+def test_a_hub_that_cannot_be_reached_is_asked_once(hub: Any, tmp_path: Path) -> None:
+    """The hub's own library asks six times, for half a minute."""
+    rlsdk.make("trpo", env="Pendulum-v1", seed=0).save(tmp_path / "mine")
+    assert [code for code, _, _ in commands(hub, [["push", "mine", "me/mine"], ["pull", "me/mine"]], tmp_path)] == [
+        0,
+        0,
+    ]
+    away = (hub[0], {**hub[1], "HF_ENDPOINT": "http://127.0.0.1:9"})
+    lines = [["pull", "me/other"], ["push", "mine", "me/mine"], ["pull", "me/mine", "--out", "again"]]
+    *answers, stored = commands(away, lines, tmp_path)
+    for code, _, err in answers:
+        assert (code, err.count("\n"), "Retrying" in err) == (1, 1, False), err
+        assert "the hub http://127.0.0.1:9 cannot be reached; check the network, or HF_ENDPOINT: " in err
+    assert stored[0] == 0  # from the copy of before
+    assert (tmp_path / "again.rlsdk").read_bytes() == (tmp_path / "mine.rlsdk").read_bytes()
+
+
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from rlsdk.interchange.hub import pull
 

@@ -6,10 +6,13 @@ import io
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
+import rlsdk
+from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError
 from rlsdk.interchange import record_episodes
 from rlsdk_bc import BC
 from rlsdk_dqn import DQN
@@ -114,3 +117,55 @@ def test_custom_objects_of_the_documented_zoo(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"learning_rate = 0\.0 must be positive"):
         TRPO.load(tmp_path / "one", custom_objects={"learning_rate": 0.0})
     assert TRPO.load(tmp_path / "one", custom_objects={"learning_rate": 0.1}).learning_rate(1.0) == 0.1
+
+
+def test_a_device_of_the_caller_is_no_damage_of_the_file(tmp_path: Path) -> None:
+    rlsdk.make("trpo", env="CartPole-v1", **SMALL).save(tmp_path / "agent")
+    with pytest.raises(SettingsError, match=r"^\S+agent\.rlsdk: device 'gpu' cannot be used here"):
+        rlsdk.load(tmp_path / "agent", device="gpu")
+
+
+def test_custom_objects_are_a_table(tmp_path: Path) -> None:
+    rlsdk.make("trpo", env="CartPole-v1", **SMALL).save(tmp_path / "agent")
+    wrong: Any = [1]
+    with pytest.raises(SettingsError, match=r"custom_objects = \[1\] is not a table; write load"):
+        rlsdk.load(tmp_path / "agent", custom_objects=wrong)
+
+
+def test_an_empty_name_is_no_file() -> None:
+    agent = rlsdk.make("trpo", env="CartPole-v1", **SMALL)
+    for use in (agent.save, rlsdk.load, agent.set_parameters):
+        for name in ("", "."):
+            with pytest.raises(ArtifactError, match=f"'{name}' names no file; give a name such as 'agent'"):
+                use(name)
+
+
+def test_parts_of_a_replay_buffer_that_are_gone(tmp_path: Path) -> None:
+    agent = rlsdk.make("sac", env="Pendulum-v1", seed=0, learning_starts=100, buffer_size=100)
+    agent.learn(20, CheckpointCallback(20, tmp_path))
+    next((tmp_path / "replay").glob("*.rlsdk")).unlink()
+    with pytest.raises(ArtifactError, match=r"1 of 1 parts of the replay buffer are missing in .*replay, such as 0000"):
+        rlsdk.load(tmp_path / "step_000000020", env="Pendulum-v1")
+    assert rlsdk.load(tmp_path / "step_000000020").num_timesteps == 20
+
+
+def test_other_bounds_are_named(tmp_path: Path) -> None:
+    class Wide(gymnasium.Wrapper[Any, Any, Any, Any]):
+        action_space = gymnasium.spaces.Box(-5.0, 5.0, (1,))
+
+    rlsdk.make("trpo", env="Pendulum-v1", **SMALL).save(tmp_path / "agent")
+    words = r"action_space Box\(.*\) from -5\.0 to 5\.0, the agent was made for Box\(.*\) from -2\.0 to 2\.0"
+    with pytest.raises(UnsupportedSpaceError, match=words):
+        rlsdk.load(tmp_path / "agent", env=Wide(gymnasium.make("Pendulum-v1")))
+
+
+def test_callbacks_that_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    agent = rlsdk.make("trpo", env="CartPole-v1", n_steps=32, batch_size=32, **SMALL)
+    evaluations = EvalCallback(
+        "CartPole-v1", eval_freq=32, n_eval_episodes=1, log_path=str(tmp_path / "file"), verbose=0
+    )
+    with pytest.raises(ArtifactError, match=r"cannot write \S+evaluations\.npz: File exists; choose a writable place"):
+        agent.learn(32, evaluations)
+    with pytest.raises(SettingsError, match="save_path = None must be the folder of the checkpoints"):
+        CheckpointCallback(10, None)  # type: ignore[arg-type]

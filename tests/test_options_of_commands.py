@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,16 @@ def test_the_suffix_chooses_the_format_of_an_export(cli: Any, agent: Path, tmp_p
     assert (code, "has the suffix of torch-export" in err) == (1, True)
 
 
+def test_a_number_is_no_suffix_of_an_export_or_a_data_set(cli: Any, agent: Path) -> None:
+    code, _, err = cli("export", str(agent), "-o", "policy-0.5_seed1")
+    assert code == 0, err
+    assert Path("policy-0.5_seed1.onnx").is_file()
+    code, _, err = cli("record-episodes", str(agent), "--episodes", "1", "--out", "demo-0.5")
+    assert code == 0, err
+    assert Path("demo-0.5.safetensors").is_file()
+    assert cli("inspect", "demo-0.5")[0] == 0
+
+
 @pytest.mark.parametrize("span", ["[500.0, 24.5]", "[500, 500]", "[0, inf]"])
 def test_ranges_of_suites_rise(tmp_path: Path, span: str) -> None:
     path = tmp_path / "own.toml"
@@ -111,6 +122,21 @@ def test_a_video_that_cannot_be_written(agent: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ArtifactError, match="cannot be written"):
         record_video(rlsdk.load(agent), "CartPole-v1", tmp_path / "file" / "video.gif")
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".mp4"])
+def test_a_video_for_which_the_disk_has_no_space(
+    agent: Path, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(_: object, path: Path, *__: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("rlsdk.experiments.video._write", half)
+    (tmp_path / "videos").mkdir()
+    with pytest.raises(ArtifactError, match="cannot be written: No space left on device"):
+        record_video(rlsdk.load(agent), "CartPole-v1", tmp_path / "videos" / f"video{suffix}")
+    assert not list((tmp_path / "videos").iterdir())
 
 
 def test_an_executor_whose_function_fails() -> None:

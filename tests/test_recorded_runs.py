@@ -170,3 +170,43 @@ def test_a_search_takes_the_environment_of_its_data_set(cli: Any) -> None:
     demo(None, file="unnamed")
     code, _, err = cli(*command[:3], "unnamed", *command[4:], "--out", "other")
     assert (code, "needs an environment: add --env ID" in err) == (1, True)
+
+
+SUITE = """
+[suite]
+episodes = 1
+[[cells]]
+algorithm = "bc"
+env = "CartPole-v1"
+steps = 20
+[cells.settings]
+dataset = "demo"
+"""
+
+
+def test_runs_of_a_suite_learn_from_one_data_set(cli: Any) -> None:
+    Path("cloned.toml").write_text(SUITE)
+    command = ("bench", "cloned.toml", "--jobs", "1", "--executor", "in-process", "--out", "bench")
+    code, _, err = cli(*command, "--seeds", "1")
+    assert (code, "bc on CartPole-v1: there is no data set demo" in err, Path("bench").exists()) == (1, True, False)
+    whole = demo("CartPole-v1").read_bytes()
+    code, _, err = cli(*command, "--seeds", "1")
+    assert code == 0, err
+    demo("CartPole-v1", reward=2.0)
+    code, _, err = cli(*command, "--seeds", "2")
+    assert (code, "bench holds other settings of bc on CartPole-v1 (dataset); choose" in err) == (1, True)
+    Path("demo.safetensors").write_bytes(whole)
+    assert cli(*command, "--seeds", "2")[0] == 0
+
+
+def test_a_search_is_continued_with_its_data_set(cli: Any) -> None:
+    pytest.importorskip("optuna")
+    demo("CartPole-v1")
+    search = ("tune", "bc", "--env", "CartPole-v1", "--steps", "20", "--jobs", "1", "--eval-episodes", "1", "--out")
+    for number, given in enumerate((("--set", "dataset=demo.safetensors"), ("--dataset", "demo.safetensors"))):
+        demo("CartPole-v1")
+        code, _, err = cli(*search, f"found {number}", *given, "--trials", "1")
+        assert code == 0, err
+        demo("CartPole-v1", reward=2.0)
+        code, _, err = cli(*search, f"found {number}", *given, "--trials", "2")
+        assert (code, "dataset" in err) == (1, True), err

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rlsdk
 from rlsdk.errors import SettingsError
 from rlsdk.registry import load
 from rlsdk.settings import (
@@ -147,6 +148,18 @@ def test_piecewise_equals_numpy(shares: list[int], part: int) -> None:
     points, done = [(share / 64, float(i * i)) for i, share in enumerate(sorted(shares))], part / 256
     expected = np.interp(done, [p[0] for p in points], [p[1] for p in points])
     assert Piecewise(points)(1.0 - done) == pytest.approx(float(expected), rel=1e-6, abs=1e-6)
+
+
+def test_schedules_of_users_are_asked_a_few_times_and_points_exactly() -> None:
+    asked: list[float] = []
+    agent = rlsdk.make("ppo", env="CartPole-v1", learning_rate=lambda left: asked.append(left) or 1e-3, n_steps=32)
+    assert len(asked) <= 12
+    asked.clear()
+    agent.learn(64)
+    assert len(asked) == 2  # once per update
+    dip = Piecewise([(0.0, 1.0), (0.6, 1.0), (0.61, -1.0), (0.62, 1.0)])
+    with pytest.raises(SettingsError, match=r"learning_rate must stay finite and not negative, but reaches -1"):
+        rlsdk.make("ppo", env="CartPole-v1", learning_rate=dip)
 
 
 def test_functions_stay_functions_and_are_not_written() -> None:

@@ -286,3 +286,27 @@ def test_bad_requests(tmp_path: Path) -> None:
     fixed = {found.name: 1 for found in search_space(load("ars").config_type)}
     with pytest.raises(SettingsError, match="nothing to search"):
         tune(attrs.evolve(plan(tmp_path / "x"), settings=fixed))
+
+
+def test_a_search_continues_behind_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    """By a full disk, or a kill while it was written."""
+    tune(plan(tmp_path, trials=1))
+    journal = tmp_path / "journal.log"
+    whole = journal.read_bytes()
+    first = whole.splitlines(keepends=True)[0]
+    for cut in (first[:20], first[:20] + first, b'{"op', first[:-1]):
+        journal.write_bytes(whole + cut)
+        with pytest.warns(UserWarning, match="1 line of which only a part was written left out"):
+            assert tune(plan(tmp_path, trials=1)).trials == 1
+    journal.write_bytes(whole + first[:20])
+    with pytest.warns(UserWarning, match="left out"):
+        assert tune(plan(tmp_path, trials=2)).trials == 2
+    assert tune(plan(tmp_path, trials=2)).trials == 2
+
+
+def test_a_file_of_another_program_is_no_journal(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.log"
+    journal.write_text("Monday: nothing to report\n")
+    with pytest.raises(SettingsError, match=r"journal\.log is damaged, or not of a search; choose another --out"):
+        tune(plan(tmp_path))
+    assert journal.read_text() == "Monday: nothing to report\n"

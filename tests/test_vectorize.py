@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import signal
@@ -22,7 +23,7 @@ from rlsdk.environments.vector.item_groups import groups
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
-from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.tree import leaves
 from rlsdk_tqc import TQC
 from tests.chain_rows import untrue
@@ -123,6 +124,14 @@ def test_the_rule_takes_processes_for_slow_steps_only() -> None:
     assert isinstance(slow, ProcessVectorEnv) == ((os.cpu_count() or 1) > 1)
     assert isinstance(make_vec_env(Slow, 1), SyncVectorEnv)
     slow.close()
+
+
+def test_a_daemon_may_start_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a worker of `multiprocessing.Pool`."""
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    assert isinstance(make_vec_env(Slow, 2), SyncVectorEnv)
+    with pytest.raises(UsageError, match=r"this process is a daemon, such as a worker of multiprocessing\.Pool"):
+        make_vec_env("Pendulum-v1", 2, vectorization="async")
 
 
 def test_native_vector_environments() -> None:

@@ -103,6 +103,9 @@ def test_the_commands(zoos: Zoos, cli: Any) -> None:
     assert (code, out.split(":")[0]) == (0, "trpo-Bandit-CartPole-v1.rlsdk")
     assert Path("trpo-Bandit-CartPole-v1.rlsdk").read_bytes() == file.read_bytes()
     assert cli("zoo", "get", NAME, "-o", "mine.rlsdk")[0] == 0
+    Path("own.txt").write_text("mine")
+    assert cli("zoo", "get", NAME, "-o", "own.txt")[1].startswith("own.txt.rlsdk: ")
+    assert Path("own.txt").read_text() == "mine"
     assert "return" in cli("eval", "mine.rlsdk", "--episodes", "1")[1]
     code, out, _ = cli("zoo", "show", NAME)
     assert code == 0

@@ -9,7 +9,7 @@ from typing import IO, Any, ClassVar, Generic, NoReturn, Self, cast
 from typing_extensions import TypeVar
 
 from rlsdk.agent import attributes, parameters, persistence
-from rlsdk.agent.arguments import check_learn_arguments, positive
+from rlsdk.agent.arguments import check_learn_arguments, positive, replaced_settings
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import from_arguments, reseed
 from rlsdk.agent.attributes import DeviceName, own, setting_names
@@ -397,7 +397,7 @@ class Agent(Generic[ConfigT]):
         Raises:
             ArtifactError: the file is missing, damaged, malicious or not an agent. PluginError: its plugin is not installed.
         """
-        changes = {**(custom_objects or {}), **kwargs, "device": device}
+        changes = {**replaced_settings(custom_objects), **kwargs, "device": device}
         file = persistence.read(path, replay=env is not None, print_systems=print_system_info)
         kind = class_for(file.document, cls, cast("type[Self]", Agent))
         agent = kind.__new__(kind)

@@ -54,7 +54,7 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
     File objects are returned unchanged.
 
     Raises:
-        ArtifactError: `path` is neither a name nor a binary file object.
+        ArtifactError: `path` is neither the name of a file nor a binary file object.
     """
     if not isinstance(path, str | PathLike):
         if not hasattr(path, "write") or isinstance(path, TextIOBase):
@@ -62,7 +62,14 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
                 f"a file is written to a name, a Path or a binary file object (opened with 'wb'), not to {path!r}"
             )
         return path
+    return as_agent_file(path)
+
+
+def as_agent_file(path: str | PathLike[str]) -> Path:
+    """`with_suffix` for names."""
     target = Path(path)
+    if not target.name:
+        raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'agent'")
     known = target.suffix in (SUFFIX, ".zip") or is_offered("serializers", target.suffix)
     return target if known else target.with_name(target.name + SUFFIX)
 

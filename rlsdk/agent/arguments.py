@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from rlsdk.errors import SettingsError, UsageError, suggest
+from rlsdk.errors import SettingsError, UsageError, shown, suggest
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
@@ -94,3 +94,12 @@ def positive(value: object, name: str, *, least: int = 1) -> int:
         return int(value)
     kind = "positive whole number" if least == 1 else f"whole number of at least {least}"
     raise SettingsError(f"{name} = {value!r} must be a {kind}")
+
+
+def replaced_settings(custom_objects: object) -> dict[str, object]:
+    """The argument `custom_objects` of `load`; raises SettingsError where it is another kind of value."""
+    if not isinstance(custom_objects, Mapping | None):
+        raise SettingsError(
+            f"custom_objects = {shown(custom_objects, 50)} is not a table; write load(..., custom_objects={{'setting': value}})"
+        )
+    return dict(custom_objects or {})

@@ -36,7 +36,12 @@ def as_logger(given: object) -> Logger:
     """
     if isinstance(given, Logger):
         return given
-    if not isinstance(given, MetricSink) or not callable(given.write) or not callable(given.close):
+    if (
+        isinstance(given, type)
+        or not isinstance(given, MetricSink)
+        or not callable(given.write)
+        or not callable(given.close)
+    ):
         raise SettingsError(
             f"{given!r} is not a logger; pass what rlsdk.sinks.configure(folder, formats) returns, or an object with"
             " write(step, values) and close()"

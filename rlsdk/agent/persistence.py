@@ -22,6 +22,7 @@ from rlsdk.agent.training_state import SECTIONS, TrainingState, restore, trainin
 from rlsdk.errors import ArtifactError, SettingsError, fitting, suggest
 from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec, plugin_of, require_usable
+from rlsdk.runtime.device import choose_device
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import structure
 from rlsdk.storage import factory
@@ -152,6 +153,7 @@ def _assembled(
     own = not set(changes) - {"device"} and (plugin is None or made_with(document)[1] in (plugin.version, UNKNOWN))
     with blaming_the_file(own):
         config = structure(agent_file.restored_config(document, changes), spec.config_type)
+    choose_device(config.device, config.policy)  # that of the caller
     observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
     num_envs = _count(document, "num_envs", 1, MAX_ENVS)
     with (

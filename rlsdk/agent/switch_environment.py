@@ -16,6 +16,7 @@ from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprin
 from rlsdk.environments.env_in_training import EnvInTraining, refuse_move
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import UnsupportedSpaceError, UsageError
+from rlsdk.spaces import Box
 from rlsdk.training.groups import require_groups
 
 
@@ -74,7 +75,13 @@ def require_same_spaces(agent: AssembledAgent, envs: object, what: str) -> None:
     for name in ("observation_space", "action_space"):
         mine, theirs = getattr(agent.context, name), getattr(envs, name)
         if mine != theirs:
-            raise UnsupportedSpaceError(f"{what} has the {name} {theirs}, the agent was made for {mine}")
+            there, here = (f"{space}{_bounds(space) if str(mine) == str(theirs) else ''}" for space in (theirs, mine))
+            raise UnsupportedSpaceError(f"{what} has the {name} {there}, the agent was made for {here}")
+
+
+def _bounds(space: object) -> str:
+    """The bounds of a Box, which its text leaves out."""
+    return f" from {space.low.min()} to {space.high.max()}" if isinstance(space, Box) and space.low.size else ""
 
 
 def _resize(agent: AssembledAgent, num_envs: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,8 @@ class CheckpointCallback(Callback):
             raise SettingsError(f"name_prefix = {name_prefix!r} must be the beginning of a file name")
         if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool) or keep < 1):
             raise SettingsError(f"keep = {keep!r} must be a positive whole number, or None for all")
+        if not isinstance(save_path, str | PathLike):
+            raise SettingsError(f"save_path = {save_path!r} must be the folder of the checkpoints")
         self.counter, self.folder = StepCounter(save_freq, "save_freq"), Path(save_path)
         self.name_prefix, self.verbose = name_prefix, verbose
         self.keep, self.save_replay_buffer, self.cut_episodes = keep, save_replay_buffer, cut_episodes

@@ -29,8 +29,10 @@ def pull_file(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit.")] = None,
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
+    from rlsdk.agent.agent_file import as_agent_file
     from rlsdk.interchange.hub import pull
     from rlsdk.runtime.whole_files import write_whole
 
-    write_whole(out, pull(repo, revision=revision).read_bytes())
-    typer.echo(f"{out}")
+    target = as_agent_file(out)
+    write_whole(target, pull(repo, revision=revision).read_bytes())
+    typer.echo(f"{target}")

@@ -9,6 +9,7 @@ import typer
 
 from rlsdk.errors import SettingsError, shown
 from rlsdk.settings.dataset import SUFFIX, data_file
+from rlsdk.settings.suffixes import suffix_of
 
 if TYPE_CHECKING:
     from rlsdk.experiments.plotting import PictureSettings
@@ -56,10 +57,11 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 
 
 def _picture(out: Path, picture_format: str | None) -> Path:
-    """Return the file to write. A suffix with digits, as in `curve-0.5`, is a part of the name, not a format."""
-    stem = out.with_suffix("") if out.suffix[1:].isalpha() else out
-    if stem != out and picture_format is None:
+    """Return the file to write. A suffix that begins with a digit, as in `curve-0.5`, is a part of the name, not a format."""
+    suffix = suffix_of(out)
+    if suffix and picture_format is None:
         return out
+    stem = out.with_suffix("") if suffix else out
     return stem.with_name(f"{stem.name}.{(picture_format or 'png').lstrip('.')}")
 
 

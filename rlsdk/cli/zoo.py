@@ -74,11 +74,12 @@ def get_agent(
     ] = None,
 ) -> None:
     """Check the hash of a trained agent and write its agent file. Every command that reads agents accepts this file."""
+    from rlsdk.agent.agent_file import as_agent_file
     from rlsdk.interchange.zoo import find
     from rlsdk.runtime.whole_files import write_whole
 
     agent = find(name)
-    target = out or Path(agent.name.replace("/", "-") + ".rlsdk")
+    target = as_agent_file(out or Path(agent.name.replace("/", "-")))
     write_whole(target, agent.read())
     played = counted(agent.result.episodes, "episode")
     typer.echo(f"{target}: mean return {agent.result} over {played}; needs {agent.package}")

@@ -27,6 +27,7 @@ from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.wrapper_names import Wrapper, wrapper_of
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, SettingsError, message_of, one_line, shown, suggest
+from rlsdk.executors.workers import may_start_processes
 from rlsdk.settings.environment_id import environment_id, text_of
 
 VECTORIZATIONS = ("auto", "sync", "async", "native")
@@ -270,7 +271,7 @@ class _Maker:
 
 def _processes_pay(trial: Environment, copies: int) -> bool:
     """Whether the steps of `trial` are slow enough for processes. The measurement leaves it in the middle of an episode."""
-    if copies < 2 or (os.cpu_count() or 1) < 2:
+    if copies < 2 or (os.cpu_count() or 1) < 2 or not may_start_processes():
         return False
     trial.action_space.seed(0)
     trial.reset(seed=0)

@@ -76,8 +76,8 @@ def make_executor(name: str, workers: int) -> Executor:
         SettingsError: there is no such executor, it cannot be made, or workers < 1.
         PluginError: the plugin that offers the executor is broken.
     """
-    if workers < 1:
-        raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
+    if not isinstance(workers, int) or workers < 1:
+        raise SettingsError(f"{workers!r} workers can do nothing; give a whole number, 1 or more")
     make = _factory(name)
     if name in EXECUTORS:
         return EXECUTORS[name](workers)

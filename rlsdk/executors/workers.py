@@ -66,7 +66,16 @@ class Worker:
         self.start()
 
     def start(self) -> None:
-        """Start the process, or a new one in place of one that was killed."""
+        """Start the process, or a new one in place of one that was killed.
+
+        Raises:
+            UsageError: this process is a daemon, which may not start processes.
+        """
+        if not may_start_processes():
+            raise UsageError(
+                f"{self.label}: this process is a daemon, such as a worker of multiprocessing.Pool, and may start none; use"
+                " vectorization='sync' here, or concurrent.futures.ProcessPoolExecutor instead of the pool"
+            )
         self.pipe: Connection
         self.pipe, theirs = self.context.Pipe()
         self._script = Script.unguarded()
@@ -110,6 +119,11 @@ class Worker:
         self.process.kill()
         self.process.join(1.0)
         self.pipe.close()
+
+
+def may_start_processes() -> bool:
+    """Whether multiprocessing lets this process start others: daemons may not."""
+    return not multiprocessing.current_process().daemon
 
 
 def _serve(script: Script | None, serve: Serve, pipe: Connection, argument: Any) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 import attrs
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import ArtifactError, PluginError, SettingsError
 from rlsdk.experiments.folder_kinds import BENCH, require_kind
 from rlsdk.experiments.lock import claimed
+from rlsdk.experiments.recorded_run import with_digests
 from rlsdk.experiments.run_directory import folder_name
 from rlsdk.experiments.runner import RunRequest
 from rlsdk.experiments.scores import Score, score_of
@@ -21,7 +22,7 @@ from rlsdk.experiments.suite import Cell, Suite
 from rlsdk.experiments.sweep import HERE, SeedResult, reported, require_shared, stoppable
 from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
 from rlsdk.experiments.watching import watching
-from rlsdk.registry import preset
+from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, quietly
 from rlsdk.runtime.whole_files import write_json
 
@@ -133,12 +134,15 @@ def _require_own_environments(plan: Bench) -> None:
 def _claim(plan: Bench) -> Iterator[None]:
     """Lock the folder inside the block and store the plan there, so that runs with other settings cannot be added.
 
-    Seeds and algorithms may be added to a folder. Budgets and cells may not change.
+    Seeds and algorithms may be added to a folder. Budgets, cells and data sets may not change.
 
     Raises:
         SettingsError: the folder cannot be written, is in use, or contains something else.
     """
-    cells = {cell.name: {**attrs.asdict(cell), "steps": plan.steps(cell)} for cell in plan.cells()}
+    cells = {
+        cell.name: {**attrs.asdict(cell), "steps": plan.steps(cell), "settings": _with_digests(cell)}
+        for cell in plan.cells()
+    }
     now = json.loads(json.dumps({"suite": plan.suite.name, "cells": cells}))
     path = plan.out / PLAN
     try:
@@ -152,6 +156,16 @@ def _claim(plan: Bench) -> Iterator[None]:
             now["cells"] = {**_cells_before(path, plan, now["cells"]), **now["cells"]}
         write_json(path, now)
         yield
+
+
+def _with_digests(cell: Cell) -> dict[str, object]:
+    """`with_digests` of a cell; raises SettingsError where a data set cannot be read."""
+    try:
+        return with_digests(load(cell.algorithm), cell.settings)
+    except PluginError:  # each run of it fails
+        return cell.settings
+    except (SettingsError, ArtifactError) as error:
+        raise SettingsError(f"{cell.name}: {error}") from None
 
 
 def _unwritable(folder: Path, error: OSError) -> SettingsError:
@@ -168,9 +182,18 @@ def _cells_before(path: Path, plan: Bench, cells: dict[str, object]) -> dict[str
     suite, before = entries.text("suite"), entries.table_of("cells")
     changed = [name for name in before if name in cells and before[name] != cells[name]]
     if suite != plan.suite.name or changed:
-        what = f"another suite, {suite!r}" if not changed else f"other settings of {', '.join(changed)}"
+        others = "; ".join(f"{name} ({', '.join(_differences(before[name], cells[name]))})" for name in changed)
+        what = f"other settings of {others}" if changed else f"another suite, {suite!r}"
         raise SettingsError(f"{plan.out} holds {what}; choose another --out, or remove it")
     return before
+
+
+def _differences(before: object, now: object) -> list[str]:
+    """Names of the entries of two cells that are not equal; those of `settings` without that word."""
+    if not isinstance(before, Mapping) or not isinstance(now, Mapping):
+        return ["damaged"]
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return [n for name in names for n in (_differences(before.get(name), now[name]) if name == "settings" else [name])]
 
 
 def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:

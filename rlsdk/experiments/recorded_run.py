@@ -41,6 +41,16 @@ def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -
     return {**settings, names[0]: {"path": str(found.path), "digest": found.digest}}
 
 
+def with_digests(spec: AlgorithmSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` with the data sets as agent files have them: a file at the same path may have become another.
+
+    Raises:
+        SettingsError, ArtifactError: as `as_dataset`.
+    """
+    names = [name for name in dataset_names(spec.config_type) if settings.get(name) is not None]
+    return {**settings, **{name: as_dataset(settings[name]).to_setting() for name in names}}
+
+
 def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
     """Check that the data sets `given` to a resumed run (by setting) are those of its settings file `config`.
 

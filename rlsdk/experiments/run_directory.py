@@ -10,7 +10,6 @@ learning_curve.png (with the extra `plot`)
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
@@ -27,7 +26,7 @@ from rlsdk.experiments.metrics_file import MAX_METRICS, read_metric
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
 from rlsdk.runtime.output import print_line
-from rlsdk.runtime.whole_files import write_whole
+from rlsdk.runtime.whole_files import write_json, write_whole
 from rlsdk.settings import commented_toml
 
 T = TypeVar("T")
@@ -119,9 +118,7 @@ class RunDirectory:
 
     def write_record(self, record: RunRecord) -> None:
         """Replace run.json atomically."""
-        temporary = self.record.with_suffix(".json.part")
-        temporary.write_text(json.dumps(record.as_table(), indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, self.record)
+        write_json(self.record, record.as_table())
 
     def read_record(self) -> RunRecord:
         """Return the content of run.json.

@@ -23,7 +23,7 @@ from rlsdk.callbacks import (
     StopOnInterrupt,
 )
 from rlsdk.environments import ConnectedEnv, make_vec_env
-from rlsdk.errors import EnvironmentFault, SettingsError, message_of
+from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.begun_from import made
 from rlsdk.experiments.plotting import plot_run
@@ -121,7 +121,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
         agent.save(directory.final)  # before the environments close: the file includes running episodes
         take_files(sinks, directory.worth_storing())
     except BaseException as error:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ArtifactError):
             if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent is intact
                 checkpoints.save(agent)
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"

@@ -20,6 +20,7 @@ from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.folder_kinds import SEARCH
 from rlsdk.experiments.ranges import Range, search_space
+from rlsdk.experiments.recorded_run import with_digests
 from rlsdk.experiments.runner import starting_settings, width
 from rlsdk.experiments.sweep import require_shared
 from rlsdk.experiments.trial_logs import SinkRefused, trial_progress, trial_sinks
@@ -84,7 +85,7 @@ class Tuning:
             "algorithm": self.algorithm,
             "env": self.env,
             "steps": self.steps,
-            "settings": self.settings,
+            "settings": with_digests(load(self.algorithm), self.settings),
             "n-envs": self.width(),
             "eval-episodes": self.episodes,
             "pruner": self.pruner if self.prune else "none",

@@ -13,16 +13,17 @@ import attrs
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError, WorkError, suggest
 from rlsdk.executors import Executor
-from rlsdk.experiments.folder_kinds import require_kind
 from rlsdk.experiments.run_sinks import named_sinks
 from rlsdk.experiments.study_identity import differences
+from rlsdk.experiments.study_journal import study_storage
 from rlsdk.experiments.sweep import stoppable
 from rlsdk.experiments.trial_logs import worker_folder
-from rlsdk.experiments.trials import EVALUATIONS, JOURNAL, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
+from rlsdk.experiments.trials import EVALUATIONS, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load
 from rlsdk.runtime.output import counted, is_quiet, print_line
 from rlsdk.runtime.seeding import derive
+from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import commented_toml, unstructure
 from rlsdk.settings.constructor import bind
 
@@ -88,19 +89,11 @@ def _open(plan: Tuning) -> optuna.Study:
     """Return the study in the folder. Create it if there is none."""
     try:
         import optuna
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
     except ImportError:
         raise SettingsError("the search needs Optuna: pip install rlsdk[tune]") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    require_kind(plan.out, JOURNAL)
-    try:
-        plan.out.mkdir(parents=True, exist_ok=True)
-        storage = JournalStorage(JournalFileBackend(str(plan.out / JOURNAL)))
-    except OSError as error:
-        raise SettingsError(f"cannot write into {plan.out}: {error.strerror}; choose another --out") from None
     study = optuna.create_study(
-        storage=storage,
+        storage=study_storage(plan.out),
         study_name=plan.algorithm,
         pruner=_pruner(plan),
         direction="maximize",
@@ -228,7 +221,7 @@ def _summary(plan: Tuning, study: optuna.Study) -> Best:
         f"searched: {', '.join(values)}\nrepeat: {plan.command(Path(BEST))}"
     )
     path = plan.out / BEST
-    path.write_text(commented_toml(spec.config_type, unstructure(config), header=header), encoding="utf-8")
+    write_whole(path, commented_toml(spec.config_type, unstructure(config), header=header).encode())
     return Best(
         score=float(best.values[0]),
         values=values,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,9 @@ def record_video(
         part.replace(target)
     except OSError as error:
         raise ArtifactError(f"{target} cannot be written: {error.strerror or error}; choose another place") from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
     return Recording(target, len(frames), fps, tuple(returns))
 
 
@@ -101,6 +105,7 @@ def _frame(envs: Any) -> object:
 
 def _write(imageio: ModuleType, path: Path, frames: list[Any], fps: float) -> None:
     if path.suffix == ".gif":
-        imageio.imwrite(path, np.stack(frames), duration=1000.0 / fps, loop=0)
+        # in memory: where the disk is full, imageio prints a traceback after its error
+        path.write_bytes(imageio.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000.0 / fps, loop=0))
         return
     imageio.imwrite(path, np.stack(frames), plugin="FFMPEG", fps=fps, macro_block_size=2)

@@ -34,6 +34,7 @@ from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import evolve
+from rlsdk.settings.suffixes import suffix_of
 from rlsdk.spaces import (
     Box,
     Dict,
@@ -228,8 +229,7 @@ def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # the name 
             f"{path} has the suffix of {format_of(path)}, but the format is {format}; name the file *{FORMATS[format]}, or"
             " choose the other format"
         )
-    suffix = Path(path).suffix
-    return Path(f"{path}{FORMATS[format]}") if suffix[1:].isdecimal() or not suffix else Path(path)
+    return Path(path) if suffix_of(path) else Path(f"{path}{FORMATS[format]}")
 
 
 def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:

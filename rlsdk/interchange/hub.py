@@ -12,7 +12,7 @@ from types import ModuleType
 
 from rlsdk.agent import load
 from rlsdk.agent.agent_file import KIND, existing
-from rlsdk.errors import ArtifactError, SettingsError, shown
+from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
 from rlsdk.interchange.export import model_card
 from rlsdk.storage.factory import inspect
 
@@ -44,7 +44,7 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
         changes = [library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files]
         api.create_commit(repo, operations=changes, commit_message=f"Agent {source.name}")
     except Exception as error:  # any error of the network or the hub
-        raise ArtifactError(f"{source} was not uploaded to {repo!r}: {type(error).__name__}: {error}") from error
+        raise ArtifactError(f"{source} was not uploaded to {repo!r}: {_reason(error, _is_answer(error))}") from error
     return str(address)
 
 
@@ -58,12 +58,40 @@ def pull(repo: str, *, revision: str | None = None) -> Path:
     """
     library = _library()
     _require_name(repo)
+    problem = _no_answer(library, repo, revision)
     try:
-        found = Path(library.hf_hub_download(repo, FILE, revision=revision))
+        found = Path(library.hf_hub_download(repo, FILE, revision=revision, local_files_only=problem is not None))
     except Exception as error:  # any error of the network or the hub
-        raise ArtifactError(f"no agent file came from {repo!r}: {type(error).__name__}: {error}") from error
+        reason = _reason(problem or error.__cause__ or error, answered=problem is None)
+        raise ArtifactError(f"no agent file came from {repo!r}: {reason}") from error
     inspect(found, kind=KIND)
     return found
+
+
+def _no_answer(library: ModuleType, repo: str, revision: str | None) -> Exception | None:
+    """Why the hub cannot be reached; None where it answers. Asked once, as a download of the hub's library asks six times and
+    waits for half a minute."""
+    try:
+        library.get_hf_file_metadata(library.hf_hub_url(repo, FILE, revision=revision))
+    except Exception as error:  # any error of the network
+        return None if _is_answer(error) else error
+    return None
+
+
+def _is_answer(error: Exception) -> bool:
+    """Whether an error of the hub's library is what the hub answered, or one of a name that the library itself refuses."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return isinstance(error, HfHubHTTPError | ValueError)
+
+
+def _reason(error: BaseException, answered: bool) -> str:
+    """An error of the hub's library, in one line."""
+    from huggingface_hub.constants import ENDPOINT
+
+    message = str(error).partition("\nFor more information")[0]
+    text = one_line(f"{type(error).__name__}: {message.rstrip('.')}", 500)
+    return text if answered else f"the hub {ENDPOINT} cannot be reached; check the network, or HF_ENDPOINT: {text}"
 
 
 def _require_name(repo: str) -> None:

@@ -11,6 +11,7 @@ from typing import get_args, get_type_hints
 import attrs
 
 from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.settings.suffixes import suffix_of
 
 SUFFIX = ".safetensors"
 """Suffix of data sets. A path may be given without it."""
@@ -58,7 +59,7 @@ class Dataset:
 
 def suffixed(path: Path) -> Path:
     """Return the path, with the suffix of data sets added if it has no suffix."""
-    return path.with_name(path.name + SUFFIX) if path.name and not path.suffix else path
+    return path.with_name(path.name + SUFFIX) if path.name and not suffix_of(path) else path
 
 
 def data_file(path: str | PathLike[str]) -> Path:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import attrs
 
 from rlsdk.settings.schedule import Schedule
+from rlsdk.settings.schedules import Piecewise
 
 Validator = Callable[[object, "attrs.Attribute[Any]", object], None]
 
@@ -78,6 +79,10 @@ def in_range(
     return check
 
 
+REMAINING = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the training at which schedules are asked before it: few, as a function of the user may be slow or print."""
+
+
 def finite_schedule(*, positive: bool = True) -> Validator:
     """Return a validator of schedules: every value must be finite and not negative.
 
@@ -87,7 +92,8 @@ def finite_schedule(*, positive: bool = True) -> Validator:
     def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
         if not isinstance(value, Schedule):
             raise TypeError(f"{attribute.name} = {value!r} is not a schedule")
-        levels = [_level(value, attribute.name, share / 20) for share in range(21)]
+        corners = [1.0 - done for done, _ in value.points] if isinstance(value, Piecewise) else []
+        levels = [_level(value, attribute.name, remaining) for remaining in (*corners, *REMAINING)]
         if wrong := [level for level in levels if not math.isfinite(level) or level < 0.0]:
             raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {min(wrong)}")
         if positive and levels[-1] <= 0.0:

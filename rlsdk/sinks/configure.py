@@ -10,6 +10,7 @@ from rlsdk.sinks.console import ConsoleSink
 from rlsdk.sinks.csv_file import CsvSink
 from rlsdk.sinks.jsonl_file import JsonlSink
 from rlsdk.sinks.logger import FORMATS, Logger
+from rlsdk.sinks.place import made
 from rlsdk.sinks.sink import MetricSink
 from rlsdk.sinks.tensorboard import TensorBoardSink
 
@@ -24,7 +25,8 @@ def configure(folder: str | Path | None = None, format_strings: Sequence[str] | 
             with one.
 
     Raises:
-        SettingsError: a format is unknown, a format needs a folder but `folder` is None, or tensorboard is not installed.
+        SettingsError: a format is unknown, a format needs a folder but `folder` is None, the folder cannot be created, or
+            tensorboard is not installed.
     """
     default = ("stdout",) if folder is None else ("stdout", "log", "csv")
     formats = default if format_strings is None else tuple(format_strings)
@@ -35,9 +37,7 @@ def configure(folder: str | Path | None = None, format_strings: Sequence[str] | 
             raise SettingsError(
                 f"the log format {name!r} writes files and needs a folder: configure(folder, [{name!r}])"
             )
-    place = None if folder is None else Path(folder)
-    if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
+    place = None if folder is None else made(Path(folder))
     return Logger(None if place is None else str(place), [_sink(name, place) for name in formats])
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, shown
+from rlsdk.runtime.whole_files import write_whole
 from rlsdk.sinks.last_line import LastLine
+from rlsdk.sinks.place import made
 
 
 class CsvSink:
@@ -21,7 +22,8 @@ class CsvSink:
     format = "csv"
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        """Makes the folder if need be; raises SettingsError where that is not possible, or `path` is another table."""
+        self.path = made(Path(path).parent) / Path(path).name
         self.columns: list[str] = []
         self._last = LastLine(self.path)
         if self.path.exists():
@@ -41,13 +43,12 @@ class CsvSink:
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as stream:
                 rows = list(csv.DictReader(stream))
+        table = io.StringIO(newline="")
+        writer = csv.DictWriter(table, [*self.columns, *new], restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_whole(self.path, table.getvalue().encode())
         self.columns += new
-        temporary = self.path.with_suffix(".csv.part")
-        with temporary.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, self.columns, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
-        os.replace(temporary, self.path)
 
     def close(self) -> None:
         """Do nothing: `write` has written every row to disk."""
@@ -65,6 +66,10 @@ def _columns(path: Path) -> list[str]:
     except (OSError, ValueError, csv.Error) as error:
         raise SettingsError(f"{path} is damaged: {error}; move it away to log into a new one") from None
     columns = rows[0] if rows else []
+    if columns and columns[0] != "step":
+        raise SettingsError(
+            f"{path} holds another table, which begins with {shown(columns[0], 50)}, not with 'step'; choose another file"
+        )
     if len(set(columns)) < len(columns) or any(len(row) > len(columns) for row in rows):
         raise SettingsError(
             f"{path} is damaged: its rows do not fit its first line; move it away to log into a new one"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlsdk.sinks.last_line import LastLine
+from rlsdk.sinks.place import made
 
 
 class JsonlSink:
@@ -16,7 +17,8 @@ class JsonlSink:
     format = "json"
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        """Makes the folder if need be; raises SettingsError where that is not possible."""
+        self.path = made(Path(path).parent) / Path(path).name
         self._last = LastLine(self.path)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:

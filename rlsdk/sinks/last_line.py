@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,9 +35,19 @@ class LastLine:
         return self.values
 
     def write(self, line: str) -> None:
-        """Append `line`, which includes its line break, to the file."""
-        data = line.encode()
-        with self.path.open("ab") as stream:
-            stream.write(data)
+        """Append `line`, which includes its line break, to the file.
+
+        Raises:
+            OSError: it cannot be written, for example because the disk is full. No part of it remains in the file.
+        """
+        data, before = line.encode(), self.path.stat().st_size if self.path.exists() else 0
+        try:
+            with self.path.open("ab", buffering=0) as stream:
+                if stream.write(data) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(self.path, before)
+            raise
         self.end = self.path.stat().st_size
         self.start = self.end - len(data)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from rlsdk.errors import RlsdkError, SettingsError, raised
+from rlsdk.errors import RlsdkError, SettingsError, one_line, raised
 
 Scalar = bool | int | float | str | None
 """The types in which a sink receives the value of a setting."""
@@ -101,7 +101,7 @@ class Failures:
                 self._warned.add(id(sink))
                 kind = type(sink).__name__
                 warnings.warn(
-                    f"metric sink {kind} {raised(error)}; training continues, and metrics may be missing in {kind}",
+                    f"metric sink {kind} {one_line(raised(error))}; training continues, and metrics may be missing in {kind}",
                     stacklevel=4,
                 )
             return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlsdk.errors import SettingsError
 from rlsdk.sinks.media import Figure, HParam, Image, Video
+from rlsdk.sinks.place import made, unwritable
 
 
 class TensorBoardSink:
@@ -22,6 +23,7 @@ class TensorBoardSink:
         """Raises SettingsError if the tensorboard package is not installed or `folder` contains a null character."""
         if "\0" in str(folder):
             raise SettingsError(f"tensorboard_log = {str(folder)!r} names no folder")
+        made(folder)
         numbers = [int(tail) for p in folder.glob(f"{name}_*") if (tail := p.name.rpartition("_")[2]).isdigit()]
         last = max(numbers, default=0)
         self.path = folder / f"{name}_{last if continue_last and last else last + 1}"
@@ -97,4 +99,7 @@ def _summary_writer(folder: Path) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise SettingsError("tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]") from None
-    return SummaryWriter(str(folder))
+    try:
+        return SummaryWriter(str(folder))
+    except OSError as error:
+        raise unwritable(folder, error) from None

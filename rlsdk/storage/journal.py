@@ -130,6 +130,11 @@ def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None
     together they must hold all. Without this check a small file could cause any amount of work and memory use."""
     if len({*names}) != len(names) or not all(map(PART.fullmatch, names)):
         raise ArtifactError("the file is damaged: its manifest names no parts of a replay buffer")
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise ArtifactError(
+            f"{len(missing)} of {len(names)} parts of the replay buffer are missing in {folder}, such as {missing[0]}; restore"
+            " that folder, or take another checkpoint; loading without env needs no replay buffer"
+        )
     known = begin
     for name in names:
         document = inspect_archive(folder / name, kind=KIND)

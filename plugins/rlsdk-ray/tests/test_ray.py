@@ -184,6 +184,8 @@ def test_resources_are_reserved() -> None:
         ({"num_gpus": 1}, r"needs \{'CPU': 1\.0, 'GPU': 1\}, the whole Ray has \{'CPU': 2\.0, 'GPU': 0\.0\}"),
         ({"custom": {"simulator": 1}}, "'simulator': 0.0"),
         ({"num_cpus": -1}, "num_cpus = -1 must be a number of 0 or more"),
+        ({"custom": {"memory": "2"}}, r"custom\['memory'\] = '2' must be a number of 0 or more"),
+        ({"custom": ["memory"]}, r"custom = \['memory'\] must be a table"),
     ],
 )
 def test_what_does_not_fit_is_refused(resources: dict[str, Any], message: str) -> None:
@@ -194,6 +196,8 @@ def test_what_does_not_fit_is_refused(resources: dict[str, Any], message: str) -
 def test_wrong_numbers_and_addresses_are_refused() -> None:
     with pytest.raises(SettingsError, match="0 workers can do nothing"):
         make_executor("ray", 0)
+    with pytest.raises(SettingsError, match="'2' workers can do nothing; give a whole number"):
+        RayExecutor("2")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="connected to a Ray already; leave out address"):
         RayExecutor(1, address="127.0.0.1:6379")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -262,6 +263,30 @@ def test_a_tracker_that_refuses_ends_the_run_before_it_trains(tmp_path: Path, mo
         run(request)
     assert json.loads((tmp_path / "r/run.json").read_text())["status"] == "failed"
     assert not (tmp_path / "r/metrics.csv").exists()
+
+
+def test_a_server_of_mlflow_that_is_away_is_not_waited_for(tmp_path: Path) -> None:
+    """MLflow's own patience would be four minutes; see IMPATIENT."""
+    program = f"""
+from rlsdk_trackers import MLflowSink
+MLflowSink({str(tmp_path)!r}).begin_run({{}}, resumed=False)
+"""
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    *_, last = done.stderr.splitlines()
+    assert "SettingsError: MLflow cannot begin a run (MlflowException: " in last
+    assert last.endswith("see that the server of MLFLOW_TRACKING_URI answers")
+
+
+def test_a_folder_where_trackio_cannot_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import trackio
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(trackio.utils, "TRACKIO_DIR", tmp_path / "file")
+    with pytest.raises(SettingsError, match=r"trackio cannot begin a run .*; see that TRACKIO_DIR can be written"):
+        TrackioSink(tmp_path).begin_run(DETAILS, resumed=False)
 
 
 @pytest.mark.parametrize(

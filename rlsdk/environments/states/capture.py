@@ -55,7 +55,7 @@ def restore(environment: Any, state: Any) -> None:
         if [entry["class"] for entry in stored] != [_name(layer) for layer in layers]:
             raise ArtifactError(
                 f"the file holds the state of {stored[0]['class']}, wrapped otherwise than {named(environment)}"
-                " or of another kind"
+                " or of another kind; make it as for the training, or begin new episodes: load(..., force_reset=True)"
             )
         assigned = Assigned(layers)
         for entry, layer in zip(stored, layers, strict=True):

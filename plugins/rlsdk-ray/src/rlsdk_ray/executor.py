@@ -54,8 +54,8 @@ class RayExecutor:
     """
 
     def __init__(self, workers: int, *, address: str | None = None, resources: Resources | None = None) -> None:
-        if workers < 1:
-            raise SettingsError(f"{workers} workers can do nothing; give 1 or more")
+        if not isinstance(workers, int) or workers < 1:
+            raise SettingsError(f"{workers!r} workers can do nothing; give a whole number, 1 or more")
         self.workers, self.resources = workers, resources or Resources()
         self.repeated = 0
         """How many items were repeated because a process or a node died."""

@@ -11,8 +11,19 @@ from rlsdk.errors import SettingsError
 
 
 def _not_negative(instance: Resources, attribute: attrs.Attribute[float], value: object) -> None:
+    _require_amount(attribute.name, value)
+
+
+def _amounts(instance: Resources, attribute: attrs.Attribute[Mapping[str, float]], value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"custom = {value!r} must be a table, such as {{'big_memory': 1}}")
+    for name, amount in value.items():
+        _require_amount(f"custom[{name!r}]", amount)
+
+
+def _require_amount(name: str, value: object) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
-        raise SettingsError(f"{attribute.name} = {value!r} must be a number of 0 or more")
+        raise SettingsError(f"{name} = {value!r} must be a number of 0 or more")
 
 
 @attrs.frozen(kw_only=True)
@@ -25,12 +36,12 @@ class Resources:
         custom: further resources of the cluster, as name -> amount.
 
     Raises:
-        SettingsError: a number is negative.
+        SettingsError: a number is negative, or none.
     """
 
     num_cpus: float = attrs.field(default=1.0, validator=_not_negative)
     num_gpus: float = attrs.field(default=0.0, validator=_not_negative)
-    custom: Mapping[str, float] = attrs.field(factory=dict)
+    custom: Mapping[str, float] = attrs.field(factory=dict, validator=_amounts)
 
     def options(self) -> dict[str, Any]:
         """Return the resources as options of a task or an actor of Ray."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,8 @@ MOST_PARAMETERS = 100
 """The largest number of parameters in one request."""
 MOST_TEXT = 6000
 TRIES = 5
+IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+"""Variables of MLflow, while a run begins; seconds."""
 
 
 class MLflowSink(Tracker):
@@ -36,12 +39,13 @@ class MLflowSink(Tracker):
     def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
         """Begin or continue a run with a separate client. The active run of the program does not change."""
         self._client = _repeated(self.library.MlflowClient)
-        if known:
-            self._client.update_run(run.id, status="RUNNING")
-        else:
-            experiment = _repeated(lambda: self._experiment(run.project))
-            tags = {"group": group} if (group := group_of(details)) else {}
-            run.id = self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
+        with _impatient():
+            if known:
+                self._client.update_run(run.id, status="RUNNING")
+            else:
+                experiment = _repeated(lambda: self._experiment(run.project))
+                tags = {"group": group} if (group := group_of(details)) else {}
+                run.id = self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
         self._id = run.id
         self.show_settings(details)
 
@@ -104,6 +108,18 @@ def _named(name: str) -> str:
 
 def _place(name: str, step: int) -> str:
     return f"media/{_named(name).strip('/. ') or 'value'}/step_{step:09d}"
+
+
+@contextlib.contextmanager
+def _impatient() -> Iterator[None]:
+    """Inside the block MLflow asks a server that does not answer twice, not for four minutes. What the user has set stays."""
+    ours = {name: value for name, value in IMPATIENT.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
 
 
 def _repeated(work: Callable[[], T]) -> T:

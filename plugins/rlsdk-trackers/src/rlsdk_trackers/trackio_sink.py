@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 from rlsdk_trackers.pictures import array_of
 from rlsdk_trackers.tracked_run import TrackedRun
 from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of, is_video
+
+PROBE = 100_000
+"""Bytes that a run needs at least."""
 
 
 class TrackioSink(Tracker):
@@ -26,6 +30,8 @@ class TrackioSink(Tracker):
 
     def start(self, run: TrackedRun, details: dict[str, Scalar], *, known: bool) -> None:
         """Begin or continue a run. Its name includes a part of its id, because trackio identifies runs by their names."""
+        if not (os.environ.get("TRACKIO_SPACE_ID") or os.environ.get("TRACKIO_SERVER_URL")):
+            _require_space(Path(self.library.utils.TRACKIO_DIR))
         self._service = self.library.init(
             project=run.project,
             name=f"{run.name}-{run.id[:6]}",
@@ -80,3 +86,10 @@ class TrackioSink(Tracker):
         current = self.library.context_vars.current_run
         if current.get() is service:
             current.set(None)  # else trackio finishes it again when Python ends
+
+
+def _require_space(folder: Path) -> None:
+    """Raises OSError where trackio cannot write: it prints a warning for each batch of numbers that it loses."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(bytes(PROBE))
