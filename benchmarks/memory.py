@@ -166,9 +166,7 @@ def files() -> str:
             ),
             "`tofile` and `fromfile` of numpy": (*_numpy(folder / "numpy", own.stat().st_size), own),
         }
-        return _table(
-            ("file", "MB", "saving, GB/s: CPU", "wall-clock", "loading: CPU", "wall-clock"), _speeds(calls)
-        )
+        return _table(("file", "MB", "saving, GB/s: CPU", "wall-clock", "loading: CPU", "wall-clock"), _speeds(calls))
 
 
 def _speeds(calls: dict[str, tuple[Callable[[], object], Callable[[], object], Path]]) -> Iterator[tuple[str, ...]]:
