@@ -5,6 +5,7 @@ A message names the mistake, where it is, what is accepted and how to fix it.
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -136,6 +137,8 @@ def message_of(error: BaseException) -> str:
 
 OURS = Path(__file__).parent
 """The folder of this package."""
+_PYTHON = Path(sysconfig.get_paths()["stdlib"])
+"""The folder of the standard library."""
 
 
 def raised(error: BaseException, where: str = "") -> str:
@@ -147,18 +150,20 @@ def raised(error: BaseException, where: str = "") -> str:
     "environment 'Mine-v0' raised ValueError in step(2): no"
     """
     place = f" in {where}" if where else ""
-    return f"raised {type(error).__name__}{place}: {message_of(error)}{_line_of(error)}"
+    message = " ".join(line.strip() for line in message_of(error).splitlines() if line.strip())
+    return f"raised {type(error).__name__}{place}{': ' if message else ''}{message}{_line_of(error)}"
 
 
 def _line_of(error: BaseException) -> str:
     """The innermost frame of the traceback in the user's code, as ` (file, line n)`; "" if there is none.
 
-    Code of rlsdk and of installed packages does not count as the user's.
+    Code of rlsdk, of Python and of installed packages does not count as the user's.
     """
     found = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(OURS) or "site-packages" in path.parts or not path.is_file():
+        foreign = path.is_relative_to(OURS) or path.is_relative_to(_PYTHON) or "site-packages" in path.parts
+        if foreign or not path.is_file():
             continue
         shorter = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         found = f" ({shorter}, line {line})"

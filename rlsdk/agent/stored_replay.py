@@ -13,9 +13,10 @@ from rlsdk.agent.file_checks import blaming_the_file
 from rlsdk.agent.further_states import restore_memories
 from rlsdk.agent.made_by import upgraded
 from rlsdk.errors import ArtifactError, RlsdkError, UsageError, fitting
-from rlsdk.interfaces import State
+from rlsdk.interfaces import HasRolloutLength, State
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.memory_budget import require_memory
+from rlsdk.spaces import nbytes
 from rlsdk.storage import factory
 from rlsdk.storage.journal import FOLDER, joined
 
@@ -57,11 +58,15 @@ def _memories(document: Mapping[str, object], sections: State, source: Path | IO
 
 
 def require_room(agent: AssembledAgent) -> None:
-    """Check that an empty replay buffer will fit into memory; a filled one has allocated its memory already.
+    """Check that a rollout, and an empty replay buffer, will fit into memory; a filled one has allocated its memory already.
 
     Raises:
         ResourceError: it will not fit.
     """
+    context, plan = agent.context, agent.parts.plan
+    if isinstance(plan, HasRolloutLength):
+        what, advice = f"a rollout of {plan.n_steps} steps", "lower n_steps, or give fewer environments"
+        require_memory(plan.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
     if agent.parts.buffer is not None and not len(agent.parts.buffer):
         advice = "lower buffer_size, or set optimize_memory_usage=True"
         require_memory(agent.parts.buffer.bytes_required(), "the replay buffer", advice)

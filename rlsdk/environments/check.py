@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import attrs
 import gymnasium
@@ -15,13 +16,14 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from rlsdk.environments.adapters.masks import MaskRule, mask_methods
 from rlsdk.environments.adapters.observations import stack
 from rlsdk.environments.adapters.space_conversion import to_gymnasium, to_space
-from rlsdk.environments.adapters.step_checks import FLAGS, number, require_info, success
+from rlsdk.environments.adapters.step_checks import FLAGS, STEP, by_caller, mended_by, number, require_info, success
 from rlsdk.environments.vector.connected import missing_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.numpy_vector import to_actions
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, shown
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, raised, shown
 from rlsdk.spaces import Space
 
+ResultT = TypeVar("ResultT")
 HARMLESS = {
     "eterminis|random number generator|same seed": (
         "seed",
@@ -30,6 +32,8 @@ HARMLESS = {
     "share an object": ("observation", "it is overwritten by the next step; rlsdk copies it, other programs may not"),
 }
 """Errors of gymnasium's check that do not prevent training: pattern of the message -> (topic, text) of the advice."""
+AT_ONCE = "truncates after 1 step"
+"""Gymnasium's message about episodes of one step, which can be trained in, and flags of numpy, which `_play` looks at."""
 
 
 @attrs.frozen
@@ -114,7 +118,11 @@ def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> t
         for pattern, (about, text) in HARMLESS.items():
             if re.search(pattern, message):
                 return [Advice(about, f"{text} ({message})")], pair
-        raise EnvironmentFault(f"{type(env).__name__} breaks gymnasium's API: {message}") from error
+        if AT_ONCE in message:
+            return [], pair
+        if not by_caller(error):
+            raise EnvironmentFault(f"{type(env).__name__} {raised(error)}") from error
+        raise EnvironmentFault(f"{type(env).__name__} breaks gymnasium's API: {message}{mended_by(error)}") from error
     return [], pair
 
 
@@ -123,17 +131,19 @@ def _about_masks(env: gymnasium.Env[object, object], actions: Space) -> list[Adv
     methods, rule = mask_methods([env]), MaskRule(actions)
     if methods is None:
         return []
+    name = type(env).__name__
+    _asked(f"{name}.reset", lambda: env.reset(seed=0))
+    mask = _asked(f"{name}.action_masks", methods[0])
     if not rule.size:
         return (
             []
-            if not np.asarray(methods[0]()).size
+            if not np.asarray(mask).size
             else [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never called")]
         )
-    env.reset(seed=0)
     try:
-        rule.require_choice(rule.row(methods[0]())[None])
+        rule.require_choice(rule.row(mask)[None])
     except MaskError as error:
-        raise EnvironmentFault(f"{type(env).__name__}.action_masks: {error}") from None
+        raise EnvironmentFault(f"{name}.action_masks: {error}") from None
     return []
 
 
@@ -143,7 +153,10 @@ def _about_actions(space: object) -> list[Advice]:
     found = []
     if not np.isfinite(space.low).all() or not np.isfinite(space.high).all():
         found.append(
-            Advice("action space", "it has no finite bounds; squashed policies need them, wrap with RescaleAction")
+            Advice(
+                "action space",
+                "it has no finite bounds; squashed policies need them: declare them, or use TransformAction",
+            )
         )
     elif not (np.allclose(space.low, -space.high) and np.allclose(space.high, 1.0)):
         found.append(
@@ -175,7 +188,8 @@ def _about_observations(space: object, path: str = "observation") -> list[Advice
 
 def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[Advice]:
     """Play random steps. Observations must fit the space; advice is given on endless episodes and on large numbers."""
-    observation, _ = env.reset(seed=0)
+    reset = f"{type(env).__name__}.reset"
+    observation, _ = _asked(reset, lambda: env.reset(seed=0))
     env.action_space.seed(0)
     largest, ended, outside = 0.0, 0, 0
     for step in range(steps):
@@ -189,7 +203,7 @@ def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[
         observation, over = _step(env, step)
         if over:
             ended += 1
-            observation, _ = env.reset()
+            observation, _ = _asked(reset, env.reset)
     found = []
     if outside:
         found.append(Advice("observation", f"{outside} of {steps} observations lie outside the observation space"))
@@ -208,10 +222,10 @@ def _step(env: gymnasium.Env[object, object], step: int) -> tuple[object, bool]:
     Raises:
         EnvironmentFault: a returned value is not what gymnasium's API requires; the message names it.
     """
-    result = env.step(env.action_space.sample())
     where = f"{type(env).__name__}, step {step}"
+    result: object = _asked(where, lambda: env.step(env.action_space.sample()))
     if not isinstance(result, tuple) or len(result) != 5:
-        raise EnvironmentFault(f"{where}: step must return (observation, reward, terminated, truncated, info)")
+        raise EnvironmentFault(f"{where}: {STEP}")
     observation, reward, terminated, truncated, info = result
     for name, value in (("terminated", terminated), ("truncated", truncated)):
         if type(value) not in FLAGS:
@@ -225,6 +239,16 @@ def _step(env: gymnasium.Env[object, object], step: int) -> tuple[object, bool]:
     if not finite:
         raise EnvironmentFault(f"{where}: the reward is {reward}; it must be finite")
     return observation, bool(terminated or truncated)
+
+
+def _asked(where: str, call: Callable[[], ResultT]) -> ResultT:
+    """What the environment answers; its errors name the place."""
+    try:
+        return call()
+    except RlsdkError:
+        raise
+    except Exception as error:
+        raise EnvironmentFault(f"{where} {raised(error)}{mended_by(error)}") from error
 
 
 def _unlimited(env: gymnasium.Env[object, object]) -> bool:

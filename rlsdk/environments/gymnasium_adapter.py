@@ -15,7 +15,7 @@ from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
-from rlsdk.environments.vector.native_vector import NativeVectorEnv
+from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
 from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
@@ -56,8 +56,7 @@ def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
     if isinstance(env, CONNECTED):
         return env
     if isinstance(env, gymnasium.vector.VectorEnv):
-        pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")
-        return NativeVectorEnv(env, *pair)
+        return _native(env)
     if isinstance(env, gymnasium.Env):
         made = in_process([env])
         made.env_id = _recipe(env)
@@ -71,6 +70,21 @@ def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
     raise EnvironmentFault(_no_environment(env))
 
 
+def _native(env: GymVector) -> NativeVectorEnv:
+    """One of gymnasium's vector environments.
+
+    Raises:
+        EnvironmentFault: it lacks spaces, or a number of environments.
+    """
+    for name in ("num_envs", "single_observation_space", "single_action_space"):
+        if getattr(env, name, None) is None:
+            raise EnvironmentFault(
+                f"vector environment {type(env).__name__} has no {name}; set self.{name} in __init__"
+            )
+    pair = to_space(env.single_observation_space, "observation"), to_space(env.single_action_space, "action")
+    return NativeVectorEnv(env, *pair)
+
+
 def _no_environment(env: object) -> str:
     """The error message for an object that is not an environment: the cause, and what is accepted."""
     if hasattr(env, "step_async"):
@@ -81,6 +95,8 @@ def _no_environment(env: object) -> str:
         )
     if isinstance(env, list | tuple):
         return f"{shown(env)} is not an environment; make_vec_env takes a list of functions that each make one"
+    if hasattr(env, "reset") and hasattr(env, "step") and not hasattr(env, "num_envs"):
+        return f"{shown(env)} {no_gymnasium(env)}"
     if len(missing_members(env)) < len(MEMBERS) - 3:
         require_members(env)
     return (
@@ -90,14 +106,26 @@ def _no_environment(env: object) -> str:
     )
 
 
+def no_gymnasium(env: object) -> str:
+    """What is wrong with an object other than a `gymnasium.Env`, and how to mend it."""
+    if any(kind.__module__.partition(".")[0] == "gym" for kind in type(env).__mro__):
+        return (
+            "is an environment of the older package gym; with shimmy installed it is one of gymnasium:"
+            ' gymnasium.make("GymV26Environment-v0", env=env), up to gym 0.21 "GymV21Environment-v0"'
+        )
+    return "is not a gymnasium.Env; derive its class from gymnasium.Env"
+
+
 def _recipe(env: Environment) -> str | None:
     """The id that makes the same environment again; None if the environment was wrapped or made with arguments."""
     spec = env.spec
     if spec is None or spec.additional_wrappers or spec.id not in gymnasium.registry:
         return None
-    return (
-        spec.id if spec.kwargs.items() <= {**gymnasium.registry[spec.id].kwargs, "render_mode": None}.items() else None
-    )
+    known = gymnasium.registry[spec.id]
+    if spec.max_episode_steps != known.max_episode_steps:  # an argument of `gymnasium.make`, or the wrapper TimeLimit
+        return None
+    arguments = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
+    return spec.id if arguments.items() <= known.kwargs.items() else None
 
 
 def in_process(environments: Sequence[Environment], seed: int | None = None) -> SyncVectorEnv:
@@ -137,7 +165,8 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
             f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error).rstrip('.')}{hint}"
         ) from error
     if not isinstance(instance, gymnasium.Env):
-        raise EnvironmentFault(f"{shown(env)} made a {type(instance).__name__}, not a gymnasium.Env")
+        hint = f": it {no_gymnasium(instance)}" if hasattr(instance, "step") else ""
+        raise EnvironmentFault(f"{shown(env)} made a {type(instance).__name__}, not a gymnasium.Env{hint}")
     return instance
 
 

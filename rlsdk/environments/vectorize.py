@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
+import multiprocessing
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +27,9 @@ from rlsdk.environments.vector.group_checks import require_separate
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.vector.seeds import Seeds
-from rlsdk.environments.wrapper_names import Wrapper, wrapper_of
+from rlsdk.environments.wrapper_names import Wrapper, wrapped, wrapper_of
 from rlsdk.environments.wrappers import Monitor
-from rlsdk.errors import EnvironmentFault, SettingsError, message_of, one_line, shown, suggest
+from rlsdk.errors import EnvironmentFault, SettingsError, message_of, one_line, raised, shown, suggest
 from rlsdk.executors.workers import may_start_processes
 from rlsdk.settings.environment_id import environment_id, text_of
 
@@ -91,6 +94,8 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         EnvironmentFault: the environment cannot be made; the message names the cause and the fix.
     """
     _refuse(env, documented)
+    _require_kinds(env_kwargs, wrappers)
+    _require_processes(workers, timeout, start_method)
     sources = _sources(env, n_envs)
     require_lag(max_lag, collectors)
     if collectors is not None:
@@ -145,7 +150,7 @@ def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
         return ExecutorVectorEnv(makers[0], here, elsewhere, count, options.workers)
     if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, count)):
         _require_new(makers, first)
-        first.close()
+        _close_trial(first)
         return ProcessVectorEnv(makers, *pair, options, name=name, seed=seed)
     return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
 
@@ -164,7 +169,7 @@ def _collected(
     first = makers[0].bare()
     pair, name = spaces_of(first), name_of(first)
     _require_new(makers, first)
-    first.close()
+    _close_trial(first)
     elsewhere = executors.make_executor(executor, collectors)
     try:
         made = CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
@@ -194,6 +199,33 @@ def _refuse(env: object, documented: Mapping[str, object]) -> None:
         raise SettingsError(f"make_vec_env takes no {name!r}; {hint}")
     if env is None:
         raise SettingsError("make_vec_env needs an environment: a gymnasium id, a function, or a list of functions")
+    if not isinstance(env, str | list | tuple) and not callable(env):
+        hint = "algorithms take an environment that exists as it is; " if hasattr(env, "step") else ""
+        raise SettingsError(
+            f"make_vec_env makes the copies itself, and {shown(env)} is neither an id nor a function; {hint}give the id, or a"
+            " function that makes a new environment at each call, such as lambda: gymnasium.make(id)"
+        )
+
+
+def _require_kinds(env_kwargs: object, wrappers: object) -> None:
+    """Raises SettingsError for arguments that are not a table or a list."""
+    if env_kwargs is not None and not isinstance(env_kwargs, Mapping):
+        raise SettingsError(f"env_kwargs = {shown(env_kwargs)} must be a table of arguments, such as {{'g': 9.81}}")
+    if isinstance(wrappers, str) or not isinstance(wrappers, Sequence):
+        raise SettingsError(
+            f"wrappers = {shown(wrappers)} must be a list, also of one: wrappers=[...], innermost first"
+        )
+
+
+def _require_processes(workers: object, timeout: object, start_method: object) -> None:
+    """Raises SettingsError for a number of processes, a time or a way to start them that cannot be."""
+    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
+        raise SettingsError(f"workers = {workers!r} must be a positive whole number, or None for one process per core")
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
+        raise SettingsError(f"timeout = {timeout!r} must be a positive number of seconds")
+    known = multiprocessing.get_all_start_methods()
+    if start_method is not None and start_method not in known:
+        raise SettingsError(f"start_method = {start_method!r} is unknown; accepted: None, {', '.join(known)}")
 
 
 def _require_unused(**given: object) -> None:
@@ -233,7 +265,15 @@ def _require_new(makers: Sequence[_Maker], first: Environment) -> None:
     if len(makers) > 1 and not isinstance(makers[1].env, str):
         second = makers[1].bare()
         require_separate([first, second], name_of(first))
-        second.close()
+        _close_trial(second)
+
+
+def _close_trial(trial: Environment) -> None:
+    """Close an environment that only was looked at; training is possible with one that cannot be closed."""
+    try:
+        trial.close()
+    except Exception as error:
+        warnings.warn(f"environment {name_of(trial)!r} {raised(error, 'close()')}", RuntimeWarning, stacklevel=2)
 
 
 class _Maker:
@@ -258,7 +298,7 @@ class _Maker:
         """Make a copy with its wrappers, but without a monitor."""
         instance = make_one(self.env, self.kwargs)
         for wrapper in self.wrappers:
-            instance = wrapper(instance)
+            instance = wrapped(wrapper, instance)
         return instance
 
     def watched(self, instance: Environment) -> Environment:
@@ -273,19 +313,25 @@ def _processes_pay(trial: Environment, copies: int) -> bool:
     """Whether the steps of `trial` are slow enough for processes. The measurement leaves it in the middle of an episode."""
     if copies < 2 or (os.cpu_count() or 1) < 2 or not may_start_processes():
         return False
+    try:
+        times = _times_of_steps(trial)
+    except Exception:  # its errors are reported when it is used
+        return False
+    return copies * sorted(times)[len(times) // 2] > WORTH_PROCESSES
+
+
+def _times_of_steps(trial: Environment) -> list[float]:
+    """Seconds that each of twenty random steps took."""
     trial.action_space.seed(0)
     trial.reset(seed=0)
     times = []
     for _ in range(20):
         action, began = trial.action_space.sample(), time.perf_counter()
-        try:
-            *_, terminated, truncated, _ = trial.step(action)
-        except Exception:  # the same error is reported later, when the environment is used
-            return False
+        *_, terminated, truncated, _ = trial.step(action)
         times.append(time.perf_counter() - began)
         if terminated or truncated:
             trial.reset()
-    return copies * sorted(times)[len(times) // 2] > WORTH_PROCESSES
+    return times
 
 
 def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) -> NativeVectorEnv:

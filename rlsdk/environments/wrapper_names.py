@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 
 from rlsdk.environments import wrappers as own
-from rlsdk.errors import SettingsError, message_of, suggest
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, raised, shown, suggest
 
 Wrapper = Callable[[Any], Any]
 """A function that takes an environment and returns an environment. `Any`, because users' wrappers have their own types."""
@@ -34,6 +34,29 @@ def wrapper_of(choice: str | Wrapper) -> Wrapper:
             f" rlsdk.environments; {suggest(choice, places)}"
         )
     made: Wrapper = getattr(places[choice], choice)
+    return made
+
+
+def wrapped(wrapper: Wrapper, environment: object) -> gymnasium.Env[object, object]:
+    """`wrapper(environment)`.
+
+    Raises:
+        EnvironmentFault: it raised, or gave no environment.
+    """
+    name = getattr(wrapper, "__name__", None) or shown(wrapper)
+    try:
+        made = wrapper(environment)
+    except RlsdkError:
+        raise
+    except Exception as error:
+        raise EnvironmentFault(
+            f"wrapper {name} {raised(error)}; a wrapper is called with the environment alone: give further arguments with"
+            f" functools.partial({name}, ...)"
+        ) from error
+    if not isinstance(made, gymnasium.Env):
+        raise EnvironmentFault(
+            f"wrapper {name} gave {shown(made)}, not a gymnasium.Env; return the wrapped environment"
+        )
     return made
 
 

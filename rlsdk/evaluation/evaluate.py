@@ -17,6 +17,7 @@ from rlsdk.errors import SettingsError, UsageError
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.threads import limited_threads
+from rlsdk.training.endless import LONG, warn_endless
 from rlsdk.training.step_values import Locals, require_two_arguments, step_values
 from rlsdk.training.trained_agent import ActingSession, TrainedAgent
 from rlsdk.training.watched_env import gathered_infos
@@ -122,12 +123,14 @@ def _shares(envs: ConnectedEnv, episodes: int) -> list[int]:
 
 def _played(session: ActingSession, envs: ConnectedEnv, seed: int | None, use_masking: bool) -> Iterator[EnvStep]:
     """Step the environments without end, and yield each step with its action."""
-    observation = envs.reset(seed)
+    observation, since = envs.reset(seed), 0
     while True:
         action = session.action_on(observation if use_masking else replace(observation, action_mask=None))
         step = replace(envs.step(action), action=action)
         yield step
-        observation = step.observation
+        observation, since = step.observation, 0 if step.episodes else since + 1
+        if since == LONG:
+            warn_endless(repr(envs.name), LONG)
 
 
 def _called_back(

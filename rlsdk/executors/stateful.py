@@ -13,8 +13,19 @@ from typing import Any, TypeAlias
 from rlsdk.errors import WorkError
 from rlsdk.executors.pieces import traced
 from rlsdk.executors.shared_memory import SharedArrays
-from rlsdk.executors.workers import Failure, Worker, WorkerDied, clean_up_undisturbed, end_with_parent, obey_parent_only
+from rlsdk.executors.workers import (
+    Failure,
+    Worker,
+    WorkerDied,
+    clean_up_undisturbed,
+    end_all,
+    end_with_parent,
+    obey_parent_only,
+    reply,
+)
 
+CLOSING = 60.0
+"""Seconds that processes have to close what they made."""
 Maker: TypeAlias = Callable[[], Callable[[Any], object]]
 """A function that makes the function which answers the requests of a worker."""
 
@@ -89,12 +100,10 @@ class StatefulProcesses:
         self._owed.discard(index)
 
     def close(self) -> None:
-        """Let each process close its function, and end it; a process that needs more than 2 seconds is killed."""
+        """Let each process close its function, and end it; a process that needs more than `CLOSING` seconds is killed."""
         for worker in self._workers:
             worker.send("end")
-        for worker in self._workers:
-            worker.process.join(2.0)
-            worker.kill()
+        end_all(self._workers, CLOSING, owed=bool(self._owed))
         self._workers = []
         self._shared.close()
 
@@ -116,7 +125,7 @@ def serve(pipe: Connection, make: Maker) -> None:
                 answer = function(*arguments)
             except Exception as error:
                 answer = Failure.of(error)
-            pipe.send(answer)
+            reply(pipe, answer)
     clean_up_undisturbed()
     _close(function)
 

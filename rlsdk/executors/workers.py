@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -26,6 +27,8 @@ from rlsdk.runtime.threads import limited_threads
 
 OVERSLEPT = 1.0
 """Seconds after a deadline from which on this process counts as having been stopped, for example by Ctrl-Z."""
+SHORT = 2.0
+"""Seconds that a process has to end which was interrupted in its work."""
 GRACE = 5.0
 """Seconds that a process has to clean up after SIGTERM, before it is killed."""
 TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
@@ -121,6 +124,36 @@ class Worker:
         self.pipe.close()
 
 
+def reply(pipe: Connection, answer: object) -> None:
+    """Send an answer from such a process; of one that cannot be pickled the other side gets a `Failure`."""
+    try:
+        pipe.send(answer)
+    except (OSError, EOFError):  # the other side is gone
+        raise
+    except Exception as error:
+        text = f"gave a value that cannot be sent from its process: it {raised(error, 'pickling')}; ask for something"
+        pipe.send(Failure(None, f"{text} simpler, or work in one process (vectorization='sync')", ""))
+
+
+def end_all(workers: Sequence[Worker], seconds: float, *, owed: bool) -> None:
+    """Wait for processes that were asked to end, and kill those that still close what they hold after `seconds`.
+
+    `owed`: they were interrupted in their work. Then they have `SHORT` seconds, and there is no warning.
+    """
+    seconds = SHORT if owed else max(seconds, SHORT)
+    deadline = time.monotonic() + seconds
+    for worker in workers:
+        worker.process.join(_left(deadline))
+        if worker.process.is_alive() and not owed:
+            warnings.warn(
+                f"the process of {worker.label} was killed, as it did not close within {seconds:g} s: files that it wrote"
+                " may be incomplete",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        worker.kill()
+
+
 def may_start_processes() -> bool:
     """Whether multiprocessing lets this process start others: daemons may not."""
     return not multiprocessing.current_process().daemon
@@ -147,6 +180,7 @@ def spread(
     timeout: float,
     accept: Callable[[object], None],
     replaced: Callable[[], None],
+    owed: dict[Worker, tuple[Any, ...]] | None = None,
 ) -> list[Any]:
     """Send each request to the next process that is free, and return the answers in the order of the requests.
 
@@ -156,23 +190,27 @@ def spread(
         timeout: seconds after which a process that does not answer counts as hung.
         accept: a function that gets each answer when it arrives. If it raises an exception, `spread` raises it.
         replaced: called whenever a process was replaced, because it died or hung. Its request is tried once more.
+        owed: after an error, such as KeyboardInterrupt, the workers whose answer was not received, and the request.
 
     Raises:
         RepeatedFailure: a request ended its process for the second time.
     """
     answers: dict[int, object] = {}
+    owed = {} if owed is None else owed
     waiting, tried = list(range(len(requests)))[::-1], set[int]()
     busy: dict[Worker, tuple[int, float]] = {}
     while len(answers) < len(requests):
         for worker in workers:
             if waiting and worker not in busy:
                 index = waiting.pop()
+                owed[worker] = requests[index]
                 worker.send(*requests[index])
                 busy[worker] = index, time.monotonic() + timeout
         for worker in _ready(busy, timeout):
             index, _ = busy.pop(worker)
             try:
                 answers[index] = answer = worker.receive(time.monotonic())
+                del owed[worker]
                 accept(answer)
             except WorkerDied as reason:
                 if index in tried:
@@ -180,6 +218,7 @@ def spread(
                         f"item {index} ended its process twice; the process of {worker.label} {reason}"
                     ) from None
                 tried.add(index)
+                del owed[worker]
                 worker.kill()
                 worker.start()
                 waiting.append(index)

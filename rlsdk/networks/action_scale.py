@@ -26,7 +26,8 @@ class ActionScale(nn.Module):
         if not space.is_bounded or not (space.low < space.high).all():
             raise UnsupportedSpaceError(
                 f"the action space needs finite bounds with low < high, got low {space.low.min()}, high {space.high.max()};"
-                " wrap the environment with gymnasium.wrappers.RescaleAction"
+                " declare them, or wrap the environment with gymnasium.wrappers.TransformAction(env, lambda action: action,"
+                " gymnasium.spaces.Box(low, high, shape))"
             )
         if not np.issubdtype(np.dtype(space.dtype), np.floating):
             raise UnsupportedSpaceError(f"the action space must hold floats, got {space.dtype}; declare it as float32")

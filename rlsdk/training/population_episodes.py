@@ -12,11 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.environments.adapters.attributes import Environment, named
-from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, flag, number, require_info, success
-from rlsdk.errors import EnvironmentFault
+from rlsdk.environments.adapters.step_checks import (
+    FLAGS,
+    NUMBERS,
+    flag,
+    number,
+    require_info,
+    success,
+)
+from rlsdk.errors import EnvironmentFault, shown
 from rlsdk.networks.numpy_encoder import encoded_slices, encoder_of, flat_vector
 from rlsdk.networks.running_moments import Moments
 from rlsdk.spaces import Space
+from rlsdk.training.endless import LONG, warn_endless
 
 Vector = NDArray[np.float64]
 
@@ -94,7 +102,7 @@ def play_episodes(
         requests: the requests; all with the same normalisation of observations.
 
     Raises:
-        EnvironmentFault: a return is not finite, or an observation has another size than its space.
+        EnvironmentFault: a return or an observation is not finite, or an observation has another size than its space.
     """
     encode, size = encoder_of(space), max((part.stop for part in encoded_slices(space).values()), default=0)
     waiting, results = deque(enumerate(requests)), dict[int, EpisodeResult]()
@@ -209,6 +217,7 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
             frames.append(vectors.copy())
             np.multiply(np.subtract(vectors, mean, out=inputs), factor, out=inputs)
             np.minimum(np.maximum(inputs, -clip, out=inputs), clip, out=inputs)
+        _watch(vectors, slots, clock)
         actions = act(inputs)
         clock += 1
         for k, step in enumerate(steps):
@@ -238,6 +247,18 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
         slot.vector, slot.total, slot.length = vectors[k], totals[k], clock - began[k]
         if history is not None:
             slot.seen.append(history[:, k])
+
+
+def _watch(vectors: Vector, slots: Sequence[_EpisodeSlot], clock: int) -> None:
+    """Raises EnvironmentFault where an observation holds NaN or infinity; warns where no episode ends."""
+    if clock == LONG:
+        warn_endless(named(slots[0].environment), LONG)
+    if math.isfinite(np.vdot(vectors, vectors)):
+        return  # a finite sum of squares proves that all are finite; one that is not may only have overflowed
+    for k in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
+        raise EnvironmentFault(
+            f"environment {named(slots[k].environment)}: an observation holds NaN or infinity: {shown(vectors[k])}"
+        )
 
 
 def copied(value: object) -> object:

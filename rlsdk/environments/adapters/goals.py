@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.errors import EnvironmentFault, UsageError
+from rlsdk.errors import EnvironmentFault, UsageError, shown
 from rlsdk.interfaces import HasSeparateEnvs
 
 
@@ -44,10 +44,12 @@ class GoalRules:
             raise UsageError("hindsight replay needs the environment for rewards; give the agent an environment")
         arguments: tuple[object, ...] = achieved.numpy(force=True), goal.numpy(force=True), [{} for _ in goal]
         reward = self._call(env, "compute_reward", arguments)
-        if reward.shape != (len(goal),) or not np.isfinite(reward).all():
+        numbers = reward.dtype.kind in "biuf"
+        if reward.shape != (len(goal),) or not numbers or not np.isfinite(reward).all():
+            given = f"shape {reward.shape}" if reward.shape != (len(goal),) else shown(reward, 100)
             raise EnvironmentFault(
                 f"environment {env.name!r}: compute_reward must give one finite number per row for goals stacked on the"
-                f" first axis; for {len(goal)} it gave shape {reward.shape}"
+                f" first axis; for {len(goal)} it gave {given}"
             )
         terminated = None
         if self._call(env, "has_wrapper_attr", ("compute_terminated",)):

@@ -25,9 +25,10 @@ METHOD, INFO = "action_masks", "action_mask"
 class MaskRule:
     """Checks masks of an action space. It is made once and used at every step. `size` is the length A of a mask."""
 
-    def __init__(self, action_space: Space) -> None:
+    def __init__(self, action_space: Space, first: int = 0) -> None:
+        """`first`: the number of the environment in row 0, for messages."""
         sizes = choices_of(action_space)
-        self.size = sum(sizes)
+        self.size, self.first = sum(sizes), first
         self._starts = np.cumsum([0, *sizes[:-1]]) if sizes else np.zeros(0, np.int64)
 
     def row(self, mask: object) -> NDArray[np.bool_]:
@@ -58,7 +59,7 @@ class MaskRule:
         if not np.logical_or.reduceat(masks, self._starts, axis=1).all():
             row = int(self.without_choice(masks)[0])
             raise MaskError(
-                f"the action mask of environment {row} allows no action: {masks[row].astype(int).tolist()};"
+                f"the action mask of environment {self.first + row} allows no action: {masks[row].astype(int).tolist()};"
                 " at least one value of every choice must be allowed"
             )
 

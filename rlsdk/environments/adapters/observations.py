@@ -22,9 +22,10 @@ class ObservationBatcher:
     one and checked together.
     """
 
-    def __init__(self, space: Space, path: str = "observation") -> None:
-        self.space, self.path = space, path
-        self.children = {key: ObservationBatcher(child, f"{path}[{key!r}]") for key, child in parts_of(space)}
+    def __init__(self, space: Space, path: str = "observation", first: int = 0) -> None:
+        """`first`: the number of the environment in row 0, for messages."""
+        self.space, self.path, self.first = space, path, first
+        self.children = {key: ObservationBatcher(child, f"{path}[{key!r}]", first) for key, child in parts_of(space)}
         if self.children:
             return
         self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
@@ -59,7 +60,11 @@ class ObservationBatcher:
         """
         found = self._whole(value, count)
         if found is None:
-            return self(batch_of(self.space, value, self.path)[0])
+            rows, alone = batch_of(self.space, value, self.path)
+            if alone or len(rows) != count:
+                one = "a single observation" if alone else f"{len(rows)} observations"
+                raise ObservationError(f"{self.path} is {one}, not {count}; stack them on the first axis")
+            return self(rows)
         self.check(found)
         return tensors_of(found)
 
@@ -102,7 +107,7 @@ class ObservationBatcher:
                 for (key, child), part in zip(self.children.items(), _values(target), strict=True):
                     child.write(part, row, value[key])
             except (KeyError, IndexError, TypeError):
-                _explain_parts(self.space, value, row, self.path)
+                _explain_parts(self.space, value, self.first + row, self.path)
         elif (
             type(value) is np.ndarray
             and value.shape == self.shape
@@ -118,7 +123,7 @@ class ObservationBatcher:
             array = np.asarray(value)
         except ValueError:
             array = np.empty(0, object)
-        where = f"{self.path} of environment {row}"
+        where = f"{self.path} of environment {self.first + row}"
         if array.dtype.kind not in "biuf":
             raise ObservationError(f"{where} is {value!r}, not numbers of shape {self.shape}")
         if array.shape != self.shape:
@@ -146,7 +151,9 @@ class ObservationBatcher:
         # if the sum of squares is finite, all numbers are; if it is not, it may only have overflowed
         if self.is_float and not math.isfinite(np.vdot(target, target)) and not np.isfinite(target).all():
             row = int(np.argwhere(~np.isfinite(target).reshape(len(target), -1).all(axis=1))[0, 0])
-            raise ObservationError(f"{self.path} of environment {row} holds NaN or infinity: {target[row]}")
+            raise ObservationError(
+                f"{self.path} of environment {self.first + row} holds NaN or infinity: {target[row]}"
+            )
         if self.bounds is not None:
             low, high = self.bounds
             if np.less(target, low).any() or np.greater(target, high).any():

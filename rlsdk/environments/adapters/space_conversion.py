@@ -71,6 +71,18 @@ def to_gymnasium(space: Space) -> GymSpace:
     return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
 
 
+def told_apart(one: Space, other: Space) -> tuple[str, str]:
+    """Two spaces that differ, as texts that differ: with the bounds of a Box where nothing else does."""
+    texts = str(one), str(other)
+    return texts if texts[0] != texts[1] else (_with_bounds(one), _with_bounds(other))
+
+
+def _with_bounds(space: Space) -> str:
+    boxes = [leaf for _, leaf in spaces.leaf_spaces(space) if isinstance(leaf, spaces.Box)]
+    bounds = [f"{shown(box.low.tolist(), 60)} to {shown(box.high.tolist(), 60)}" for box in boxes]
+    return f"{space} from {', '.join(bounds)}"
+
+
 def spaces_of(env: Environment) -> tuple[Space, Space]:
     """(observation space, action space) of a gymnasium environment.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
+import traceback
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.errors import EnvironmentFault, shown
+from rlsdk.errors import EnvironmentFault, message_of, shown
 
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
 """Types of rewards that `float` converts correctly, so that they need no check."""
@@ -16,6 +18,28 @@ FLOAT32_MAX = 3.4028234663852886e38
 """The largest number in float32, to which rewards and entries of `info` are converted."""
 FLAGS = frozenset((bool, np.bool_))
 """Types of `terminated` and `truncated` that need no check."""
+STEP = "step must return (observation, reward, terminated, truncated, info)"
+OLDER_API = {
+    r"unexpected keyword argument '(seed|options)'": "write reset(self, *, seed=None, options=None), and in it"
+    " super().reset(seed=seed)",
+    r"values to unpack \(expected 5": STEP,
+    r"values to unpack \(expected 2": "reset must return (observation, info)",
+}
+"""The message of a caller of an environment of an older API, as a pattern, and what to write."""
+CALLERS = ("gymnasium", "rlsdk", "stable_baselines3")
+"""Packages that call environments, or wrap them."""
+
+
+def by_caller(error: BaseException) -> bool:
+    """Whether the code that calls environments raised an error, not their own code or what that called."""
+    places = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(places) and places[-1].partition(".")[0] in CALLERS
+
+
+def mended_by(error: BaseException) -> str:
+    """The fix for an error of those who call an environment of an older API, with a semicolon before it; otherwise ""."""
+    found = (fix for pattern, fix in OLDER_API.items() if re.search(pattern, message_of(error)))
+    return next((f"; {fix}" for fix in found), "") if by_caller(error) else ""
 
 
 def number(value: object) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from rlsdk.environments.adapters.step_checks import mended_by
 from rlsdk.environments.states import capture, restore, running_episode
 from rlsdk.environments.vector.fingerprints import count_reset, fingerprint
 from rlsdk.environments.vector.info_entries import InfoEntries
@@ -105,7 +106,7 @@ class EnvironmentGroup(SteppedEnvironments):
         except RlsdkError:
             raise
         except Exception as error:
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}") from error
+            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{mended_by(error)}") from error
 
     def close(self) -> None:
         """Close every environment, and then raise EnvironmentFault if the `close` of one of them raised an error."""

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from rlsdk.environments.adapters.actions import ActionRows
+from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.nested import Arrays
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.adapters.step_checks import FLOAT32_MAX, flag, number, require_info
+from rlsdk.environments.adapters.space_conversion import GymSpace
+from rlsdk.environments.adapters.step_checks import FLOAT32_MAX, STEP, flag, mended_by, number, require_info
 from rlsdk.errors import EnvironmentFault, ObservationError, RlsdkError, raised, shown
 
 ItemT = TypeVar("ItemT")
@@ -61,14 +63,25 @@ class Faults:
     def explain_step(self, i: int, result: object, action: object, error: Exception) -> NoReturn:
         """Raises EnvironmentFault, because `step` raised `error`, or returned a `result` that is not a tuple of five."""
         if result is not None:
-            self.blame(i, "step must return (observation, reward, terminated, truncated, info)")
-        self.blame(i, raised(error, f"step({shown(action)})"), error)
+            self.blame(i, STEP)
+        self.blame(i, raised(error, f"step({shown(action)})") + mended_by(error), error)
 
     def explain_rewards(self, rewards: Sequence[float], actions: ActionRows) -> None:
         """Raises EnvironmentFault for the first reward outside the range of float32. Does nothing if there is none."""
         for i, reward in enumerate(rewards):
             if not abs(reward) <= FLOAT32_MAX:
                 self.blame(i, f"gave the reward {reward!r} for action {shown(actions[i])}; it must be a finite float32")
+
+    def warn_of_actions(self, i: int, before: object, environment: Environment) -> GymSpace:
+        """The action space of environment `i`; warn if it is not equal to the one `before`."""
+        space = environment.action_space
+        if space != before:
+            warnings.warn(
+                f"{self.where(i)} changed its action space to {shown(space)} at a reset; agents are made for one space:"
+                " declare the largest, and forbid actions with action masks",
+                stacklevel=2,
+            )
+        return space
 
     def warn_outside(self, stacker: ObservationBatcher, seen: Arrays) -> None:
         """Warn if float observations are outside their space. This check is too slow for every step."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlsdk.environments.adapters.attributes import Environment
-from rlsdk.environments.adapters.space_conversion import spaces_of
+from rlsdk.environments.adapters.masks import METHOD, mask_methods
+from rlsdk.environments.adapters.space_conversion import spaces_of, told_apart
 from rlsdk.errors import EnvironmentFault
 from rlsdk.spaces import Space
 
@@ -21,13 +22,25 @@ def require_separate(environments: Sequence[Environment], name: str) -> None:
         )
 
 
+def require_masks_of_all(environments: Sequence[Environment], name: str, numbers: Sequence[int]) -> None:
+    """Raises EnvironmentFault when some environments have the method `action_masks`, and others have none."""
+    have = [mask_methods([environment]) is not None for environment in environments]
+    if any(have) and not all(have):
+        with_one, without = (numbers[have.index(kind)] for kind in (True, False))
+        raise EnvironmentFault(
+            f"environment {name!r}: number {with_one} has a method {METHOD}, number {without} has none; give one to all"
+            " environments that are stepped together"
+        )
+
+
 def require_alike(environments: Sequence[Environment], pair: tuple[Space, Space], name: str) -> None:
     """Raises EnvironmentFault when an environment has other spaces than `pair`."""
     for i, environment in enumerate(environments):
         own = spaces_of(environment)
         for kind, mine, theirs in zip(("observation", "action"), own, pair, strict=True):
             if mine != theirs:
+                own_text, first_text = told_apart(mine, theirs)
                 raise EnvironmentFault(
-                    f"environment {name!r}: number {i} has the {kind} space {mine}, number 0 has {theirs};"
+                    f"environment {name!r}: number {i} has the {kind} space {own_text}, number 0 has {first_text};"
                     " environments that are stepped together must have the same spaces"
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.attributes import Indices, chosen, wrappers_of
-from rlsdk.environments.adapters.masks import INFO, MaskRule
+from rlsdk.environments.adapters.attributes import Environment, Indices, call_of, chosen, wrappers_of
+from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
 from rlsdk.environments.adapters.nested import Tensors
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.adapters.step_checks import success
+from rlsdk.environments.adapters.step_checks import STEP, mended_by, success
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.fingerprints import fingerprint
@@ -38,7 +39,7 @@ GymVector: TypeAlias = "gymnasium.vector.VectorEnv[object, object, object]"
 class HasEnvs(Protocol):
     """A vector environment that gives access to its environments."""
 
-    envs: Sequence[object]
+    envs: Sequence[Environment]
 
 
 def _final_info(infos: Mapping[str, object]) -> Mapping[str, object]:
@@ -82,15 +83,36 @@ class NativeVectorEnv(SteppedVector):
         separate = isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         seeds: Any = own if separate else own[0]
         self.reset_seeds = own if separate else ()
-        values, infos = self._ask(lambda: self.env.reset(seed=None if None in own else seeds))
+        given: object = self._ask(lambda: self.env.reset(seed=None if None in own else seeds))
+        if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], dict):
+            raise EnvironmentFault(
+                f"environment {self.name!r} reset must return (observations, infos), infos a dict; it returned {shown(given)}"
+            )
+        values, infos = given
         self._reset_infos, self._moves = infos, self._moves + 1
         self._start()
         self.has_masks = bool(self._rule.size) and INFO in infos
+        if self._rule.size and not self.has_masks and self._moves == 1:
+            self._warn_of_masks()
         return Observation(self._stack(values), torch.ones(self.num_envs, dtype=torch.bool), self._mask(infos))
+
+    def _warn_of_masks(self) -> None:
+        """Warn where the environments have masks that their vector environment does not pass on."""
+        if isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv) and any(
+            self.env_method("has_wrapper_attr", METHOD)
+        ):
+            warnings.warn(
+                f"the environments in {self.name!r} have a method {METHOD}, which a vector environment of gymnasium does not"
+                f" call: their masks are not used; put {INFO!r} into their info, or use rlsdk.environments.make_vec_env",
+                stacklevel=2,
+            )
 
     def step(self, action: Tensor) -> EnvStep:
         actions = self._decode.batched(action)
-        values, *rest, infos = self._ask(lambda: self.env.step(actions))
+        given: object = self._ask(lambda: self.env.step(actions))
+        if not isinstance(given, tuple) or len(given) != 5:
+            raise EnvironmentFault(f"environment {self.name!r} {STEP}; it returned {shown(given)}")
+        values, *rest, infos = given
         rewards, terminations, truncations = self._checked(rest, infos)
         self._moves += 1
         filler = self._resetting.copy()
@@ -160,7 +182,7 @@ class NativeVectorEnv(SteppedVector):
         inside = self._inside()
         return [wrappers_of(inside[i]) if inside else [] for i in chosen(indices, self.num_envs)]
 
-    def _inside(self) -> Sequence[object]:
+    def _inside(self) -> Sequence[Environment]:
         """The gymnasium environments inside the vector environment; empty if they cannot be accessed."""
         return self.env.unwrapped.envs if isinstance(self.env.unwrapped, HasEnvs) else ()
 
@@ -169,7 +191,7 @@ class NativeVectorEnv(SteppedVector):
         try:
             return call()
         except Exception as error:
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}") from error
+            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{mended_by(error)}") from error
 
     def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
         """The masks [B, A] in `infos`.
@@ -216,6 +238,10 @@ class NativeVectorEnv(SteppedVector):
         return torch.from_numpy(masks)
 
     def _finish(self, ended: NDArray[np.bool_], infos: Mapping[str, object]) -> tuple[Episode, ...]:
+        if self._rule.size and not self.has_masks and INFO in infos and ended.any():
+            raise EnvironmentFault(
+                f"environment {self.name!r} gave no {INFO!r} at its reset, but one at a step; give one at every reset and step"
+            )
         source = _final_info(infos) if "final_info" in infos else infos
         values = self._each(source, "is_success") if "is_success" in source else None
         rows = np.flatnonzero(ended)
@@ -246,6 +272,7 @@ class NativeVectorEnv(SteppedVector):
             raise EnvironmentFault(f"environment {self.name!r} {error}") from None
 
     def _stack(self, values: object) -> Tensors:
+        """Observations [B, ..] as tensors; raises EnvironmentFault where they are not B, or not those of the space."""
         try:
             return self._stack_rows.of_batch(values, self.num_envs)
         except ObservationError as error:
@@ -294,8 +321,10 @@ class NativeVectorEnv(SteppedVector):
         self._ask(lambda: vector.set_attr(name, changed))
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        """Call a method of all environments, and return the results of those in `indices`."""
-        vector = self._separate()
+        """Call a method of the environments in `indices`; gymnasium's AsyncVectorEnv calls that of the others too."""
+        vector, inside = self._separate(), self._inside()
+        if inside:
+            return [call_of(inside[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
         answers = self._ask(lambda: vector.call(name, *args, **kwargs))
         return [answers[i] for i in chosen(indices, self.num_envs)]
 

@@ -32,10 +32,10 @@ from rlsdk.environments.vector.spread_requests import SpreadRequests
 from rlsdk.environments.vector.step_arrays import Ended
 from rlsdk.environments.vector.step_records import StepRecords
 from rlsdk.environments.vector.worker import END, Assignment, WithInfos, serve
-from rlsdk.errors import EnvironmentFault
+from rlsdk.errors import EnvironmentFault, raised
 from rlsdk.executors.pieces import traced
 from rlsdk.executors.shared_memory import SharedArrays
-from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, spread
+from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, end_all, spread
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.spaces import Space
@@ -54,6 +54,10 @@ class ProcessOptions:
     restart: bool = False
     start_method: str | None = None
     """`fork`, `forkserver` or `spawn`; None: the default of the platform."""
+
+
+LEAVE_RUNNING = ("get", "set", "call", "wrappers", "reset_infos")
+"""Requests whose errors end no training: the environments stand where they stood."""
 
 
 class ProcessVectorEnv(SpreadRequests, SteppedVector):
@@ -76,6 +80,8 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         super().__init__(observation_space, action_space, name, seed)
         self.num_envs, self.options = len(makers), options
         self.has_masks = self._closed = False
+        self._owed = dict[Worker, tuple[Any, ...]]()
+        """Processes whose answer was not received, as after Ctrl-C, and the request."""
         self._base = 0
         """The seed of the last reset. Seeds for replaced processes are derived from it."""
         self._ahead: set[str] = set()
@@ -91,7 +97,19 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
             own = ByValue([makers[i] for i in rows])
             assignment = Assignment(own, *pair, name, rows.start, rows.stop, count, block)
             self._workers.append(Worker(context, serve, assignment, assignment.label))
-        self.has_masks = all(self._ask("has_masks", [()] * len(self._workers)))
+        self.has_masks = self._have_masks()
+
+    def _have_masks(self) -> bool:
+        """Whether all environments have masks; raises EnvironmentFault where only those of some processes have."""
+        have = self._ask("has_masks", [()] * len(self._workers))
+        if any(have) and not all(have):
+            with_one, without = (self._workers[have.index(kind)].label for kind in (True, False))
+            self._fail(
+                EnvironmentFault,
+                f"environment {self.name!r}: {with_one} have a method action_masks, {without} have none; give one to all"
+                " environments that are stepped together",
+            )
+        return all(have)
 
     @property
     def processes(self) -> list[BaseProcess]:
@@ -145,26 +163,61 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         """Send a request to every process, and return the answers in order; `_RESTARTED` for arguments that are None."""
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
+        self._settle()
         deadline = time.monotonic() + self.options.timeout
-        asked = list(zip(self._workers, arguments, strict=True))
-        for worker, own in asked:
-            if own is not None:
-                worker.send(request, *own)
-        return [_RESTARTED if own is None else self._answer(worker, (request, *own), deadline) for worker, own in asked]
+        asked = [None if own is None else (request, *own) for own in arguments]
+        self._send_all(asked)
+        pairs = zip(self._workers, asked, strict=True)
+        answers = [_RESTARTED if own is None else self._answer(worker, own, deadline) for worker, own in pairs]
+        for answer in answers:
+            if isinstance(answer, Failure):
+                raise self._error(answer)
+        return answers
+
+    def _settle(self) -> None:
+        """Receive the answers that were not waited for, so that later answers belong to later requests."""
+        deadline = time.monotonic() + self.options.timeout
+        for worker, request in list(self._owed.items()):
+            if self._answer(worker, request, deadline) is _RESTARTED:
+                self._ahead.add(worker.label)
+
+    def _send(self, worker: Worker, request: tuple[Any, ...]) -> None:
+        self._owed[worker] = request
+        worker.send(*request)
+
+    def _send_all(self, requests: Sequence[tuple[Any, ...] | None]) -> None:
+        try:
+            for worker, request in zip(self._workers, requests, strict=True):
+                if request is not None:
+                    self._send(worker, request)
+        except Exception as error:
+            name, what, *_ = requests[0] or ("", "")
+            if name not in LEAVE_RUNNING:
+                raise
+            # the value of an attribute or a call, which all processes get: the first one could not be pickled
+            self._owed.clear()
+            raise EnvironmentFault(
+                f"environment {self.name!r}: the values given for {what!r} cannot be sent to its processes: it"
+                f" {raised(error, 'pickling')}; give plain values, or a function that a module holds, or use"
+                " vectorization='sync'"
+            ) from None
 
     def _answer(self, worker: Worker, request: tuple[Any, ...], deadline: float) -> object:
         try:
             answer = worker.receive(deadline, self.options.timeout)
+            self._owed.pop(worker, None)
         except WorkerDied as reason:
+            self._owed.pop(worker, None)
             worker.failures += 1
             if self.options.restart and worker.failures <= MAX_RESTARTS_IN_A_ROW:
                 return self._replace(worker, request)
             how = str(reason) if "exit" in str(reason) else f"did not answer for {self.options.timeout} s; it hangs"
             self._fail(EnvironmentFault, f"environment {self.name!r}: the process of {worker.label} {how}")
         if isinstance(answer, Failure):
-            text = answer.message
-            named = text if self.name in text else f"environment {self.name!r} {text}"
-            self._fail(answer.kind or EnvironmentFault, named, answer.trace)
+            if request[0] not in LEAVE_RUNNING:
+                self._end()
+                raise self._error(answer)
+            return answer
         ended = answer.ended if isinstance(answer, WithInfos) else answer
         worker.failures = 0 if isinstance(ended, Ended) else worker.failures
         return answer
@@ -178,7 +231,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
             self._begin_episodes(worker)
         if request[0] == "step":
             return _RESTARTED
-        worker.send(*request)
+        self._send(worker, request)
         answer = self._answer(worker, request, time.monotonic() + self.options.timeout)
         if request[0] != "reset":
             self._ahead.add(worker.label)
@@ -187,10 +240,16 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
     def _begin_episodes(self, worker: Worker) -> None:
         """Reset the environments of a new process, with seeds of their own."""
         seeds = [seed_of(self._base, i + self.restarts * self.num_envs) for i in worker.argument.rows]
-        worker.send("reset", seeds)
+        self._send(worker, ("reset", seeds))
         self._answer(worker, ("reset", seeds), time.monotonic() + self.options.timeout)
         part = worker.argument.arrays()
         part.reward[:], part.terminated[:], part.truncated[:] = 0.0, False, False
+
+    def _error(self, failure: Failure) -> Exception:
+        """What a process answered with instead, as an error that names the environment."""
+        text = failure.message
+        named = text if "environment " in text else f"environment {self.name!r} {text}"
+        return traced((failure.kind or EnvironmentFault)(named), failure.trace)
 
     def _fail(self, kind: type[Exception], message: str, trace: str = "") -> NoReturn:
         self._end()
@@ -206,10 +265,11 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         shipped, workers = ByValue(work), len(self._workers)
         packed = groups(self._shared.pack(items), -(-self.num_envs // workers), workers)
         requests = [("apply", shipped, group) for group in packed]
-        timeout = self.options.timeout
+        timeout, accept, replaced = self.options.timeout, self._accept, self._count_restart
+        self._settle()
         try:
             answers = spread(
-                self._workers, requests, timeout=timeout, accept=self._accept, replaced=self._count_restart
+                self._workers, requests, timeout=timeout, accept=accept, replaced=replaced, owed=self._owed
             )
             return list(chain.from_iterable(answers))
         except RepeatedFailure as error:
@@ -227,8 +287,8 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         if not self._closed:
             for worker in self._workers:
                 worker.send(END)
-            for worker in self._workers:
-                worker.process.join(2.0)
+            self._closed = True
+            end_all(self._workers, self.options.timeout, owed=bool(self._owed))
             self._end()
 
     def _end(self) -> None:

@@ -16,9 +16,9 @@ from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule, mask_methods
 from rlsdk.environments.adapters.nested import Arrays, rows_of
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, success
+from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, mended_by, success
 from rlsdk.environments.vector.faults import Faults
-from rlsdk.environments.vector.group_checks import require_alike, require_separate
+from rlsdk.environments.vector.group_checks import require_alike, require_masks_of_all, require_separate
 from rlsdk.environments.vector.info_entries import InfoEntries
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
 from rlsdk.errors import MaskError, ObservationError, raised, shown
@@ -27,6 +27,7 @@ ItemT = TypeVar("ItemT")
 StepResult: TypeAlias = "tuple[object, SupportsFloat, bool, bool, dict[str, object]]"
 """The type that `step` declares as its result. It is checked, because environments may return anything."""
 SUCCESS = "is_success"
+EVERYWHERE = "give one at every reset and step"
 LARGEST = 1e38
 """If the absolute sum of the rewards of a step reaches this number, each reward is checked."""
 
@@ -47,9 +48,13 @@ class SteppedEnvironments:
         require_separate(self.environments, name)
         require_alike(self.environments, arrays.spaces, name)
         observation_space, action_space = arrays.spaces
-        self.stacker, self.rule = ObservationBatcher(observation_space), MaskRule(action_space)
+        first = numbers[0] if numbers else 0
+        self.stacker, self.rule = ObservationBatcher(observation_space, first=first), MaskRule(action_space, first)
         self._plain = self.stacker.plain
         self.methods = mask_methods(environments) if self.rule.size else None
+        if self.rule.size and self.methods is None:
+            require_masks_of_all(self.environments, name, numbers or range(1))
+        self._action_spaces = [environment.action_space for environment in environments]
         self.has_masks = self.methods is not None
         self.renews = False
         """Whether every step and reset writes observations to new arrays; if not, the arrays are reused."""
@@ -125,17 +130,16 @@ class SteppedEnvironments:
 
         `endings`: number of the environment -> (terminated, truncated, info).
         """
-        rows, arrays = list(endings), self.arrays
+        rows, arrays, seen, self._flagged = list(endings), self.arrays, self.arrays.observation, True
         self._check("step", masks=False)
-        self._flagged = True
-        seen = arrays.observation
         final = seen[rows] if type(seen) is np.ndarray else rows_of(seen, rows)
-        mask = self._final_masks(rows) if self.has_masks else None
-        ended = Ended(rows, final, mask, [], [], [])
+        ended = Ended(rows, final, self._final_masks(rows) if self.has_masks else None, [], [], [])
         for i, (terminated, truncated, info) in endings.items():
             arrays.terminated[i], arrays.truncated[i] = terminated, truncated
             ended.returns.append(self._returns[i])
             ended.lengths.append(self._clock - self._began[i])
+            if INFO in info and self.rule.size and not self.has_masks:
+                self._faults.blame(i, f"gave no {INFO!r} at its reset, but one at a step; {EVERYWHERE}")
             ended.successes.append(self._faults.named(i, ended.lengths[-1], success, info) if SUCCESS in info else None)
             self._reset(i, None)
         self._check("reset")
@@ -151,17 +155,17 @@ class SteppedEnvironments:
         try:
             result = self.environments[i].reset(seed=seed)
         except Exception as error:
-            self._faults.blame(i, raised(error, "reset"), error)
+            self._faults.blame(i, raised(error, "reset") + mended_by(error), error)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
             self._faults.blame(i, f"reset must return (observation, info), info a dict; it returned {shown(result)}")
-        self.reset_infos[i] = result[1]
-        seen, first = self.arrays.observation, result[0]
+        seen, (first, self.reset_infos[i]) = self.arrays.observation, result
+        if self.environments[i].action_space is not self._action_spaces[i]:
+            self._action_spaces[i] = self._faults.warn_of_actions(i, self._action_spaces[i], self.environments[i])
         if type(first) is type(seen) is np.ndarray and (first.shape, first.dtype) == self._plain:
             seen[i] = first
         else:
             self._write(i, first, "reset")
-        if self.rule.size and self.methods is None and INFO in result[1]:
-            self.has_masks = True
+        self.has_masks = self.has_masks or bool(self.rule.size and self.methods is None and INFO in result[1])
         if self.has_masks:
             self._read_mask(i, result[1])
 
@@ -173,7 +177,7 @@ class SteppedEnvironments:
 
     def _read_mask(self, i: int, info: Mapping[str, object]) -> None:
         if self.methods is None and INFO not in info:
-            self._faults.blame(i, f"gave an {INFO!r} in its info before, but not now; give one at every reset and step")
+            self._faults.blame(i, f"gave an {INFO!r} in its info before, but not now; {EVERYWHERE}")
         try:
             given = info[INFO] if self.methods is None else self.methods[i]()
         except Exception as error:

@@ -21,7 +21,7 @@ from rlsdk.environments.vector.item_groups import Work
 from rlsdk.environments.vector.shared_arrays import Block, arrays_in
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
 from rlsdk.errors import EnvironmentFault
-from rlsdk.executors.workers import Failure, clean_up_undisturbed, end_with_parent, obey_parent_only
+from rlsdk.executors.workers import Failure, clean_up_undisturbed, end_with_parent, obey_parent_only, reply
 from rlsdk.spaces import Space
 
 END = "end"
@@ -88,7 +88,7 @@ def serve(pipe: Connection, assignment: Assignment) -> None:
                 answer = REQUESTS[name](group, *arguments)
             except Exception as error:
                 answer = Failure.of(error)
-            pipe.send(answer)
+            reply(pipe, answer)
     clean_up_undisturbed()
     if group is not None:
         try:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypeVar
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
-from rlsdk.errors import SettingsError, UsageError
+from rlsdk.environments.adapters.attributes import named
+from rlsdk.environments.adapters.step_checks import NUMBERS, number, require_info
+from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UsageError
 
 SUFFIX = "monitor.csv"
 COLUMNS = ("r", "l", "t")
+ResultT = TypeVar("ResultT")
 
 
 class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
@@ -46,18 +49,23 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         self._began, self._rewards = time.time(), list[float]()
         self._over, self._episodes, self._total = True, list[dict[str, float]](), 0
         if self.path is not None:
-            self._prepare(self.path, override_existing)
+            try:
+                self._prepare(self.path, override_existing)
+            except OSError as error:
+                raise ArtifactError(
+                    f"cannot write {self.path}: {error.strerror or error}; choose a writable place with free space"
+                ) from None
 
     def _prepare(self, path: Path, override: bool) -> None:
         columns = [*COLUMNS, *self.reset_keywords, *self.info_keywords]
         if path.exists() and not override:
-            with path.open(newline="", encoding="utf-8") as stream:
+            with path.open(newline="", encoding="utf-8", errors="replace") as stream:
                 context, header = stream.readline(), next(csv.reader(stream), [])
             if header != columns:
                 raise SettingsError(
                     f"{path} has the columns {header}, this monitor writes {columns}; choose another file"
                 )
-            self._began = float(json.loads(context[1:])["t_start"])
+            self._began = _began(context, path)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         name = self.env.spec.id if self.env.spec is not None else type(self.env.unwrapped).__name__
@@ -78,12 +86,20 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         if self._over:
             raise UsageError("the episode is over; call reset before step")
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._rewards.append(float(reward))
+        self._rewards.append(float(reward) if type(reward) in NUMBERS else self._checked(number, reward))
         self._total += 1
         if terminated or truncated:
             self._over = True
+            self._checked(require_info, info)
             info = {**info, "episode": self._finish(info)}
         return observation, reward, terminated, truncated, info
+
+    def _checked(self, check: Callable[[object], ResultT], value: object) -> ResultT:
+        """`check(value)`; its error names the environment."""
+        try:
+            return check(value)
+        except EnvironmentFault as error:
+            raise EnvironmentFault(f"environment {named(self.env)} {error}") from None
 
     def _finish(self, info: dict[str, object]) -> dict[str, object]:
         seconds = round(time.time() - self._began, 6)
@@ -123,6 +139,21 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         """Restore a state from `get_state`."""
         self._rewards = [float(reward) for reward in state["rewards"]]
         self._over, self._total = bool(state["over"]), int(state["total"])
+
+
+def _began(context: str, path: Path) -> float:
+    """When the monitor of an existing file began, from its first line.
+
+    Raises:
+        SettingsError: no monitor wrote it.
+    """
+    try:
+        return float(json.loads(context[1:])["t_start"])
+    except (ValueError, KeyError, TypeError):
+        raise SettingsError(
+            f"{path} was not written by a monitor: its first line has no JSON with t_start; choose another file, or pass"
+            " override_existing=True"
+        ) from None
 
 
 def _path(name: Path) -> Path:
