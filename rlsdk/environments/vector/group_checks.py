@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
@@ -22,8 +22,16 @@ def require_separate(environments: Sequence[Environment], name: str) -> None:
         )
 
 
-def require_masks_of_all(environments: Sequence[Environment], name: str, numbers: Sequence[int]) -> None:
-    """Raises EnvironmentFault when some environments have the method `action_masks`, and others have none."""
+def masks_of_all(
+    environments: Sequence[Environment], name: str, numbers: Sequence[int]
+) -> list[Callable[[], object]] | None:
+    """The methods `action_masks` of all environments; None if none has one.
+
+    Raises:
+        EnvironmentFault: some environments have the method, and others do not.
+    """
+    if (methods := mask_methods(environments)) is not None:
+        return methods
     have = [mask_methods([environment]) is not None for environment in environments]
     if any(have) and not all(have):
         with_one, without = (numbers[have.index(kind)] for kind in (True, False))
@@ -31,6 +39,7 @@ def require_masks_of_all(environments: Sequence[Environment], name: str, numbers
             f"environment {name!r}: number {with_one} has a method {METHOD}, number {without} has none; give one to all"
             " environments that are stepped together"
         )
+    return None
 
 
 def require_alike(environments: Sequence[Environment], pair: tuple[Space, Space], name: str) -> None:

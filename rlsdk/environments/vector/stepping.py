@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from rlsdk.environments.adapters.actions import ActionRows
 from rlsdk.environments.adapters.attributes import Environment
-from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule, mask_methods
+from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
 from rlsdk.environments.adapters.nested import Arrays, rows_of
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, mended_by, success
 from rlsdk.environments.vector.faults import Faults
-from rlsdk.environments.vector.group_checks import require_alike, require_masks_of_all, require_separate
+from rlsdk.environments.vector.group_checks import masks_of_all, require_alike, require_separate
 from rlsdk.environments.vector.info_entries import InfoEntries
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
 from rlsdk.errors import MaskError, ObservationError, raised, shown
@@ -51,9 +51,7 @@ class SteppedEnvironments:
         first = numbers[0] if numbers else 0
         self.stacker, self.rule = ObservationBatcher(observation_space, first=first), MaskRule(action_space, first)
         self._plain = self.stacker.plain
-        self.methods = mask_methods(environments) if self.rule.size else None
-        if self.rule.size and self.methods is None:
-            require_masks_of_all(self.environments, name, numbers or range(1))
+        self.methods = masks_of_all(self.environments, name, numbers or range(1)) if self.rule.size else None
         self._action_spaces = [environment.action_space for environment in environments]
         self.has_masks = self.methods is not None
         self.renews = False
