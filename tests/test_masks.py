@@ -162,6 +162,17 @@ def test_predict_refuses_to_go_without() -> None:
         tqc.predict(np.zeros(3, np.float32), action_masks=[True])
 
 
+def test_masks_in_an_attribute_are_refused() -> None:
+    """They would be ignored without a message."""
+
+    class Fixed(IdentityEnv):
+        action_masks = np.array([True, False, True, True])
+
+    for made in (lambda: Fixed(4), lambda: gymnasium.wrappers.TimeLimit(Fixed(4), 5)):
+        with pytest.raises(MaskError, match=r"Fixed\.action_masks is array.*def action_masks\(self\)"):
+            rlsdk.make("ppo", env=made())
+
+
 def test_an_environment_without_masks_is_refused_at_once() -> None:
     with pytest.raises(MaskError, match="the environment offers none"):
         rlsdk.make("reinforce", env=IdentityEnv(4))

@@ -65,15 +65,25 @@ class MaskRule:
 
 
 def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] | None:
-    """The method `action_masks` of each environment or of its wrappers; None if an environment has no such method."""
+    """The method `action_masks` of each environment or of its wrappers; None if an environment has no such method.
+
+    Raises:
+        MaskError: an environment has an attribute of this name that cannot be called, such as an array.
+    """
     found: list[Callable[[], object]] = []
     for environment in environments:
         try:
             method = environment.get_wrapper_attr(METHOD) if isinstance(environment, HasWrapperAttributes) else None
         except AttributeError:
             return None
-        if not callable(method):
+        if method is None:
             return None
+        if not callable(method):
+            kind = type(getattr(environment, "unwrapped", environment)).__name__
+            raise MaskError(
+                f"{kind}.{METHOD} is {shown(method, 60)}, which would be read once; write a method that returns the current"
+                f" mask: def {METHOD}(self)"
+            )
         found.append(method)
     return found
 
