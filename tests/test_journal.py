@@ -107,16 +107,16 @@ def test_missing_damaged_and_strange_parts_are_refused(tmp_path: Path) -> None:
             rlsdk.load(copy / path.name, env="CartPole-v1")
         rlsdk.load(copy / path.name)  # an agent without an environment needs no replay buffer to predict
 
-    refused(lambda folder: (folder / names[1]).unlink(), "there is no file")
+    refused(lambda folder: (folder / names[1]).unlink(), "1 of 4 parts of the replay buffer are missing")
     refused(lambda folder: (folder / names[1]).write_bytes(b"x"), "is not a whole")
     refused(lambda folder: shutil.copy(folder / names[0], folder / names[1]), "do not join|end at row")
     refused(lambda folder: shutil.copy(folder / names[0], folder / names[-1]), "do not join|end at row")
-    refused(lambda folder: shutil.rmtree(folder), "there is no file")
+    refused(lambda folder: shutil.rmtree(folder), "4 of 4 parts of the replay buffer are missing")
     with path.open("rb") as stream, pytest.raises(ArtifactError, match="load it by its path"):
         rlsdk.load(stream, env="CartPole-v1")
     outside = tmp_path / "moved.rlsdk"
     shutil.copy(path, outside)
-    with pytest.raises(ArtifactError, match="there is no file"):
+    with pytest.raises(ArtifactError, match="parts of the replay buffer are missing"):
         rlsdk.load(outside, env="CartPole-v1")
 
 

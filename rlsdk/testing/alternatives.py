@@ -79,8 +79,9 @@ class Setting:
 
     @property
     def words(self) -> frozenset[str]:
-        """The words of the setting's name and description."""
-        return words(f"{self.field.name} {self.field.metadata.get('help', '')}")
+        """The words of the setting's name, of its description, and of what it needs (`rlsdk.settings.needs`)."""
+        known = self.field.metadata
+        return words(f"{self.field.name} {known.get('help', '')} {known.get('needs', '')}")
 
 
 def words(text: str) -> frozenset[str]:

@@ -182,7 +182,7 @@ def _places(subject: Subject) -> Iterator[Place]:
         yield Place(f"{action} actions", copies(vectors, ACTIONS[action]), vector_policy)
     for policy in subject.spec.policies:
         if policy.startswith(("Mlp", "Linear")) and policy != vector_policy:
-            yield Place(policy, copies(vectors, first), policy, "memory of policies")
+            yield Place(policy, copies(vectors, first), policy, "memory recurrent layers of policies")
     yield Place("two environments", copies(vectors, first, 2), vector_policy, "environments groups")
     about = "images features extractor networks"
     if "Box" in kinds:

@@ -84,7 +84,7 @@ def test_signature_has_the_documented_order() -> None:
     documented = [name for name in DOCUMENTED if name not in ("tensorboard_log", "verbose", "seed", "device")]
     assert names[:2] == ["policy", "env"]
     assert [n for n in names[2:] if n in documented] == documented
-    assert "largest quantiles dropped" in (TQC.__init__.__doc__ or "")
+    assert "largest quantiles that are dropped" in (TQC.__init__.__doc__ or "")
 
 
 def test_default_networks() -> None:

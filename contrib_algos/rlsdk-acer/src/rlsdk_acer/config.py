@@ -33,9 +33,7 @@ class ACERPolicyConfig(NetworkConfig):
         default=None,
         converter=attrs.converters.optional(as_optimizer),
         metadata=described(
-            "torch optimiser with element-wise updates: a name or a class; none = RMSprop with rprop_alpha and"
-            " rprop_epsilon",
-            examples=("sgd",),
+            "element-wise torch optimiser; none = RMSprop with rprop_alpha and rprop_epsilon", examples=("sgd",)
         ),
     )
     lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
@@ -54,9 +52,7 @@ class ACERConfig(AgentConfig):
     gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
     n_steps: int = attrs.field(default=20, validator=in_range(1), metadata=glossary.N_STEPS)
     q_coef: float = attrs.field(
-        default=0.5,
-        validator=in_range(0),
-        metadata=described("weight of the loss of the action values Q(s, a)", tune=(0.1, 1)),
+        default=0.5, validator=in_range(0), metadata=described("weight of the loss of Q(s, a)", tune=(0.1, 1))
     )
     ent_coef: float = attrs.field(
         default=0.01,
@@ -82,26 +78,21 @@ class ACERConfig(AgentConfig):
         default=4.0,
         validator=in_range(0, 1000),
         metadata=described(
-            "mean number of updates from the replay buffer after each rollout; the number is drawn from a Poisson"
-            " distribution",
-            tune=(0, 8),
+            "mean of the Poisson distribution of the number of replay updates after each rollout", tune=(0, 8)
         ),
     )
     replay_start: int = attrs.field(
         default=1000,
         validator=in_range(0),
         metadata=described(
-            "transitions in the replay buffer, for all environments together, before the first update from it",
-            unit="transitions",
+            "transitions in the replay buffer, over all environments, before replay updates start", unit="transitions"
         ),
     )
     correction_term: float = attrs.field(
         default=10.0,
         validator=in_range(0, open_low=True),
         metadata=described(
-            "bound at which importance weights are truncated; a correction term over all actions replaces the"
-            " truncated part",
-            tune=(1, 20),
+            "bound of the importance weights; a correction over all actions replaces the truncated part", tune=(1, 20)
         ),
     )
     trust_region: bool = attrs.field(
@@ -109,9 +100,7 @@ class ACERConfig(AgentConfig):
         metadata=described("trust region: limit how far an update moves the policy away from the average policy"),
     )
     alpha: float = attrs.field(
-        default=0.99,
-        validator=UNIT,
-        metadata=described("decay rate, per update, of the average policy (a moving average of the policy's weights)"),
+        default=0.99, validator=UNIT, metadata=described("decay rate per update of the moving average of the policy")
     )
     delta: float = attrs.field(
         default=1.0,
