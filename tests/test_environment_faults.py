@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any
 
 import gymnasium
@@ -67,14 +66,6 @@ WRONG = [
     ("info", {"is_success": np.array([True, False])}, r"gave info\['is_success'\] = array.*\(step 2 "),
     ("info", {"is_success": "False"}, r"gave info\['is_success'\] = 'False'"),
 ]
-
-
-@contextmanager
-def closing(env: Any) -> Iterator[Any]:
-    try:
-        yield env
-    finally:
-        env.close()
 
 
 @pytest.mark.parametrize(("field", "value", "words"), WRONG)

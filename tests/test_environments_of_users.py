@@ -6,8 +6,8 @@ import functools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,14 +35,6 @@ from rlsdk.errors import (
 from rlsdk.evaluation.evaluate import run_episodes
 
 TINY: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
-
-
-@contextmanager
-def closing(env: Any) -> Iterator[Any]:
-    try:
-        yield env
-    finally:
-        env.close()
 
 
 def step_of(change: Callable[..., Any]) -> type[ChainEnv]:

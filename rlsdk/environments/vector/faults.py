@@ -8,6 +8,7 @@ from typing import NoReturn, TypeVar
 
 from rlsdk.environments.adapters.actions import ActionRows
 from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.adapters.masks import INFO
 from rlsdk.environments.adapters.nested import Arrays
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.adapters.space_conversion import GymSpace
@@ -15,6 +16,9 @@ from rlsdk.environments.adapters.step_checks import FLOAT32_MAX, STEP, flag, men
 from rlsdk.errors import EnvironmentFault, ObservationError, RlsdkError, raised, shown
 
 ItemT = TypeVar("ItemT")
+EVERYWHERE = "give one at every reset and step"
+LATE = f"gave no {INFO!r} at its reset, but one at a step; {EVERYWHERE}"
+"""The message for environments whose first mask comes with a step: masks are used only if a reset gives one."""
 
 
 class Faults:

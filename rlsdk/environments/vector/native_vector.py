@@ -21,6 +21,7 @@ from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.adapters.step_checks import STEP, mended_by, success
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SteppedVector
+from rlsdk.environments.vector.faults import LATE
 from rlsdk.environments.vector.fingerprints import fingerprint
 from rlsdk.environments.vector.info_entries import InfoEntries
 from rlsdk.environments.vector.vector_infos import Entries, entries_in, infos_of
@@ -239,9 +240,7 @@ class NativeVectorEnv(SteppedVector):
 
     def _finish(self, ended: NDArray[np.bool_], infos: Mapping[str, object]) -> tuple[Episode, ...]:
         if self._rule.size and not self.has_masks and INFO in infos and ended.any():
-            raise EnvironmentFault(
-                f"environment {self.name!r} gave no {INFO!r} at its reset, but one at a step; give one at every reset and step"
-            )
+            raise EnvironmentFault(f"environment {self.name!r} {LATE}")
         source = _final_info(infos) if "final_info" in infos else infos
         values = self._each(source, "is_success") if "is_success" in source else None
         rows = np.flatnonzero(ended)

@@ -17,7 +17,7 @@ from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
 from rlsdk.environments.adapters.nested import Arrays, rows_of
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, mended_by, success
-from rlsdk.environments.vector.faults import Faults
+from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults
 from rlsdk.environments.vector.group_checks import masks_of_all, require_alike, require_separate
 from rlsdk.environments.vector.info_entries import InfoEntries
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
@@ -27,7 +27,6 @@ ItemT = TypeVar("ItemT")
 StepResult: TypeAlias = "tuple[object, SupportsFloat, bool, bool, dict[str, object]]"
 """The type that `step` declares as its result. It is checked, because environments may return anything."""
 SUCCESS = "is_success"
-EVERYWHERE = "give one at every reset and step"
 LARGEST = 1e38
 """If the absolute sum of the rewards of a step reaches this number, each reward is checked."""
 
@@ -128,7 +127,8 @@ class SteppedEnvironments:
 
         `endings`: number of the environment -> (terminated, truncated, info).
         """
-        rows, arrays, seen, self._flagged = list(endings), self.arrays, self.arrays.observation, True
+        rows, arrays, seen = list(endings), self.arrays, self.arrays.observation
+        self._flagged = True
         self._check("step", masks=False)
         final = seen[rows] if type(seen) is np.ndarray else rows_of(seen, rows)
         ended = Ended(rows, final, self._final_masks(rows) if self.has_masks else None, [], [], [])
@@ -137,7 +137,7 @@ class SteppedEnvironments:
             ended.returns.append(self._returns[i])
             ended.lengths.append(self._clock - self._began[i])
             if INFO in info and self.rule.size and not self.has_masks:
-                self._faults.blame(i, f"gave no {INFO!r} at its reset, but one at a step; {EVERYWHERE}")
+                self._faults.blame(i, LATE)
             ended.successes.append(self._faults.named(i, ended.lengths[-1], success, info) if SUCCESS in info else None)
             self._reset(i, None)
         self._check("reset")
