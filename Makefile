@@ -8,7 +8,7 @@ EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt
 
-.PHONY: demo test test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
+.PHONY: demo test test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
 
 # without isolation, as each package would install hatchling anew otherwise
 $(VENV)/.demo: $(SOURCES)
@@ -39,6 +39,9 @@ demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show how it learnt, w
 
 test: $(VENV)/.dev  ## the fast test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+test-gpu: $(VENV)/.dev  ## tests that need a GPU; all others hide it
+	RLSDK_TEST_GPU=1 $(BIN)/python -m pytest -n 4 -q tests/test_gpu.py tests/test_known_defects.py
 
 test-slow: $(VENV)/.dev  ## learning tests over several seeds, and other long ones
 	$(BIN)/python -m pytest -m slow -n 2 -q

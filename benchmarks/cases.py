@@ -51,6 +51,8 @@ class Case:
     """How many episodes are recorded with random actions, for algorithms that need a data set."""
     offline: bool = False
     """Whether the algorithm learns from the data set alone. Its steps are then updates."""
+    device: str = "cpu"
+    """The torch device that trains."""
 
     def ours(self, seed: int) -> Trainer:
         """Make a trainer of rlsdk's agent, after the warm-up."""
@@ -68,7 +70,7 @@ class Case:
         from rlsdk.environments import make_vec_env
         from rlsdk.registry import load
 
-        context: dict[str, Any] = {"seed": seed, "device": "cpu"}
+        context: dict[str, Any] = {"seed": seed, "device": self.device}
         if self.normalize:
             context["normalize"] = True
         if self.episodes:
@@ -110,7 +112,7 @@ class Case:
         env = VecNormalize(env) if self.normalize else env
         library = kind.__module__.partition(".")[0]
         settings = translated(self.settings, env.action_space, library)
-        model = kind(self.policy, env, seed=seed, device="cpu", **settings)
+        model = kind(self.policy, env, seed=seed, device=self.device, **settings)
         extra = {"async_eval": self._players(model)} if self.workers else {}
         model.learn(self.warmup, **extra)
         return Trainer(lambda steps: model.learn(steps, reset_num_timesteps=False, **extra), model, "train")

@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 from rlsdk.cli.main import main
 from tests.plugin_site import Site, installed
 
+if os.environ.get("RLSDK_TEST_GPU") != "1":
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # many tests compare results bit by bit, which holds on the CPU only
+
 settings.register_profile(
     "suite",
     deadline=None,

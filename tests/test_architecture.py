@@ -88,12 +88,12 @@ def test_files_and_functions_stay_short(path: Path) -> None:
 
 
 BOUNDS = {
-    "TQC": (37, 2556, 743, 361),
-    "TQC, normalised": (42, 2934, 893, 398),
-    "PPO": (29, 2568, 784, 36),
-    "PPO, normalised": (34, 2946, 912, 41),
-    "PPO + masks + LSTM": (32, 2429, 779, 73),
-    "PPO + masks + LSTM, normalised": (37, 2807, 907, 77),
+    "TQC": (37, 2555, 731, 361),
+    "TQC, normalised": (42, 2933, 881, 398),
+    "PPO": (29, 2521, 784, 36),
+    "PPO, normalised": (34, 2899, 912, 41),
+    "PPO + masks + LSTM": (32, 2427, 779, 73),
+    "PPO + masks + LSTM, normalised": (37, 2805, 907, 77),
 }
 """Upper bounds: files, code lines of these files, lines of the functions run, calls per step. They are only ever
 lowered. The aims are 22, 1,800, 600 and 300; with normalisation 25, 2,000, 680 and 330."""
@@ -117,10 +117,10 @@ def test_the_page_lists_what_a_training_step_runs() -> None:
     assert listed == training_trace.trace_of("TQC").files, "write the page again: python -m tests.training_trace"
 
 
-MEASURES = {"rooms": 36, "arrows": 214, "floors": 15, "knots": 0, "any": 13.0, "shapes": 0.98}
+MEASURES = {"rooms": 36, "arrows": 215, "floors": 15, "knots": 0, "any": 13.0, "shapes": 0.98}
 """Bounds on the measures of `tests.house_measures`; the aims are 36, 200, 12, 0, 20 and 0.8. Bounds change only
-towards the aims. One exception: `arrows` rose by one with collectors, the contract of executors and the recording of
-trainings, which need six new imports between folders."""
+towards the aims. Two exceptions: `arrows` rose by one with collectors, the contract of executors and the recording of
+trainings, which need six new imports between folders; and by one with CUDA graphs, as `kernels` imports `rlsdk.tree`."""
 
 
 def test_the_page_has_the_order_of_imports() -> None:

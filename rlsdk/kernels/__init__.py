@@ -5,6 +5,7 @@ Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) 
 """
 
 from rlsdk.kernels.factory import seeded_draws
+from rlsdk.kernels.graphed_update import Learnt, graphed
 from rlsdk.kernels.hooks import function_modes, is_hooked
 from rlsdk.kernels.protocol import AUTOGRAD, Kernel, KernelChoice
 from rlsdk.kernels.reference import Autograd, AutogradPair
@@ -19,8 +20,10 @@ __all__ = [
     "KernelChoice",
     "KernelSlot",
     "Structure",
+    "Learnt",
     "fixed_layers",
     "function_modes",
+    "graphed",
     "is_hooked",
     "kernels_off",
     "seeded_draws",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -14,6 +15,8 @@ from rlsdk.tree import leaves, map_tensors, numbered
 T = TypeVar("T")
 MERSENNE_WORDS = 624
 """How many numbers the state of torch's CPU generator (Mersenne Twister) holds."""
+CPU_BYTES, CUDA_BYTES = 5056, 16
+"""The lengths of the states of torch's generators on the CPU and on a GPU."""
 MAX_COUNT = 2**62
 
 
@@ -49,12 +52,25 @@ def put_back(generator: Generator, state: object) -> None:
     """Check `state` and call `generator.set_state(state)`. torch reads memory at positions from the state, and those in a file
     may be wrong.
 
+    A generator on a GPU cannot take the state of one on the CPU, nor the other way round. Then it is seeded from the state:
+    its numbers are different from those that it has drawn before, and the same whenever the same state is put back.
+
     Raises:
         ValueError: the state is not a valid state of a generator.
     """
     fresh = generator.get_state()
-    if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.shape != fresh.shape or not state.is_cpu:
+    lengths = {(len(fresh),), (CPU_BYTES,), (CUDA_BYTES,)}
+    if (
+        not isinstance(state, Tensor)
+        or state.dtype != torch.uint8
+        or tuple(state.shape) not in lengths
+        or not state.is_cpu
+    ):
         raise ValueError(f"a generator's state is {len(fresh)} bytes")
+    if len(state) != len(fresh):
+        digest = hashlib.blake2b(state.contiguous().numpy().tobytes(), digest_size=7).digest()
+        generator.manual_seed(int.from_bytes(digest, "little"))
+        return
     if generator.device.type == "cpu":
         layout = state.contiguous().numpy()
         left, seeded = (int(number) for number in layout[8:16].view(np.int32))
@@ -64,4 +80,6 @@ def put_back(generator: Generator, state: object) -> None:
             raise ValueError(f"a generator's state stands at {place} with {left} numbers left of {MERSENNE_WORDS}")
         if not words[1:].any() or (words[1:] >> np.uint64(32)).any():
             raise ValueError("a generator's state holds no random numbers")
+    elif len(state) == CUDA_BYTES and int(state.contiguous().numpy()[8:].view(np.int64)[0]) % 4:
+        raise ValueError("a generator's state stands between two draws")
     generator.set_state(state.contiguous())

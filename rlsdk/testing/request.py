@@ -47,12 +47,15 @@ def require_settings(algorithm: str, settings: Mapping[str, object]) -> None:
     """Check that the algorithm loads, that its declarations for testing are correct, and that it accepts `settings`.
 
     Raises:
-        PluginError: the algorithm does not load, or a declaration is wrong. SettingsError: it refuses `settings`.
+        PluginError: the algorithm does not load, or a declaration is wrong.
+        SettingsError: it refuses `settings`, or they choose another device than the CPU.
     """
     spec = load(algorithm)
     plugin = find(algorithm)
     declared_bounds(plugin, spec)
     declared_exceptions(plugin, spec)
     declared = declared_settings(plugin, spec)
+    if str(settings.get("device", "cpu")) not in ("cpu", "auto"):
+        raise SettingsError("the checks compare agents with computations on the CPU; leave out the setting device")
     if settings:
         structure({"policy": spec.policies[0], **merge(declared, settings)}, spec.config_type)

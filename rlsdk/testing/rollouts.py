@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
+from rlsdk.environments import OnDevice
 from rlsdk.records import Rollout, Scored
 from rlsdk.testing.batches import AnyRollout, other_rows
 from rlsdk.training import LocalCollector, begin_acting
@@ -15,9 +16,11 @@ from rlsdk.training import LocalCollector, begin_acting
 
 def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:
     """Reset the agent's environment and collect a rollout of `steps` vector steps. The agent's random streams do not change."""
+    policy, device = agent.parts.behavior_policy, agent.preprocessing.context.device
     assert agent.env is not None
-    env, policy = agent.preprocessing.environment(agent.env), agent.parts.behavior_policy
-    generator, normalizer = torch.Generator().manual_seed(seed), agent.preprocessing.rollouts(agent.parts)
+    env = agent.preprocessing.environment(agent.env if device == "cpu" else OnDevice(agent.env, device))
+    generator = torch.Generator(device).manual_seed(seed)
+    normalizer = agent.preprocessing.rollouts(agent.parts)
     collector = LocalCollector(env, (begin_acting(env, policy, seed),), [generator], normalizer)
     return collector.collect(policy, steps)
 

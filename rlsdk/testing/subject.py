@@ -150,7 +150,7 @@ class Subject:
             small = SMALL_NETWORKS | (SMALL_MEMORY if memory_of(policy or self.usual_policy) else {})
             chosen["policy_kwargs"] = {n: v for n, v in small.items() if n in own or n == "net_arch"}
         known = {name: value for name, value in changes.items() if name in names}
-        return {**merge({"seed": 1, **chosen}, self.given), **known}
+        return {**merge({"seed": 1, "device": "cpu", **chosen}, self.given), **known}
 
     def predict(self, agent: Agent, observation: object, *, deterministic: bool = False) -> Any:
         """Return the action of `agent.predict`. Algorithms that require masks get one that allows all actions."""

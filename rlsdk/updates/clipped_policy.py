@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels import KernelSlot, fixed_layers
+from rlsdk.kernels import KernelSlot, fixed_layers, graphed
 from rlsdk.kernels.protocol import LossTerms
 from rlsdk.math.returns import explained_variance
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
@@ -78,54 +80,51 @@ class ClippedPolicy:
         self._loss = policy_loss_of(self.network)
         return evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
 
-    @property
-    def kernel(self) -> Evaluator:
-        """The evaluator (kernel or autograd) of the current network."""
-        return self._kernel()
-
     @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
         """Learn from a rollout. Metrics are means over its minibatches."""
         config, remaining = self.config, 1.0 - progress
-        rate, clip = config.learning_rate(remaining), config.clip_range(remaining)
+        clip, limit = config.clip_range(remaining), 1.5 * config.target_kl if config.target_kl is not None else None
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
-        terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
+        numbers = config.learning_rate(remaining), clip, clip_value
         rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
-        kernel = self._kernel()
-        rows = kernel.prepared(rows)
+        rows = self._kernel().prepared(rows)
         if self.network.has_train_mode:
             self.network.train()
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
-        for count, minibatch in enumerate(self._minibatches(rows), 1):  # noqa: B007  # used after the loop
-            now, vjp = kernel.evaluate(minibatch)
-            seen, grads = self._loss(minibatch, now, terms)
-            total += seen
-            if config.target_kl is not None and float(seen[KL]) > 1.5 * config.target_kl:
+        for count, minibatch in enumerate(chain.from_iterable(self._epoch(rows) for _ in range(config.n_epochs)), 1):  # noqa: B007
+            total += (seen := self._learn(minibatch, numbers, limit))
+            if limit is not None and float(seen[KL]) > limit:
                 break
+        means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
+        return means | self._further_metrics(rows, clip, clip_value)
+
+    @graphed("updates")
+    def _learn(self, rows: PolicyBatch, numbers: tuple[float, float, float | None], limit: float | None) -> Tensor:
+        """Make a step, given learning rate and clip ranges, unless the KL divergence is above `limit`; return the means [6]."""
+        config, (rate, clip, clip_value) = self.config, numbers
+        terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
+        now, vjp = self._kernel.kernel.evaluate(rows)  # `update` has checked that it is the current one
+        seen, grads = self._loss(rows, now, terms)
+        if limit is None or not float(seen[KL]) > limit:
             self.optimizer.zero_grad()
             vjp(*grads)
             self.optimizer.step(rate, config.max_grad_norm)
-        means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
-        means["train/explained_variance"] = explained_variance(rows.value, rows.target)
-        return means | self._settings_now(rows, clip, clip_value)
+        return seen
 
-    def _minibatches(self, rows: PolicyBatch) -> Iterator[PolicyBatch]:
-        size = self.config.batch_size or len(rows)
-        for _ in range(self.config.n_epochs):
-            self.updates += 1
-            if self.network.recurrent:
-                yield from in_order(rows, size, self.generator, self.burn_in)
-            else:
-                yield from shuffled(rows, size, self.generator)
+    def _epoch(self, rows: PolicyBatch) -> Iterator[PolicyBatch]:
+        """The minibatches of the next epoch."""
+        self.updates += 1
+        divided = partial(in_order, burn_in=self.burn_in) if self.network.recurrent else shuffled
+        return divided(rows, self.config.batch_size or len(rows), self.generator)
 
-    def _settings_now(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
-        """The current values of schedules and the policy's standard deviation, 0-d, for the log."""
-        context = {"train/clip_range": rows.value.new_full((), clip)}
-        if clip_value is not None:
-            context["train/clip_range_vf"] = rows.value.new_full((), clip_value)
+    def _further_metrics(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
+        """The explained variance, the values of schedules and the policy's standard deviation, 0-d, for the log."""
+        limits = {"train/clip_range": clip, "train/clip_range_vf": clip_value}
+        context = {name: rows.value.new_full((), value) for name, value in limits.items() if value is not None}
         if (std := self.network.action_std()) is not None:
             context["train/std"] = std
-        return context
+        return {"train/explained_variance": explained_variance(rows.value, rows.target), **context}
 
     def state_dict(self) -> ClippedPolicyState:
         return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}

@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor
 
+from rlsdk.kernels import Learnt, graphed
 from rlsdk.math.value_losses import clipped_double_q, squared_error
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.deterministic_actor import DeterministicActor, smoothed
@@ -96,20 +97,30 @@ class DeterministicActorCritic:
         self.trained.begin()
         rate = self.config.learning_rate(1.0 - progress)
         self.trained.updates += 1
-        metrics = {"train/critic_loss": self.trained.step(batch, self._target(batch), squared_error, rate)}
-        if self.trained.updates % self.config.policy_delay == 0:
+        shape = len(batch.reward), self.actor.scale.size
+        noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
+        trains_actor = self.trained.updates % self.config.policy_delay == 0
+        metrics, self.trained.td_error = self._learn((batch, noise), rate, trains_actor)
+        return metrics
+
+    @graphed("updates", "td_error")
+    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, trains_actor: bool) -> Learnt:
+        """Train the critics, and perhaps the actor, on N transitions, given noise [N, A]; returns metrics and TD errors."""
+        batch, noise = inputs
+        critic_loss, error = self.trained.step(batch, self._target(batch, noise), squared_error, rate)
+        metrics = {"train/critic_loss": critic_loss}
+        if trains_actor:
             metrics["train/actor_loss"] = self._update_actor(batch, rate)
             self.actor_target.update(self.config.tau)
             self.critic_target.update(self.config.tau)
-        return metrics
+        return metrics, error
 
     @torch.no_grad()
-    def _target(self, batch: Transitions) -> Tensor:
+    def _target(self, batch: Transitions, noise: Tensor) -> Tensor:
         """The targets y [N, 1] = r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
         config, observation = self.config, batch.next_observation.features
         actor, critics = self.actor_target.network, self.critic_target.network
         action, _ = actor.evaluate(actor.encoder(observation))
-        noise = torch.randn(action.shape, generator=self.generator, device=action.device)
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
         values, _ = critics.evaluate(critics.encoder(observation), action)
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)

@@ -13,7 +13,7 @@ from rlsdk.kernels import Structure, factory
 from rlsdk.kernels.compiler_import import step
 from rlsdk.networks.flat import FlatParameters, is_trained
 from rlsdk.updates.optimizer_choice import maker
-from rlsdk.updates.optimizer_state import moved_state, require_own_state
+from rlsdk.updates.optimizer_state import moved_state, own_state
 
 _ONE, _MARGIN = np.float32(1.0), np.float32(1e-6)
 
@@ -87,8 +87,11 @@ class FlatOptimizer:
             self.adopt(self._structure.roots[0].parameters())
         self._memory.zero_grad()
 
-    def step(self, learning_rate: float, max_norm: float | None = None) -> None:
-        """Apply the accumulated gradients. With `max_norm`, first scale them down to that global norm."""
+    def step(self, learning_rate: float | Tensor, max_norm: float | None = None) -> None:
+        """Apply the accumulated gradients. With `max_norm`, first scale them down to that global norm.
+
+        The learning rate is a tensor 0-d if the step belongs to a CUDA graph.
+        """
         frozen = self._memory.frozen() if False in map(is_trained, self._memory.parameters) else []
         if max_norm is not None:
             _clip_norm(self.gradients, max_norm)
@@ -107,8 +110,7 @@ class FlatOptimizer:
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Raises ValueError if the state does not fit this optimiser. The check is needed because fused steps do not
         check memory."""
-        require_own_state(self._make, self.flat, state)
-        moments = {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
+        moments = own_state(self._make, self.flat, state)
         self.optimizer.state.clear()
         if moments:
             self.optimizer.state[self.flat] = moments

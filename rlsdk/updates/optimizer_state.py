@@ -14,22 +14,29 @@ from torch import Tensor, nn
 from rlsdk.kernels.compiler_import import step
 
 
-def require_own_state(
+def own_state(
     make: Callable[[nn.Parameter], torch.optim.Optimizer], flat: Tensor, state: Mapping[str, object]
-) -> None:
-    """Raises ValueError unless `state` fits an optimiser made by `make(flat)` for the parameter `flat` [D]."""
+) -> dict[str, object]:
+    """Return a copy of `state` on the devices on which an optimiser made by `make(flat)` has it, for the parameter `flat` [D].
+
+    Raises:
+        ValueError: it is not the state of such an optimiser.
+    """
     before, after = _states_of_one_number(make, flat)
     wanted = before if not state else after
     if set(state) != set(wanted):
         raise ValueError(f"the optimiser's state {sorted(state)} is not {sorted(wanted)}")
+    found = dict(state)
     for name, value in state.items():
         like = wanted[name]
         if isinstance(like, Tensor):
             shape = flat.shape if like.dim() else like.shape
             if not isinstance(value, Tensor) or (value.shape, value.dtype) != (shape, like.dtype):
                 raise ValueError(f"the optimiser's {name!r} is not {like.dtype} {tuple(shape)}")
+            found[name] = value.to(like.device, copy=True)
         elif type(value) is not type(like):
             raise ValueError(f"the optimiser's {name!r} is {value!r}, not a {type(like).__name__}")
+    return found
 
 
 def _states_of_one_number(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.kernels import Learnt, graphed
 from rlsdk.math.discrete_values import flat_index, greedy_action, q_target, values_at
 from rlsdk.math.quantiles import td_error
 from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
@@ -102,35 +103,42 @@ class QLearning(Generic[ConfigT]):
         """Learn from N transitions."""
         if self.policy.has_train_mode:
             self.policy.train()
-        return self._learn(batch, self._target(batch), progress)
+        return self._finished(self._learn_batch(batch, self.config.learning_rate(1.0 - progress)))
 
     def update_several(self, batches: Transitions, count: int, *, progress: float) -> Iterator[Metrics]:
         """See `rlsdk.interfaces.UpdatesSeveral`. The target network does not change in between, so it is evaluated once."""
         size = len(batches.reward) // count
         parts = tree.split(batches, size)
-        if self.config.double_q or self.policy.has_train_mode:
+        if self.config.double_q or self.policy.has_train_mode or batches.reward.is_cuda:
             for batch in parts:
                 yield self.update(batch, progress=progress)
             return
-        targets = torch.split(self._target(batches, count), size, 1)
+        rate, targets = self.config.learning_rate(1.0 - progress), torch.split(self._target(batches, count), size, 1)
         for batch, target in zip(parts, targets, strict=True):
-            yield self._learn(batch, target, progress)
+            yield self._finished(self._learn(batch, target, rate))
 
-    def _learn(self, batch: Transitions, target: Tensor, progress: float) -> Metrics:
-        """Make one step towards targets [choices, N, K]."""
-        config, policy = self.config, self.policy
+    def _finished(self, learnt: Learnt) -> Metrics:
+        """Note the errors of an update, and return its metrics."""
+        metrics, self.td_error = learnt
+        return {**metrics, "rollout/exploration_rate": self.policy.epsilon.clone()}
+
+    @graphed(*COUNTERS, "td_error")
+    def _learn_batch(self, batch: Transitions, rate: float) -> Learnt:
+        return self._learn(batch, self._target(batch), rate)
+
+    def _learn(self, batch: Transitions, target: Tensor, rate: float) -> Learnt:
+        """Make one step towards targets [choices, N, K]. Returns metrics, and errors [N] if there are importance weights."""
+        policy = self.policy
         taken = flat_index(policy.from_environment(batch.action), policy.sizes)
         values, vjp = policy.evaluate(batch.observation.features)
         current = values_at(values, taken)
         loss, grad = self.loss(current, target, weight=batch.weight)
-        if batch.weight is not None:
-            self.td_error = td_error(current, target)
         grad_values = torch.zeros_like(values)
         grad_values.flatten(0, 1).index_copy_(0, taken, grad.flatten(0, 1))
         self.optimizer.zero_grad()
         vjp(grad_values)
-        self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
-        return {"train/loss": loss, "rollout/exploration_rate": policy.epsilon.clone()}
+        self.optimizer.step(rate, self.config.max_grad_norm)
+        return {"train/loss": loss}, None if batch.weight is None else td_error(current, target)
 
     @torch.no_grad()
     def _target(self, batch: Transitions, count: int = 1) -> Tensor:

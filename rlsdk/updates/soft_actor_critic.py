@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
+from rlsdk.kernels import Learnt, graphed
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.own_networks import OwnCritics
 from rlsdk.networks.squashed_actor import SquashedActor
@@ -72,21 +73,29 @@ class SoftActorCritic(Generic[ConfigT]):
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions: one gradient step of each part, then an update of the target network."""
         self.trained.begin()
-        rate = self.config.learning_rate(1.0 - progress)
-        shape = (2, len(batch.reward), self.actor.scale.size)  # for two evaluations of the actor
+        rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
+        moves_target = self.trained.updates % self.config.target_update_interval == 0
+        metrics, self.trained.td_error = self._learn((batch, noise), rate, moves_target)
+        self.trained.updates += 1
+        if self.entropy.learnt and self.trained.updates % UPDATES_BETWEEN_CHECKS == 0:
+            self.entropy.warn_if_large(float(metrics["train/ent_coef"]))
+        return metrics
+
+    @graphed("updates", "td_error", "warned")
+    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, moves_target: bool) -> Learnt:
+        """Learn from N transitions; `noise` [2, N, A] is for two evaluations of the actor. Returns metrics and TD errors."""
+        batch, noise = inputs
         (action, log_prob), vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features), noise[0])
         alpha, metrics = self.entropy.update(log_prob, rate)
-        target = self._target(batch, alpha, noise[1])
-        critic_loss = self.trained.step(batch, target, self.critic_loss.loss, rate)
+        critic_loss, error = self.trained.step(batch, self._target(batch, alpha, noise[1]), self.critic_loss.loss, rate)
         value, grad = self.trained.action_gradient(batch, action, self.critic_loss.actor_value)
         self.actor_optimizer.zero_grad()
         vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
         self.actor_optimizer.step(rate)
-        if self.trained.updates % self.config.target_update_interval == 0:
+        if moves_target:
             self.target.update(self.config.tau)
-        self.trained.updates += 1
-        return {"train/critic_loss": critic_loss, "train/actor_loss": alpha * log_prob.mean() - value, **metrics}
+        return {"train/critic_loss": critic_loss, "train/actor_loss": alpha * log_prob.mean() - value, **metrics}, error
 
     @torch.no_grad()
     def _target(self, batch: Transitions, alpha: Tensor, noise: Tensor) -> Tensor:
@@ -130,7 +139,7 @@ class EntropyCoefficient:
         self.fixed = torch.tensor(initial, device=device)
         self.log_alpha = nn.Parameter(torch.full((1,), math.log(initial) if self.learnt else 0.0, device=device))
         self.optimizer = FlatOptimizer([self.log_alpha], "adam", learning_rate)
-        self.updates, self.warned = 0, False
+        self.warned = False
 
     @torch.no_grad()
     def update(self, log_prob: Tensor, learning_rate: float) -> tuple[Tensor, dict[str, Tensor]]:
@@ -142,12 +151,9 @@ class EntropyCoefficient:
         loss = self.log_alpha.squeeze(0) * gradient
         self.optimizer.gradients.copy_(gradient)
         self.optimizer.step(learning_rate)
-        self.updates += 1
-        if self.updates % UPDATES_BETWEEN_CHECKS == 0:
-            self._warn_if_large(float(alpha))
         return alpha, {"train/ent_coef": alpha, "train/ent_coef_loss": loss}
 
-    def _warn_if_large(self, alpha: float) -> None:
+    def warn_if_large(self, alpha: float) -> None:
         if alpha > LARGEST_COEFFICIENT and not self.warned:
             self.warned = True
             warnings.warn(

@@ -34,8 +34,7 @@ class TargetNetwork(Generic[NetworkT]):
         self.online, self.network = online, deepcopy(online).eval()
         self.network.requires_grad_(False)
         self._pairs: list[tuple[Tensor, Tensor]] = []
-        self._structure = Structure(online)
-        self._own = Structure(self.network)
+        self._structure, self._own = Structure(online), Structure(self.network)
         self._has_buffers = any(True for _ in online.buffers())
 
     def _pair(self) -> None:
@@ -98,18 +97,20 @@ class TrainedCritics:
             self.actor.train()
             self.critics.train()
 
-    def step(self, batch: Transitions, target: Tensor, loss_of: ValueLoss, rate: float) -> Tensor:
-        """Train the critics by one step towards targets [N, M]; return their loss, 0-d."""
+    def step(self, batch: Transitions, target: Tensor, loss_of: ValueLoss, rate: float) -> tuple[Tensor, Tensor | None]:
+        """Train the critics by one step towards targets [N, M].
+
+        Returns:
+            (their loss, 0-d; the TD errors [N] if the batch has importance weights, else None).
+        """
         with torch.set_grad_enabled(not self.shared):
             features = self.critics.encoder(batch.observation.features)
         values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
         loss, grad = loss_of(values, target, weight=batch.weight)
-        if batch.weight is not None:
-            self.td_error = td_error(values, target)
         self.optimizer.zero_grad()
         vjp(grad)
         self.optimizer.step(rate)
-        return loss
+        return loss, None if batch.weight is None else td_error(values, target)
 
     def action_gradient(self, batch: Transitions, action: Tensor, value_of: ValueOf) -> tuple[Tensor, Tensor]:
         """(value 0-d, its gradient with respect to the actor's actions [N, A]). The actor maximises this value."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
 
-from rlsdk.updates.soft_actor_critic import EntropyCoefficient
+from rlsdk_tqc import TQC
 from rlsdk_tqc.loss import truncated_target
 
 ATOMS = torch.tensor([[[1.0, 4.0, 9.0]], [[2.0, 3.0, 8.0]]])  # 2 critics, 1 row, 3 atoms each
@@ -53,9 +54,18 @@ def test_no_truncation_keeps_every_atom() -> None:
 
 @pytest.mark.parametrize(("value", "expected"), [("auto_5000", 1), ("auto", 0), (5000.0, 0)])
 def test_a_learnt_entropy_coefficient_that_explodes_is_reported_once(value: str | float, expected: int) -> None:
-    coefficient = EntropyCoefficient(value, target_entropy=-1.0, learning_rate=1e-6, device="cpu")
+    small: dict[str, Any] = {
+        "learning_starts": 4,
+        "buffer_size": 50,
+        "batch_size": 4,
+        "policy_kwargs": {"net_arch": [4]},
+    }
+    model = TQC("MlpPolicy", "Pendulum-v1", ent_coef=value, seed=0, **small).learn(8)
+    algorithm: Any = model.parts.algorithm
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for _ in range(2001):
-            coefficient.update(torch.zeros(2), 1e-6)
+        for updates in (998, 1998):
+            algorithm.trained.updates = updates
+            for _ in range(3):
+                algorithm.update(model.parts.sample(4, model.streams["replay"]), progress=0.0)
     assert sum("ent_coef has grown to" in str(each.message) for each in caught) == expected

@@ -1,0 +1,221 @@
+"""Replays updates as CUDA graphs. On a GPU, launching the operations of a small update takes several times as long as
+computing them. A graph launches all of them at once.
+
+Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from inspect import getattr_static
+from types import MethodType
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from rlsdk import tree
+from rlsdk.kernels.hooks import function_modes
+from rlsdk.kernels.structure import Structure
+from rlsdk.kernels.switch import may_use
+
+Numbers = float | tuple[float | None, ...]
+Learnt = tuple[dict[str, Tensor], Tensor | None]
+"""The metrics of an update, 0-d, and the TD errors [N] if the batch has importance weights."""
+CALLS_BEFORE_CAPTURE = 3
+"""So many calls run as written, so that torch's libraries choose algorithms and allocate memory before the capture."""
+MOST_GRAPHS = 4
+"""Further combinations of shapes and choices run as written, as each graph holds memory."""
+ResultT = TypeVar("ResultT")
+KNOWN_MODULES = ("torch.nn.", "rlsdk.")
+HELPERS = ("rlsdk.updates.",)
+"""Packages whose objects are searched for networks and optimisers, if the algorithm holds them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Capture:
+    """A graph, and the tensors that it reads and writes at each replay."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[Tensor]
+    numbers: list[Tensor]
+    result: object
+    """The result of the captured step, a tree of float tensors."""
+    values: Tensor
+    """All numbers of the result, float [D]."""
+
+    def replay(self, inputs: Iterable[Tensor], numbers: list[float]) -> Any:
+        for mine, given in zip(self.inputs, inputs, strict=True):
+            mine.copy_(given, non_blocking=True)
+        for place, number in zip(self.numbers, numbers, strict=True):
+            place.fill_(number)
+        self.graph.replay()
+        layout = tree.layout(self.result)
+        shapes = [leaf.shape for leaf in layout.pick(self.result)]
+        parts = torch.split(self.values.clone(), [shape.numel() for shape in shapes])
+        return layout.build(part.view(shape) for part, shape in zip(parts, shapes, strict=True))
+
+
+class GraphedUpdate:
+    """Calls the learning step of an algorithm, and replays it as a CUDA graph once it was called a few times.
+
+    A graph repeats exactly the operations of its capture. So the step is captured again when an attribute of the algorithm
+    has changed, and it runs as written where its Python code might act differently in each call: with modules or optimisers
+    of other packages, or with hooks.
+    """
+
+    def __init__(self, step: Callable[..., Any], algorithm: object, counters: tuple[str, ...]) -> None:
+        """`counters` are attributes that change in every update and that the step does not read."""
+        self._step, self._algorithm, self._counters = step, algorithm, counters
+        self._networks, self._structure = list[nn.Module](), Structure()
+        self._state: list[object] = []
+        self._calls: dict[Hashable, int] = {}
+        self._captures: dict[Hashable, _Capture] = {}
+        self._fails = False
+
+    def __call__(self, inputs: object, numbers: Numbers, *choices: Hashable) -> Any:
+        """Return the result of the step; see `graphed` for the arguments."""
+        if self._fails or any(isinstance(choice, float) for choice in choices) or not self._may_replay():
+            return self._step(self._algorithm, inputs, numbers, *choices)
+        layout, given = tree.layout(inputs), numbers if isinstance(numbers, tuple) else (numbers,)
+        leaves, used = list(layout.pick(inputs)), [number for number in given if number is not None]
+        key = (choices, layout, *((leaf.shape, leaf.dtype) for leaf in leaves), *(number is None for number in given))
+        if (capture := self._captures.get(key)) is None:
+            calls = self._calls[key] = self._calls.get(key, 0) + 1
+            if calls <= CALLS_BEFORE_CAPTURE or len(self._captures) >= MOST_GRAPHS:
+                return self._step(self._algorithm, inputs, numbers, *choices)
+            try:
+                capture = self._captures[key] = self._capture(inputs, numbers, choices)
+            except RuntimeError:  # the step needs values on the CPU, for example
+                self._fails = True
+                return self._step(self._algorithm, inputs, numbers, *choices)
+        for optimizer in self._optimizers:
+            optimizer.param_groups[0]["lr"] = given[0]
+        return capture.replay(leaves, used)
+
+    def _may_replay(self) -> bool:
+        """Whether a capture does what the step does now. Captures of an earlier state of the algorithm are dropped."""
+        found = _Found(self._algorithm, self._counters)
+        if found.networks != self._networks or self._structure.changed():
+            self._networks, self._structure = found.networks, Structure(*found.networks)
+            self._structure.changed()
+            self._known = all(_is_known(module) for network in found.networks for module in network.modules())
+        self._optimizers = found.optimizers
+        state = list(found.state())
+        if len(state) != len(self._state) or not all(map(_equal, state, self._state)):
+            self._calls, self._captures, self._state, self._fails = {}, {}, state, False
+        adam = all(type(optimizer) is torch.optim.Adam for optimizer in found.optimizers)
+        steady = self._known and not found.has_train_mode and not self._structure.hooked
+        return adam and steady and not function_modes()
+
+    def _capture(self, inputs: object, numbers: Numbers, choices: tuple[Hashable, ...]) -> _Capture:
+        """Raises RuntimeError if the step does something that a graph cannot do."""
+        own = tree.map_tensors(Tensor.clone, inputs)
+        leaves = list(tree.layout(own).pick(own))
+        device = leaves[0].device
+        given = numbers if isinstance(numbers, tuple) else (numbers,)
+        tensors = [None if number is None else torch.full((), number, device=device) for number in given]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            argument = tuple(tensors) if isinstance(numbers, tuple) else tensors[0]
+            result = self._step(self._algorithm, own, argument, *choices)
+            values = torch.cat([leaf.reshape(-1) for leaf in tree.leaves(result)])
+        return _Capture(graph, leaves, [tensor for tensor in tensors if tensor is not None], result, values)
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy makes its own captures."""
+        return {"step": self._step, "algorithm": self._algorithm, "counters": self._counters}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+
+def _is_known(module: nn.Module) -> bool:
+    """Whether a module executes the same operations in every call. With recurrent ones, episodes determine the operations."""
+    return type(module).__module__.startswith(KNOWN_MODULES) and not isinstance(module, nn.RNNBase | nn.RNNCellBase)
+
+
+class _Found:
+    """The networks, the optimisers and all other values among the attributes of an algorithm and of its helpers."""
+
+    def __init__(self, algorithm: object, counters: tuple[str, ...]) -> None:
+        self.networks: list[nn.Module] = []
+        self.optimizers: list[torch.optim.Optimizer] = []
+        self.has_train_mode = False
+        self._values: list[object] = []
+        self._seen: set[int] = set()
+        self._search(algorithm, counters)
+
+    def _search(self, holder: object, counters: tuple[str, ...]) -> None:
+        self._seen.add(id(holder))
+        for name, value in getattr(holder, "__dict__", {}).items():
+            if name in counters or id(value) in self._seen or isinstance(value, GraphedUpdate):
+                continue
+            if isinstance(value, nn.Module):
+                self._seen.add(id(value))
+                self.networks.append(value)
+                self.has_train_mode |= getattr(value, "has_train_mode", False)
+            elif type(value).__module__.startswith(HELPERS):
+                self._search(value, counters)
+            else:
+                if isinstance(value, torch.optim.Optimizer):
+                    self.optimizers.append(value)
+                self.has_train_mode |= name == "has_train_mode" and bool(value)
+                self._values.append(value)
+
+    def state(self) -> Iterator[object]:
+        """Everything that a capture depends on: tensors as their addresses."""
+        for value in self._values:
+            yield value.data_ptr() if isinstance(value, Tensor) else value
+        for network in self.networks:
+            for parameter in network.parameters():
+                yield parameter.data_ptr()
+                yield None if parameter.grad is None else parameter.grad.data_ptr()
+                yield parameter.requires_grad
+            yield from map(Tensor.data_ptr, network.buffers())
+        for optimizer in self.optimizers:
+            for moments in optimizer.state.values():
+                yield from (value.data_ptr() for value in moments.values() if isinstance(value, Tensor))
+
+
+def _equal(one: object, other: object) -> bool:
+    """Numbers and texts by value, other objects by identity."""
+    return one is other or (type(one) is type(other) and isinstance(one, int | float | str) and one == other)
+
+
+class Graphed(Generic[ResultT]):
+    """A method that GPUs replay. At its first use, an attribute of the algorithm takes its place."""
+
+    def __init__(self, step: Callable[..., ResultT], counters: tuple[str, ...]) -> None:
+        self.step, self.counters, self.__doc__ = step, counters, step.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, algorithm: object, owner: type) -> Callable[..., ResultT]:
+        made = self._made(algorithm)
+        if getattr_static(owner, self.name, None) is self:  # not if a subclass calls it by super()
+            vars(algorithm)[self.name] = made
+        return made
+
+    def _made(self, algorithm: object) -> Callable[..., ResultT]:
+        found = _Found(algorithm, self.counters)
+        on_gpu = any(parameter.is_cuda for network in found.networks for parameter in network.parameters())
+        networks = getattr(getattr(algorithm, "config", None), "policy_kwargs", None)
+        if on_gpu and may_use("graphed_update") and getattr(networks, "kernel", "auto") == "auto":
+            return GraphedUpdate(self.step, algorithm, self.counters)
+        return MethodType(self.step, algorithm)
+
+
+def graphed(*counters: str) -> Callable[[Callable[..., ResultT]], Graphed[ResultT]]:
+    """A decorator of a method that makes one update: a GPU replays it as a CUDA graph, if kernels are on.
+
+    Its arguments are a tree of tensors; the learning rate, or a tuple of the learning rate and other numbers, with None for
+    those that are not used; and values that determine which operations it executes (with a float among them, it is not
+    replayed). It returns a tree of float tensors.
+
+    It must change tensors in place only, draw no random numbers, and read no value on the CPU. It may read attributes of the
+    algorithm, except `counters`, which change in every update. While a graph is captured, the numbers are tensors, 0-d.
+    """
+    return lambda step: Graphed(step, counters)

@@ -1,0 +1,293 @@
+"""Updates as CUDA graphs, and training on a GPU.
+
+Without a GPU, the rules about captures are tested with a stand-in that runs the update again instead of replaying it. The other
+tests are skipped. `rlsdk check ID --set device=cuda` checks the contracts on a GPU.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable
+from inspect import getattr_static
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+import rlsdk
+from rlsdk import tree
+from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete
+from rlsdk.kernels import graphed_update
+from rlsdk.kernels.graphed_update import Graphed, GraphedUpdate
+from rlsdk.registry import algorithms
+from rlsdk.settings.dataset import dataset_names
+from rlsdk.testing.rollouts import rollout_of
+from rlsdk.testing.subject import ACTIONS, Subject
+
+has_gpu = torch.cuda.is_available()
+on_gpu = pytest.mark.skipif(not has_gpu, reason="there is no GPU")
+
+OFF_POLICY: dict[str, Any] = {"learning_starts": 20, "buffer_size": 500, "batch_size": 16, "seed": 3}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "dqn": ("dqn", {}),
+    "dqn, double, prioritised": ("dqn", {"double_q": True, "replay_buffer_class": "prioritized"}),
+    "dqn, several updates": ("dqn", {"train_freq": 8, "gradient_steps": 8}),
+    "dqn, images": ("dqn", {"policy": "CnnPolicy"}),
+    "qrdqn": ("qrdqn", {"policy_kwargs": {"n_quantiles": 20}}),
+    "qrdqn, images": ("qrdqn", {"policy": "CnnPolicy"}),
+    "sac": ("sac", {}),
+    "sac, schedule": ("sac", {"learning_rate": "lin_1e-3"}),
+    "sac, fixed coefficient, slow target": ("sac", {"ent_coef": 0.1, "target_update_interval": 3}),
+    "sac, gSDE": ("sac", {"use_sde": True}),
+    "sac, prioritised": ("sac", {"replay_buffer_class": "prioritized"}),
+    "td3": ("td3", {"policy_delay": 3}),
+    "ddpg": ("ddpg", {}),
+    "tqc": ("tqc", {}),
+    "tqc, images": ("tqc", {"policy": "CnnPolicy"}),
+    "ppo": ("ppo", {}),
+    "ppo, schedules": ("ppo", {"learning_rate": "lin_1e-3", "clip_range": "lin_0.2", "clip_range_vf": 0.1}),
+    "ppo, target KL": ("ppo", {"target_kl": 0.5}),
+    "ppo, images": ("ppo", {"policy": "CnnPolicy"}),
+    "ppo, gSDE": ("ppo", {"env": "Pendulum-v1", "use_sde": True}),
+    "maskable-ppo": ("maskable-ppo", {"env": InvalidActionEnvDiscrete(4, 2)}),
+}
+ON_POLICY = ("ppo", "maskable-ppo")
+METHODS = {"dqn": "_learn_batch", "qrdqn": "_learn_batch"}
+
+
+class Rerun(GraphedUpdate):
+    """Runs the step again where a graph would be replayed, with the same tensors for inputs and results."""
+
+    def _capture(self, inputs: object, numbers: Any, choices: tuple[Hashable, ...]) -> Any:
+        own = tree.map_tensors(torch.Tensor.clone, inputs)
+        given = numbers if isinstance(numbers, tuple) else (numbers,)
+        tensors = [None if number is None else torch.tensor(number, dtype=torch.float64) for number in given]
+
+        def step(algorithm: object) -> Any:
+            found = tuple(
+                None if tensor is None else float(tensor) for tensor in tensors
+            )  # kernels of the CPU take numbers
+            return self._step(algorithm, own, found if isinstance(numbers, tuple) else found[0], *choices)
+
+        result = step(copy.deepcopy(self._algorithm))
+        values = joined(result)
+
+        class Graph:
+            @staticmethod
+            def replay() -> None:
+                values.copy_(joined(step(self._algorithm)))
+
+        used = [tensor for tensor in tensors if tensor is not None]
+        return graphed_update._Capture(Graph(), tree.leaves(own), used, result, values)  # type: ignore[arg-type]
+
+
+def joined(node: object) -> torch.Tensor:
+    return torch.cat([leaf.reshape(-1) for leaf in tree.leaves(node)])
+
+
+def made(case: str, device: str = "cuda" if has_gpu else "cpu", **changes: Any) -> Any:
+    """A small agent of a case. Without a GPU, its update is a `Rerun`, unless kernels are off."""
+    name, settings = CASES[case]
+    common = {"n_steps": 64, "batch_size": 16, "n_epochs": 2, "seed": 3} if name in ON_POLICY else OFF_POLICY
+    settings = {**common, **settings, **changes}
+    networks = {"net_arch": [32, 32], **settings.pop("policy_kwargs", {})}
+    discrete = name in ("dqn", "qrdqn", *ON_POLICY)
+    env: Any = settings.pop("env", "CartPole-v1" if discrete else "Pendulum-v1")
+    if settings.get("policy") == "CnnPolicy":
+        env = FakeImageEnv(36, 1, action_space=Discrete(3) if discrete else Box(-1.0, 1.0, (2,), np.float32))
+    model = rlsdk.make(name, env=env, device=device, policy_kwargs=networks, **settings)
+    if not has_gpu and networks.get("kernel") != "autograd":
+        algorithm: Any = model.parts.algorithm
+        method = getattr_static(type(algorithm), METHODS.get(name, "_learn"))
+        assert isinstance(method, Graphed)
+        vars(algorithm)[method.name] = Rerun(method.step, algorithm, method.counters)
+    return model
+
+
+def plain_like(case: str) -> Any:
+    """An agent of the case whose updates are computed by torch's modules, as written."""
+    return made(case, policy_kwargs={**CASES[case][1].get("policy_kwargs", {}), "kernel": "autograd"})
+
+
+def graph_of(model: Any) -> GraphedUpdate:
+    """The graphs of an agent's update."""
+    (found,) = (value for value in vars(model.parts.algorithm).values() if isinstance(value, GraphedUpdate))
+    return found
+
+
+def batches_of(model: Any, count: int) -> list[Any]:
+    """Batches of the agent's buffer, or rollouts."""
+    if model.parts.buffer is None:
+        return [rollout_of(model, 64) for _ in range(count // 4)]
+    return [model.parts.sample(model.batch_size, model.streams["replay"]) for _ in range(count)]
+
+
+def updates(model: Any, batches: list[Any]) -> list[dict[str, torch.Tensor]]:
+    return [dict(model.parts.algorithm.update(batch, progress=i / 100)) for i, batch in enumerate(batches)]
+
+
+def require_equal(graphed: Any, plain: Any, batches: list[Any]) -> None:
+    """Update both agents with the same batches and noise; compare metrics and weights."""
+    for model in (graphed, plain):
+        model.streams.reseed(5)
+    pairs = list(zip(updates(graphed, batches), updates(plain, batches), strict=True))
+    pairs.append((graphed.parts.policy.state_dict(), plain.parts.policy.state_dict()))
+    for mine, theirs in pairs:
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            torch.testing.assert_close(value, theirs[name], rtol=2e-3, atol=2e-4, msg=f"{name}: {value} {theirs[name]}")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_graph_computes_what_torch_computes(case: str) -> None:
+    """Twelve updates with the same batches, replayed and as written; again after a change of weights, and of settings."""
+    graphed, plain = made(case), plain_like(case)
+    graphed.learn(24)
+    plain.learn(24)
+    batches = batches_of(graphed, 12)
+    plain.set_parameters(graphed.get_parameters())
+    require_equal(graphed, plain, batches)
+    graph = graph_of(graphed)
+    captures = dict(graph._captures)
+    assert bool(captures) is ("target KL" not in case)
+    graphed.set_parameters(plain.get_parameters())
+    require_equal(graphed, plain, batches)
+    for model in (graphed, plain):
+        model.gamma, model.learning_rate = 0.5, 1e-4
+        model.set_parameters(plain.get_parameters())
+    require_equal(graphed, plain, batches)
+    assert graph._captures or "target KL" in case
+    assert not set(map(id, graph._captures.values())) & set(map(id, captures.values()))
+    assert not graph._fails
+
+
+def replaced_layer(model: Any) -> None:
+    model.parts.policy.body[0] = torch.nn.Linear(3, 32).to(model.device)
+
+
+def hooked(model: Any) -> None:
+    model.parts.policy.body[0].register_forward_hook(lambda *_: None)
+
+
+def own_memory(model: Any) -> None:
+    parameter = next(model.parts.policy.parameters())
+    parameter.data = parameter.data.clone()
+
+
+def no_gradients(model: Any) -> None:
+    model.parts.policy.zero_grad()
+
+
+def frozen(model: Any) -> None:
+    next(model.parts.policy.parameters()).requires_grad_(False)
+
+
+def another_target_entropy(model: Any) -> None:
+    model.parts.algorithm.entropy.target_entropy = -7.0
+
+
+CHANGES = [replaced_layer, hooked, own_memory, no_gradients, frozen, another_target_entropy]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_change_of_the_agent_is_not_missed(change: Callable[[Any], None]) -> None:
+    graphed, plain = made("sac"), plain_like("sac")
+    graphed.learn(30)
+    plain.learn(30)
+    batches = batches_of(graphed, 8)
+    plain.set_parameters(graphed.get_parameters())
+    require_equal(graphed, plain, batches)
+    change(graphed)
+    change(plain)
+    plain.set_parameters(graphed.get_parameters())
+    require_equal(graphed, plain, batches)
+    assert bool(graph_of(graphed)._captures) is (change is not hooked)
+
+
+def test_further_shapes_run_as_written() -> None:
+    model = made("sac").learn(30)
+    for size in range(2, 10):
+        for _ in range(6):
+            model.parts.algorithm.update(model.parts.sample(size, model.streams["replay"]), progress=0.5)
+    assert len(graph_of(model)._captures) == graphed_update.MOST_GRAPHS
+
+
+@pytest.mark.parametrize("case", ["sac", "dqn"])
+def test_frozen_parameters_do_not_move(case: str) -> None:
+    model = made(case).learn(40)
+    first = next(model.parts.policy.parameters())
+    first.requires_grad_(False)
+    before = first.detach().clone()
+    model.learn(20, reset_num_timesteps=False)
+    assert torch.equal(first, before)
+    first.requires_grad_(True)
+    model.learn(20, reset_num_timesteps=False)
+    assert not torch.equal(first, before)
+
+
+def test_networks_of_users_run_as_written() -> None:
+    calls = []
+
+    class Counting(torch.nn.Module):
+        def __init__(self, space: Any, features_dim: int = 3) -> None:
+            super().__init__()
+            self.features_dim = features_dim
+
+        def forward(self, observation: torch.Tensor) -> torch.Tensor:
+            calls.append(1)
+            return observation
+
+    model = made("sac", policy_kwargs={"features_extractor_class": Counting}).learn(60)
+    before = len(calls)
+    model.learn(10, reset_num_timesteps=False)
+    assert len(calls) > before + 30
+
+
+ALGORITHMS = sorted(plugin.id for plugin in algorithms() if str(plugin.distribution).startswith("rlsdk-"))
+
+
+def require_travels(model: Any, subject: Subject, folder: Path) -> None:
+    """Save an agent that was trained on the GPU; load it on both devices, let it act, and train on."""
+    model.save(folder / "agent.rlsdk")
+    observation = np.stack([model.observation_space.sample() for _ in range(5)])
+    expected = subject.predict(model, observation, deterministic=True)
+    data_sets = {name: getattr(model, name) for name in dataset_names(subject.spec.config_type)}
+    for device in ("cpu", "cuda"):
+        loaded = type(model).load(folder / "agent.rlsdk", device=device, env=model.env, **data_sets)
+        assert loaded.device.type == device
+        found = subject.predict(loaded, observation, deterministic=True)
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+        loaded.learn(40, reset_num_timesteps=False)
+        loaded.save(folder / "again.rlsdk")
+        other = "cuda" if device == "cpu" else "cpu"
+        type(model).load(folder / "again.rlsdk", device=other, env=model.env, **data_sets).learn(40)
+
+
+@on_gpu
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_trains_on_a_gpu(name: str, tmp_path: Path) -> None:
+    subject = Subject(name)
+    model = subject.trained(device="cuda")
+    assert {value.device.type for value in model.parts.policy.state_dict().values()} == {"cuda"}
+    require_travels(model, subject, tmp_path)
+
+
+@on_gpu
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "ars"])
+def test_image_policies_are_on_the_gpu_by_default(name: str, tmp_path: Path) -> None:
+    subject = Subject(name)
+    env = FakeImageEnv(action_space=ACTIONS[subject.action_kind])
+    model: Any = subject.agent(env, policy=subject.policy_for("Cnn"), device="auto").learn(40)
+    assert model.device.type == "cuda"
+    require_travels(model, subject, tmp_path)
+    copy.deepcopy(model.parts.algorithm)
+
+
+@on_gpu
+def test_a_normalised_training_with_all_extras(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"normalize": True, "n_steps": 3, "replay_buffer_class": "prioritized"}
+    model = made("sac", **settings).learn(60)
+    require_travels(model, Subject("sac"), tmp_path)
