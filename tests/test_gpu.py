@@ -207,6 +207,23 @@ def test_a_change_of_the_agent_is_not_missed(change: Callable[[Any], None]) -> N
     assert bool(graph_of(graphed)._captures) is (change is not hooked)
 
 
+def test_subclasses_may_replace_or_extend_the_update() -> None:
+    calls = []
+
+    class Own(type(made("sac").parts.algorithm)):  # type: ignore[misc]
+        def _learn(self, *arguments: Any) -> Any:
+            calls.append(1)
+            return super()._learn(*arguments)
+
+    model = made("sac").learn(30)
+    vars(model.parts.algorithm).pop("_learn")
+    model.parts.algorithm.__class__ = Own
+    for _ in range(6):
+        model.parts.algorithm.update(model.parts.sample(16, model.streams["replay"]), progress=0.5)
+    assert len(calls) == 6
+    assert callable(Own.__mro__[1]._learn)
+
+
 def test_further_shapes_run_as_written() -> None:
     model = made("sac").learn(30)
     for size in range(2, 10):

@@ -117,7 +117,8 @@ class GraphedUpdate:
         given = numbers if isinstance(numbers, tuple) else (numbers,)
         tensors = [None if number is None else torch.full((), number, device=device) for number in given]
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own one may be of another GPU
+        with torch.cuda.device(device), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             argument = tuple(tensors) if isinstance(numbers, tuple) else tensors[0]
             result = self._step(self._algorithm, own, argument, *choices)
             values = torch.cat([leaf.reshape(-1) for leaf in tree.leaves(result)])
@@ -193,19 +194,21 @@ class Graphed(Generic[ResultT]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, algorithm: object, owner: type) -> Callable[..., ResultT]:
-        made = self._made(algorithm)
-        if getattr_static(owner, self.name, None) is self:  # not if a subclass calls it by super()
-            vars(algorithm)[self.name] = made
-        return made
+    def __get__(self, algorithm: object | None, owner: type) -> Callable[..., ResultT]:
+        if algorithm is None:
+            return self.step
+        if getattr_static(owner, self.name, None) is not self:  # a subclass calls it by super()
+            as_written: Callable[..., ResultT] = MethodType(self.step, algorithm)
+            return as_written
+        made = GraphedUpdate(self.step, algorithm, self.counters) if self._may_graph(algorithm) else None
+        vars(algorithm)[self.name] = found = made or MethodType(self.step, algorithm)
+        return found
 
-    def _made(self, algorithm: object) -> Callable[..., ResultT]:
+    def _may_graph(self, algorithm: object) -> bool:
         found = _Found(algorithm, self.counters)
         on_gpu = any(parameter.is_cuda for network in found.networks for parameter in network.parameters())
         networks = getattr(getattr(algorithm, "config", None), "policy_kwargs", None)
-        if on_gpu and may_use("graphed_update") and getattr(networks, "kernel", "auto") == "auto":
-            return GraphedUpdate(self.step, algorithm, self.counters)
-        return MethodType(self.step, algorithm)
+        return on_gpu and may_use("graphed_update") and getattr(networks, "kernel", "auto") == "auto"
 
 
 def graphed(*counters: str) -> Callable[[Callable[..., ResultT]], Graphed[ResultT]]:
@@ -216,6 +219,7 @@ def graphed(*counters: str) -> Callable[[Callable[..., ResultT]], Graphed[Result
     replayed). It returns a tree of float tensors.
 
     It must change tensors in place only, draw no random numbers, and read no value on the CPU. It may read attributes of the
-    algorithm, except `counters`, which change in every update. While a graph is captured, the numbers are tensors, 0-d.
+    algorithm, except `counters`, which change in every update; a changed attribute is noticed, a change inside a list or a
+    dictionary is not. While a graph is captured, the numbers are tensors, 0-d.
     """
     return lambda step: Graphed(step, counters)
