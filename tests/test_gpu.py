@@ -72,7 +72,10 @@ class Rerun(GraphedUpdate):
             )  # kernels of the CPU take numbers
             return self._step(algorithm, own, found if isinstance(numbers, tuple) else found[0], *choices)
 
-        result = step(copy.deepcopy(self._algorithm))
+        twin: Any = copy.deepcopy(self._algorithm)
+        if hasattr(twin, "_kernel"):
+            twin._kernel()  # as PPO's `update` does before its steps
+        result = step(twin)
         values = joined(result)
 
         class Graph:
