@@ -144,7 +144,8 @@ def require_equal(graphed: Any, plain: Any, batches: list[Any]) -> None:
             torch.testing.assert_close(value, theirs[name], rtol=2e-3, atol=2e-4, msg=f"{name}: {value} {theirs[name]}")
 
 
-@pytest.mark.parametrize("case", CASES)
+# images take long on the CPU, and the stand-in does nothing else for them
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[on_gpu] if "images" in case else []) for case in CASES])
 def test_a_graph_computes_what_torch_computes(case: str) -> None:
     """Twelve updates with the same batches, replayed and as written; again after a change of weights, and of settings."""
     graphed, plain = made(case), plain_like(case)
