@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -18,6 +19,7 @@ import rlsdk
 from rlsdk.environments import (
     ActionMasker,
     MaskVelocity,
+    Monitor,
     TimeFeature,
     check_env,
     connect,
@@ -56,6 +58,7 @@ class Scripted(ChainEnv):
 WRONG = [
     ("reward", "1.5", r"gave the reward '1\.5' \(str\); it must be a finite float32 \(step 2 "),
     ("reward", None, r"gave the reward None \(NoneType\)"),
+    ("reward", 10**400, r"gave the reward 10+\.\.\. \(int\)"),
     ("reward", np.array([1.0, 2.0]), r"gave the reward array\(\[1\., 2\.\]\)"),
     ("terminated", "False", r"gave terminated = 'False' \(str\); it must be True or False \(step 2 "),
     ("terminated", None, "gave terminated = None"),
@@ -78,7 +81,7 @@ def test_a_wrong_field_is_named_in_this_process(field: str, value: Any, words: s
 
 
 def test_a_wrong_field_is_named_in_processes() -> None:
-    for field, value, words in (WRONG[0], WRONG[3], WRONG[8], WRONG[9]):
+    for field, value, words in (WRONG[0], WRONG[3], WRONG[4], WRONG[9], WRONG[10]):
         with closing(make_vec_env(lambda f=field, v=value: Scripted(f, v), 2, vectorization="async")) as env:
             env.reset(0)
             env.step(torch.zeros(2, 1))
@@ -91,6 +94,13 @@ def test_a_wrong_field_is_named_where_whole_episodes_are_played(field: str, valu
     model = rlsdk.make("ars", env=lambda: Scripted(field, value), policy="LinearPolicy", n_delta=1)
     with pytest.raises(EnvironmentFault, match=f"environment Scripted {words}"):
         model.learn(20)
+
+
+def test_a_spec_of_another_type_is_ignored(tmp_path: Path) -> None:
+    environment: Any = Scripted("truncated", True)
+    environment.spec = "text"
+    with closing(make_vec_env(lambda: Monitor(environment, str(tmp_path / "log")), 1, vectorization="sync")) as env:
+        assert env.name == "Scripted"
 
 
 class Vectors(gymnasium.vector.VectorEnv[Any, Any, Any]):

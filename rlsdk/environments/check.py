@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
+from rlsdk.environments.adapters.attributes import spec_of
 from rlsdk.environments.adapters.masks import MaskRule, mask_methods
 from rlsdk.environments.adapters.observations import stack
 from rlsdk.environments.adapters.space_conversion import to_gymnasium, to_space
@@ -252,4 +253,5 @@ def _asked(where: str, call: Callable[[], ResultT]) -> ResultT:
 
 
 def _unlimited(env: gymnasium.Env[object, object]) -> bool:
-    return env.spec is None or env.spec.max_episode_steps is None
+    spec = spec_of(env)
+    return spec is None or spec.max_episode_steps is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 
-from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.adapters.attributes import Environment, name_of, spec_of
 from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
 from rlsdk.environments.env_in_training import EnvInTraining
 from rlsdk.environments.registration import register_game
@@ -118,7 +118,7 @@ def no_gymnasium(env: object) -> str:
 
 def _recipe(env: Environment) -> str | None:
     """The id that makes the same environment again; None if the environment was wrapped or made with arguments."""
-    spec = env.spec
+    spec = spec_of(env)
     if spec is None or spec.additional_wrappers or spec.id not in gymnasium.registry:
         return None
     known = gymnasium.registry[spec.id]
@@ -132,11 +132,6 @@ def in_process(environments: Sequence[Environment], seed: int | None = None) -> 
     """A vector environment of environments with equal spaces, which are stepped one after the other in this process."""
     first = environments[0]
     return SyncVectorEnv(environments, *spaces_of(first), name=name_of(first), seed=seed)
-
-
-def name_of(env: Environment) -> str:
-    """The name of a gymnasium environment for messages: its id, or the name of its class."""
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
 def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:

@@ -15,10 +15,10 @@ from typing import Any
 import gymnasium
 
 from rlsdk import executors
-from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.adapters.attributes import Environment, name_of
 from rlsdk.environments.adapters.space_conversion import spaces_of
 from rlsdk.environments.collecting_elsewhere import HERE, require_collectors, require_lag
-from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_process, make_one, name_of
+from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_process, make_one
 from rlsdk.environments.vector import envpool_vector
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv

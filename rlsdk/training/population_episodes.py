@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rlsdk.environments.adapters.attributes import Environment, named
 from rlsdk.environments.adapters.step_checks import (
     FLAGS,
+    LARGEST_INT,
     NUMBERS,
     flag,
     number,
@@ -226,6 +227,7 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
                 type(terminated) not in FLAGS
                 or type(truncated) not in FLAGS
                 or type(reward) not in NUMBERS
+                or (type(reward) is int and abs(reward) > LARGEST_INT)
                 or type(info) is not dict
             ):
                 reward, terminated, truncated = slots[k].checked(result, clock - began[k])

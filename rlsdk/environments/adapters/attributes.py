@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raised, shown
 
@@ -37,10 +38,22 @@ def chosen(indices: Indices, count: int) -> list[int]:
     return [index % count for index in wanted]
 
 
+def spec_of(environment: Any) -> EnvSpec | None:
+    """The registered spec of an environment; None if it has none, or something else in its place."""
+    spec = getattr(environment, "spec", None)
+    return spec if isinstance(spec, EnvSpec) else None
+
+
+def name_of(environment: Any) -> str:
+    """The id of an environment, or the name of its class without wrappers."""
+    spec = spec_of(environment)
+    return type(getattr(environment, "unwrapped", environment)).__name__ if spec is None else spec.id
+
+
 def named(environment: object) -> str:
     """The name of an environment for messages: its wrappers, and its id or class. Its own `__str__` is not used."""
     *wrappers, inner = layers_of(environment)
-    spec = getattr(inner, "spec", None)
+    spec = spec_of(inner)
     names = [*(type(wrapper).__name__ for wrapper in wrappers), type(inner).__name__ if spec is None else spec.id]
     return "<".join(names) + ">" * len(wrappers)
 

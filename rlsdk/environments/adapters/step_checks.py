@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from rlsdk.errors import EnvironmentFault, message_of, shown
 
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
-"""Types of rewards that `float` converts correctly, so that they need no check."""
+"""Types of rewards that `float` converts correctly, so that they need no check, except for ints above `LARGEST_INT`."""
+LARGEST_INT = 2**127
 FLOAT32_MAX = 3.4028234663852886e38
 """The largest number in float32, to which rewards and entries of `info` are converted."""
 FLAGS = frozenset((bool, np.bool_))
@@ -49,8 +50,10 @@ def number(value: object) -> float:
         EnvironmentFault: it is something else, such as a text that looks like a number.
     """
     array = _one(value)
-    if array is None or array.dtype.kind not in "biuf":
-        raise EnvironmentFault(f"gave the reward {shown(value)} ({type(value).__name__}); it must be a finite float32")
+    if array is None or array.dtype.kind not in "biuf":  # of an int of many digits the dtype is object
+        raise EnvironmentFault(
+            f"gave the reward {shown(value, 60)} ({type(value).__name__}); it must be a finite float32"
+        )
     return float(array.item())
 
 

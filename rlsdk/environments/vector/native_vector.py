@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.attributes import Environment, Indices, call_of, chosen, wrappers_of
+from rlsdk.environments.adapters.attributes import Environment, Indices, call_of, chosen, name_of, wrappers_of
 from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
 from rlsdk.environments.adapters.nested import Tensors
 from rlsdk.environments.adapters.observations import ObservationBatcher
@@ -57,8 +57,7 @@ class NativeVectorEnv(SteppedVector):
     """
 
     def __init__(self, env: GymVector, observation_space: Space, action_space: Space) -> None:
-        name = env.spec.id if env.spec is not None else type(env).__name__
-        super().__init__(observation_space, action_space, name)
+        super().__init__(observation_space, action_space, name_of(env))
         self.env = env
         self.mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if self.mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):

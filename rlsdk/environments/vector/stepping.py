@@ -16,7 +16,7 @@ from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
 from rlsdk.environments.adapters.nested import Arrays, rows_of
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.adapters.step_checks import FLAGS, NUMBERS, mended_by, success
+from rlsdk.environments.adapters.step_checks import FLAGS, LARGEST_INT, NUMBERS, mended_by, success
 from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults
 from rlsdk.environments.vector.group_checks import masks_of_all, require_alike, require_separate
 from rlsdk.environments.vector.info_entries import InfoEntries
@@ -100,6 +100,7 @@ class SteppedEnvironments:
                 type(terminated) not in FLAGS
                 or type(truncated) not in FLAGS
                 or type(reward) not in NUMBERS
+                or (type(reward) is int and abs(reward) > LARGEST_INT)
                 or type(info) is not dict
             ):
                 reward, terminated, truncated = self._faults.checked(i, self.episode_step(i), result)

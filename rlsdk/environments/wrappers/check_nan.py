@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 from numpy.typing import NDArray
 
+from rlsdk.environments.adapters.attributes import name_of
 from rlsdk.errors import EnvironmentFault
 
 
@@ -21,7 +22,7 @@ class CheckNan(gymnasium.Wrapper[object, object, object, object], RecordConstruc
         gymnasium.Wrapper.__init__(self, env)
         self.check_inf = check_inf
         self._steps, self._last_action = 0, "none yet"
-        self._name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        self._name = name_of(env)
 
     def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
         observation, info = self.env.reset(**kwargs)

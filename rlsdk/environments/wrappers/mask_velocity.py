@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
-from rlsdk.environments.adapters.attributes import named
+from rlsdk.environments.adapters.attributes import named, spec_of
 from rlsdk.errors import SettingsError
 
 VELOCITIES = {
@@ -31,7 +31,8 @@ class MaskVelocity(gymnasium.ObservationWrapper[object, object, object], RecordC
     def __init__(self, env: gymnasium.Env[object, object], indices: Sequence[int] | None = None) -> None:
         RecordConstructorArgs.__init__(self, indices=indices)
         gymnasium.ObservationWrapper.__init__(self, env)
-        name = env.spec.id if env.spec is not None else ""
+        spec = spec_of(env)
+        name = "" if spec is None else spec.id
         if indices is None and name not in VELOCITIES:
             raise SettingsError(f"the velocities of {name or named(env)} are not known; give indices=[...]")
         space = env.observation_space

@@ -12,8 +12,8 @@ from typing import Any, SupportsFloat, TypeVar
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
 
-from rlsdk.environments.adapters.attributes import named
-from rlsdk.environments.adapters.step_checks import NUMBERS, number, require_info
+from rlsdk.environments.adapters.attributes import name_of, named
+from rlsdk.environments.adapters.step_checks import LARGEST_INT, NUMBERS, number, require_info
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UsageError
 
 SUFFIX = "monitor.csv"
@@ -68,7 +68,7 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
             self._began = _began(context, path)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        name = self.env.spec.id if self.env.spec is not None else type(self.env.unwrapped).__name__
+        name = name_of(self.env)
         with path.open("w", newline="", encoding="utf-8") as stream:
             stream.write(f"#{json.dumps({'t_start': self._began, 'env_id': name})}\n")
             csv.writer(stream).writerow(columns)
@@ -86,7 +86,8 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         if self._over:
             raise UsageError("the episode is over; call reset before step")
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._rewards.append(float(reward) if type(reward) in NUMBERS else self._checked(number, reward))
+        huge = isinstance(reward, int) and abs(reward) > LARGEST_INT
+        self._rewards.append(self._checked(number, reward) if huge or type(reward) not in NUMBERS else float(reward))
         self._total += 1
         if terminated or truncated:
             self._over = True
