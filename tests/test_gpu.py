@@ -21,7 +21,8 @@ import rlsdk
 from rlsdk import tree
 from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete
 from rlsdk.kernels import graphed_update
-from rlsdk.kernels.graphed_update import Graphed, GraphedUpdate
+from rlsdk.kernels.factory import Graphed
+from rlsdk.kernels.graphed_update import GraphedUpdate
 from rlsdk.registry import algorithms
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.testing.rollouts import rollout_of

@@ -4,10 +4,9 @@ Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) 
 `RLSDK_KERNELS=off` torch computes everything, more slowly.
 """
 
-from rlsdk.kernels.factory import seeded_draws
-from rlsdk.kernels.graphed_update import Learnt, graphed
+from rlsdk.kernels.factory import graphed, seeded_draws
 from rlsdk.kernels.hooks import function_modes, is_hooked
-from rlsdk.kernels.protocol import AUTOGRAD, Kernel, KernelChoice
+from rlsdk.kernels.protocol import AUTOGRAD, Kernel, KernelChoice, Learnt
 from rlsdk.kernels.reference import Autograd, AutogradPair
 from rlsdk.kernels.structure import KernelSlot, Structure, fixed_layers
 from rlsdk.kernels.switch import kernels_off

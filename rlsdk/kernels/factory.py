@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from inspect import getattr_static
+from types import MethodType
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +33,7 @@ from rlsdk.kernels.switch import exists, is_on, may_use
 if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
 
+ResultT = TypeVar("ResultT")
 NUMPY_WIDTH, NUMPY_SIZE = 128, 128 * 128
 """numpy is faster up to this width, and up to this product of width and batch rows.
 
@@ -209,3 +212,41 @@ def optimizer_step(
 
         return RmspropKernel(optimizer, flat).step
     return lambda _: False
+
+
+class Graphed(Generic[ResultT]):
+    """A method that GPUs replay. At its first use, an attribute of the algorithm takes its place."""
+
+    def __init__(self, step: Callable[..., ResultT], counters: tuple[str, ...]) -> None:
+        self.step, self.counters, self.__doc__ = step, counters, step.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, algorithm: object | None, owner: type) -> Callable[..., ResultT]:
+        if algorithm is None:
+            return self.step
+        if getattr_static(owner, self.name, None) is not self:  # a subclass calls it by super()
+            as_written: Callable[..., ResultT] = MethodType(self.step, algorithm)
+            return as_written
+        made: Callable[..., ResultT] | None = None
+        if torch.cuda.is_available() and may_use("graphed_update"):
+            from rlsdk.kernels.graphed_update import graphs_of
+
+            made = graphs_of(self.step, algorithm, self.counters)
+        vars(algorithm)[self.name] = found = made or MethodType(self.step, algorithm)
+        return found
+
+
+def graphed(*counters: str) -> Callable[[Callable[..., ResultT]], Graphed[ResultT]]:
+    """A decorator of a method that makes one update: a GPU replays it as a CUDA graph, if kernels are on.
+
+    Its arguments are a tree of tensors; the learning rate, or a tuple of the learning rate and other numbers, with None for
+    those that are not used; and values that determine which operations it executes (with a float among them, it is not
+    replayed). It returns a tree of float tensors.
+
+    It must change tensors in place only, draw no random numbers, and read no value on the CPU. It may read attributes of the
+    algorithm, except `counters`, which change in every update; a changed attribute is noticed, a change inside a list or a
+    dictionary is not. While a graph is captured, the numbers are tensors, 0-d.
+    """
+    return lambda step: Graphed(step, counters)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from inspect import getattr_static
-from types import MethodType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +16,8 @@ from torch import Tensor, nn
 from rlsdk import tree
 from rlsdk.kernels.hooks import function_modes
 from rlsdk.kernels.structure import Structure
-from rlsdk.kernels.switch import may_use
 
 Numbers = float | tuple[float | None, ...]
-Learnt = tuple[dict[str, Tensor], Tensor | None]
-"""The metrics of an update, 0-d, and the TD errors [N] if the batch has importance weights."""
 CALLS_BEFORE_CAPTURE = 3
 """So many calls run as written, so that torch's libraries choose algorithms and allocate memory before the capture."""
 MOST_GRAPHS = 4
@@ -75,7 +70,7 @@ class GraphedUpdate:
         self._fails = False
 
     def __call__(self, inputs: object, numbers: Numbers, *choices: Hashable) -> Any:
-        """Return the result of the step; see `graphed` for the arguments."""
+        """Return the result of the step; see `rlsdk.kernels.graphed` for the arguments."""
         if self._fails or any(isinstance(choice, float) for choice in choices) or not self._may_replay():
             return self._step(self._algorithm, inputs, numbers, *choices)
         layout, given = tree.layout(inputs), numbers if isinstance(numbers, tuple) else (numbers,)
@@ -185,41 +180,13 @@ def _equal(one: object, other: object) -> bool:
     return one is other or (type(one) is type(other) and isinstance(one, int | float | str) and one == other)
 
 
-class Graphed(Generic[ResultT]):
-    """A method that GPUs replay. At its first use, an attribute of the algorithm takes its place."""
-
-    def __init__(self, step: Callable[..., ResultT], counters: tuple[str, ...]) -> None:
-        self.step, self.counters, self.__doc__ = step, counters, step.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, algorithm: object | None, owner: type) -> Callable[..., ResultT]:
-        if algorithm is None:
-            return self.step
-        if getattr_static(owner, self.name, None) is not self:  # a subclass calls it by super()
-            as_written: Callable[..., ResultT] = MethodType(self.step, algorithm)
-            return as_written
-        made = GraphedUpdate(self.step, algorithm, self.counters) if self._may_graph(algorithm) else None
-        vars(algorithm)[self.name] = found = made or MethodType(self.step, algorithm)
-        return found
-
-    def _may_graph(self, algorithm: object) -> bool:
-        found = _Found(algorithm, self.counters)
-        on_gpu = any(parameter.is_cuda for network in found.networks for parameter in network.parameters())
-        networks = getattr(getattr(algorithm, "config", None), "policy_kwargs", None)
-        return on_gpu and may_use("graphed_update") and getattr(networks, "kernel", "auto") == "auto"
-
-
-def graphed(*counters: str) -> Callable[[Callable[..., ResultT]], Graphed[ResultT]]:
-    """A decorator of a method that makes one update: a GPU replays it as a CUDA graph, if kernels are on.
-
-    Its arguments are a tree of tensors; the learning rate, or a tuple of the learning rate and other numbers, with None for
-    those that are not used; and values that determine which operations it executes (with a float among them, it is not
-    replayed). It returns a tree of float tensors.
-
-    It must change tensors in place only, draw no random numbers, and read no value on the CPU. It may read attributes of the
-    algorithm, except `counters`, which change in every update; a changed attribute is noticed, a change inside a list or a
-    dictionary is not. While a graph is captured, the numbers are tensors, 0-d.
-    """
-    return lambda step: Graphed(step, counters)
+def graphs_of(
+    step: Callable[..., ResultT], algorithm: object, counters: tuple[str, ...]
+) -> Callable[..., ResultT] | None:
+    """Return the step, replayed as CUDA graphs; None if the algorithm has no network on a GPU, or other kernels were chosen."""
+    found = _Found(algorithm, counters)
+    on_gpu = any(parameter.is_cuda for network in found.networks for parameter in network.parameters())
+    networks = getattr(getattr(algorithm, "config", None), "policy_kwargs", None)
+    return (
+        GraphedUpdate(step, algorithm, counters) if on_gpu and getattr(networks, "kernel", "auto") == "auto" else None
+    )

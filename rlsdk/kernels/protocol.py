@@ -341,3 +341,7 @@ def is_dense(modules: Sequence[nn.Module]) -> bool:
 def has_parameters(module: nn.Module) -> bool:
     """Whether a module, or one inside it, has parameters."""
     return next(iter(module.parameters()), None) is not None
+
+
+Learnt = tuple[dict[str, Tensor], Tensor | None]
+"""The metrics of an update, 0-d, and the TD errors [N] if the batch has importance weights."""

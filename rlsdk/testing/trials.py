@@ -179,7 +179,7 @@ def _places(subject: Subject) -> Iterator[Place]:
 
     yield Place("vectors", copies(vectors, first), vector_policy)
     for action in subject.manifest.actions[1:]:
-        yield Place(f"{action} actions", copies(vectors, ACTIONS[action]), vector_policy)
+        yield Place(f"{action} actions", copies(vectors, ACTIONS[action]), vector_policy, f"{action} actions")
     for policy in subject.spec.policies:
         if policy.startswith(("Mlp", "Linear")) and policy != vector_policy:
             yield Place(policy, copies(vectors, first), policy, "memory recurrent layers of policies")

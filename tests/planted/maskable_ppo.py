@@ -56,8 +56,8 @@ BUGS = (
         algorithm="maskable-ppo",
         kind="settings",
         file=UPDATE,
-        old="if config.target_kl is not None and float(seen[KL]) > 1.5 * config.target_kl:",
-        new="if config.target_kl is not None and float(seen[KL]) < -1.5 * config.target_kl:",
+        old="1.5 * config.target_kl if config.target_kl is not None else None",
+        new="1e9 * config.target_kl if config.target_kl is not None else None",
     ),
     Bug(
         id="use-masking-is-ignored",

@@ -45,8 +45,8 @@ BUGS = (
         algorithm="ppo-lagrangian",
         kind="settings",
         file=UPDATE,
-        old="config.learning_rate(remaining), config.clip_range(remaining)",
-        new="config.learning_rate(remaining), config.clip_range(1.0)",
+        old="clip, limit = config.clip_range(remaining)",
+        new="clip, limit = config.clip_range(1.0)",
     ),
     Bug(
         id="the-multiplier-is-not-restored",

@@ -85,9 +85,8 @@ class SteppedEnvironments:
         Raises:
             EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
         """
-        arrays, has_masks, shape, dtype = self.arrays, self.has_masks, *self._plain
-        arrays.observation = self._allocate() if self.renews else arrays.observation
-        target, rewards, infos = arrays.observation, [], {}
+        arrays, has_masks, rewards, infos, (shape, dtype) = self.arrays, self.has_masks, [], {}, self._plain
+        target = arrays.observation = self._allocate() if self.renews else arrays.observation
         if self._flagged:
             self._flagged = arrays.terminated[:] = arrays.truncated[:] = False
         for i, step in enumerate(self._steps):
