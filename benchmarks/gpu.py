@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from typing import Any
 import torch
 
 from benchmarks.cases import Case
-from benchmarks.marked import replaced
+from benchmarks.marked import with_row
+from benchmarks.trainers import Trainer
 from rlsdk.runtime.threads import limited_threads
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "gpu.md"
 MARKS = "<!-- measured by python -m benchmarks.gpu -->", "<!-- end -->"
+HEAD = "| case | ours, GPU | peer, GPU | ours, CPU | ours over peer, GPU |\n|---|---|---|---|---|"
 OFF_POLICY: dict[str, Any] = {"learning_starts": 1000, "buffer_size": 20_000}
 WIDE: dict[str, Any] = {"net_arch": [1024, 1024]}
 IMAGES: dict[str, Any] = {"env": "images", "policy": "CnnPolicy"}
@@ -75,24 +77,21 @@ CASES = {
 
 def speeds(case: Case, rounds: int, threads: int) -> dict[str, list[float]]:
     """Environment steps per second of wall-clock time of each side, in every round. The sides run alternately."""
-    sides = {
-        "ours, GPU": (replace(case, device="cuda").ours(0), threads),
-        "peer, GPU": (replace(case, device="cuda").theirs(0), threads),
-        "ours, CPU": (case.ours(0), threads),
-    }
+    on_gpu = replace(case, device="cuda")
+    sides = {"ours, GPU": on_gpu.ours(0), "peer, GPU": on_gpu.theirs(0), "ours, CPU": case.ours(0)}
     found: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(rounds):
-        for name in list(sides) if turn % 2 == 0 else reversed(list(sides)):
-            trainer, cores = sides[name]
-            with limited_threads(cores):
-                found[name].append(case.chunk / _seconds(lambda: trainer.learn(case.chunk)))  # noqa: B023
+    with limited_threads(threads):
+        for turn in range(rounds):
+            for name in list(sides) if turn % 2 == 0 else reversed(list(sides)):
+                found[name].append(case.chunk / _seconds(sides[name], case.chunk))
     return found
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def _seconds(trainer: Trainer, steps: int) -> float:
+    """The wall-clock time of a training, with the operations that the GPU has not finished when `learn` returns."""
     torch.cuda.synchronize()
     began = time.perf_counter()
-    call()
+    trainer.learn(steps)
     torch.cuda.synchronize()
     return time.perf_counter() - began
 
@@ -113,12 +112,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=8, help="threads of torch")
     parser.add_argument("--write", action="store_true", help="write the table into docs/guides/gpu.md")
     options = parser.parse_args(arguments)
-    lines = ["| case | ours, GPU | peer, GPU | ours, CPU | ours over peer, GPU |", "|---|---|---|---|---|"]
+    print(HEAD)
     for name in options.cases or CASES:
-        lines.append(row(CASES[name], speeds(CASES[name], options.rounds, options.threads)))
-        print(lines[-1], flush=True)
-    if options.write:
-        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), *MARKS, "\n".join(lines)), encoding="utf-8")
+        line = row(CASES[name], speeds(CASES[name], options.rounds, options.threads))
+        print(line, flush=True)
+        if options.write:
+            page = with_row(PAGE.read_text(encoding="utf-8"), MARKS, HEAD, CASES, line)
+            PAGE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -111,6 +111,19 @@ def test_torch_generators_are_looked_at() -> None:
             put_back(torch.Generator(), wrong)
 
 
+def test_the_state_of_a_generator_on_a_gpu_seeds_one_on_the_cpu() -> None:
+    """It has 16 bytes, a seed and a position. Equal states give equal numbers, other states others."""
+    draws = []
+    for position in (0, 0, 4):
+        generator = torch.Generator().manual_seed(len(draws))
+        put_back(generator, torch.from_numpy(np.array([7, position], np.int64)).view(torch.uint8))
+        draws.append(torch.rand(3, generator=generator))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    with pytest.raises(ValueError, match="generator"):
+        put_back(torch.Generator(), torch.zeros(17, dtype=torch.uint8))
+
+
 def changed(state: dict[str, Any], layer: int, name: str, code: Any) -> dict[str, Any]:
     """The state with the attribute `name` of the wrapper `layer` set to `code`."""
     layout = json.loads(state["layout"])

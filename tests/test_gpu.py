@@ -22,7 +22,7 @@ from rlsdk import tree
 from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete
 from rlsdk.kernels import graphed_update
 from rlsdk.kernels.factory import Graphed
-from rlsdk.kernels.graphed_update import GraphedUpdate
+from rlsdk.kernels.graphed_update import Capture, GraphedUpdate, builder, joined
 from rlsdk.registry import algorithms
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.testing.rollouts import rollout_of
@@ -59,7 +59,7 @@ ON_POLICY = ("ppo", "maskable-ppo")
 METHODS = {"dqn": "_learn_batch", "qrdqn": "_learn_batch"}
 
 
-class Rerun(GraphedUpdate):
+class Rerun(GraphedUpdate[Any]):
     """Runs the step again where a graph would be replayed, with the same tensors for inputs and results."""
 
     def _capture(self, inputs: object, numbers: Any, choices: tuple[Hashable, ...]) -> Any:
@@ -85,11 +85,7 @@ class Rerun(GraphedUpdate):
                 values.copy_(joined(step(self._algorithm)))
 
         used = [tensor for tensor in tensors if tensor is not None]
-        return graphed_update._Capture(Graph(), tree.leaves(own), used, result, values)  # type: ignore[arg-type]
-
-
-def joined(node: object) -> torch.Tensor:
-    return torch.cat([leaf.reshape(-1) for leaf in tree.leaves(node)])
+        return Capture(Graph(), tree.leaves(own), used, values, builder(result))  # type: ignore[arg-type]
 
 
 def made(case: str, device: str = "cuda" if has_gpu else "cpu", **changes: Any) -> Any:
@@ -116,7 +112,7 @@ def plain_like(case: str) -> Any:
     return made(case, policy_kwargs={**CASES[case][1].get("policy_kwargs", {}), "kernel": "autograd"})
 
 
-def graph_of(model: Any) -> GraphedUpdate:
+def graph_of(model: Any) -> GraphedUpdate[Any]:
     """The graphs of an agent's update."""
     (found,) = (value for value in vars(model.parts.algorithm).values() if isinstance(value, GraphedUpdate))
     return found

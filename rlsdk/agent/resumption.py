@@ -6,7 +6,7 @@ import torch
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.stored_cursor import StoredCursor
-from rlsdk.environments import OnDevice, OpaqueValue, fingerprint_of, read_state
+from rlsdk.environments import OpaqueValue, fingerprint_of, on_device, read_state
 from rlsdk.errors import EnvironmentFault, UsageError, fitting
 from rlsdk.interfaces import CapturesState, NormalizesEpisodes, State, VectorEnv
 from rlsdk.interfaces.abilities import ability
@@ -33,8 +33,7 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
     if isinstance(plan, NormalizesEpisodes):
         return env  # the candidates of this plan act in numpy on any device
     env.require_steps()
-    device = agent.context.device
-    return agent.preprocessing.environment(env if device == "cpu" else OnDevice(env, device))
+    return agent.preprocessing.environment(on_device(env, agent.context.device))
 
 
 def begin(agent: AssembledAgent, env: VectorEnv | None) -> Cursor:

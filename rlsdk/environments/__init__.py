@@ -1,6 +1,6 @@
 """Environments: adapters to gymnasium, vector environments, wrappers. Public names are imported on first use.
 
-`__all__` has the names for users. The table of lazy imports also has names for the rest of rlsdk, such as `OnDevice`.
+`__all__` has the names for users. The table of lazy imports also has names for the rest of rlsdk, such as `on_device`.
 Importing this package registers the environment ids `rlsdk/...` with gymnasium.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
-    from rlsdk.environments.vector.on_device import OnDevice as OnDevice
+    from rlsdk.environments.vector.on_device import on_device as on_device
     from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
@@ -96,7 +96,7 @@ __getattr__, __dir__ = attach(
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
         "RecordedOnly": "rlsdk.environments.vector.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",
-        "OnDevice": "rlsdk.environments.vector.on_device",
+        "on_device": "rlsdk.environments.vector.on_device",
         **dict.fromkeys(("ConnectedEnv", "fingerprint_of"), "rlsdk.environments.vector.connected"),
         **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
         **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.space_conversion"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,35 +24,51 @@ MOST_GRAPHS = 4
 """Further combinations of shapes and choices run as written, as each graph holds memory."""
 ResultT = TypeVar("ResultT")
 KNOWN_MODULES = ("torch.nn.", "rlsdk.")
-HELPERS = ("rlsdk.updates.",)
-"""Packages whose objects are searched for networks and optimisers, if the algorithm holds them."""
+HELPERS = "rlsdk.updates."
+"""The package whose objects are searched for networks and optimisers, if the algorithm holds them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Capture:
+class Capture(Generic[ResultT]):
     """A graph, and the tensors that it reads and writes at each replay."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor]
     numbers: list[Tensor]
-    result: object
-    """The result of the captured step, a tree of float tensors."""
     values: Tensor
-    """All numbers of the result, float [D]."""
+    """All numbers of the result, float [D]; see `joined`."""
+    build: Callable[[Tensor], ResultT]
+    """Build the result from them; see `builder`."""
 
-    def replay(self, inputs: Iterable[Tensor], numbers: list[float]) -> Any:
+    def replay(self, inputs: Iterable[Tensor], numbers: Iterable[float]) -> ResultT:
         for mine, given in zip(self.inputs, inputs, strict=True):
             mine.copy_(given, non_blocking=True)
         for place, number in zip(self.numbers, numbers, strict=True):
             place.fill_(number)
         self.graph.replay()
-        layout = tree.layout(self.result)
-        shapes = [leaf.shape for leaf in layout.pick(self.result)]
-        parts = torch.split(self.values.clone(), [shape.numel() for shape in shapes])
-        return layout.build(part.view(shape) for part, shape in zip(parts, shapes, strict=True))
+        return self.build(self.values.clone())
 
 
-class GraphedUpdate:
+def joined(node: object) -> Tensor:
+    """All numbers of a tree of float tensors, [D]: one copy of them is faster than one of each tensor."""
+    return torch.cat([leaf.reshape(-1) for leaf in tree.leaves(node)])
+
+
+def builder(node: ResultT) -> Callable[[Tensor], ResultT]:
+    """Return the inverse of `joined`, for trees with the structure and the shapes of `node`."""
+    layout = tree.layout(node)
+    shapes = [leaf.shape for leaf in layout.pick(node)]
+    sizes = [shape.numel() for shape in shapes]
+
+    def build(values: Tensor) -> ResultT:
+        parts = torch.split(values, sizes)
+        built: ResultT = layout.build(part.view(shape) for part, shape in zip(parts, shapes, strict=True))
+        return built
+
+    return build
+
+
+class GraphedUpdate(Generic[ResultT]):
     """Calls the learning step of an algorithm, and replays it as a CUDA graph once it was called a few times.
 
     A graph repeats exactly the operations of its capture. So the step is captured again when an attribute of the algorithm
@@ -60,21 +76,21 @@ class GraphedUpdate:
     of other packages, or with hooks.
     """
 
-    def __init__(self, step: Callable[..., Any], algorithm: object, counters: tuple[str, ...]) -> None:
+    def __init__(self, step: Callable[..., ResultT], algorithm: object, counters: tuple[str, ...]) -> None:
         """`counters` are attributes that change in every update and that the step does not read."""
         self._step, self._algorithm, self._counters = step, algorithm, counters
         self._networks, self._structure = list[nn.Module](), Structure()
         self._state: list[object] = []
         self._calls: dict[Hashable, int] = {}
-        self._captures: dict[Hashable, _Capture] = {}
+        self._captures: dict[Hashable, Capture[ResultT]] = {}
         self._fails = False
 
-    def __call__(self, inputs: object, numbers: Numbers, *choices: Hashable) -> Any:
+    def __call__(self, inputs: object, numbers: Numbers, *choices: Hashable) -> ResultT:
         """Return the result of the step; see `rlsdk.kernels.graphed` for the arguments."""
         if self._fails or any(isinstance(choice, float) for choice in choices) or not self._may_replay():
             return self._step(self._algorithm, inputs, numbers, *choices)
-        layout, given = tree.layout(inputs), numbers if isinstance(numbers, tuple) else (numbers,)
-        leaves, used = list(layout.pick(inputs)), [number for number in given if number is not None]
+        layout, given = tree.layout(inputs), _listed(numbers)
+        leaves = list(layout.pick(inputs))
         key = (choices, layout, *((leaf.shape, leaf.dtype) for leaf in leaves), *(number is None for number in given))
         if (capture := self._captures.get(key)) is None:
             calls = self._calls[key] = self._calls.get(key, 0) + 1
@@ -87,7 +103,7 @@ class GraphedUpdate:
                 return self._step(self._algorithm, inputs, numbers, *choices)
         for optimizer in self._optimizers:
             optimizer.param_groups[0]["lr"] = given[0]
-        return capture.replay(leaves, used)
+        return capture.replay(leaves, (number for number in given if number is not None))
 
     def _may_replay(self) -> bool:
         """Whether a capture does what the step does now. Captures of an earlier state of the algorithm are dropped."""
@@ -104,20 +120,19 @@ class GraphedUpdate:
         steady = self._known and not found.has_train_mode and not self._structure.hooked
         return adam and steady and not function_modes()
 
-    def _capture(self, inputs: object, numbers: Numbers, choices: tuple[Hashable, ...]) -> _Capture:
+    def _capture(self, inputs: object, numbers: Numbers, choices: tuple[Hashable, ...]) -> Capture[ResultT]:
         """Raises RuntimeError if the step does something that a graph cannot do."""
         own = tree.map_tensors(Tensor.clone, inputs)
         leaves = list(tree.layout(own).pick(own))
         device = leaves[0].device
-        given = numbers if isinstance(numbers, tuple) else (numbers,)
-        tensors = [None if number is None else torch.full((), number, device=device) for number in given]
+        tensors = [None if number is None else torch.full((), number, device=device) for number in _listed(numbers)]
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own one may be of another GPU
         with torch.cuda.device(device), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             argument = tuple(tensors) if isinstance(numbers, tuple) else tensors[0]
             result = self._step(self._algorithm, own, argument, *choices)
-            values = torch.cat([leaf.reshape(-1) for leaf in tree.leaves(result)])
-        return _Capture(graph, leaves, [tensor for tensor in tensors if tensor is not None], result, values)
+            values = joined(result)
+        return Capture(graph, leaves, [tensor for tensor in tensors if tensor is not None], values, builder(result))
 
     def __getstate__(self) -> dict[str, object]:
         """A copy makes its own captures."""
@@ -125,6 +140,10 @@ class GraphedUpdate:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+
+def _listed(numbers: Numbers) -> tuple[float | None, ...]:
+    return numbers if isinstance(numbers, tuple) else (numbers,)
 
 
 def _is_known(module: nn.Module) -> bool:
@@ -187,6 +206,6 @@ def graphs_of(
     found = _Found(algorithm, counters)
     on_gpu = any(parameter.is_cuda for network in found.networks for parameter in network.parameters())
     networks = getattr(getattr(algorithm, "config", None), "policy_kwargs", None)
-    return (
-        GraphedUpdate(step, algorithm, counters) if on_gpu and getattr(networks, "kernel", "auto") == "auto" else None
-    )
+    if not on_gpu or getattr(networks, "kernel", "auto") != "auto":
+        return None
+    return GraphedUpdate(step, algorithm, counters)

@@ -19,10 +19,7 @@ def choose_device(wanted: str, policy: str) -> tuple[str, str]:
             return "cpu", "no accelerator is available"
         if policy.startswith("Cnn"):
             return "cuda", "image policies train faster on the accelerator"
-        return (
-            "cpu",
-            f"many networks of {policy} train faster on the CPU; device='cuda' may be faster for SAC, TQC and TD3",
-        )
+        return "cpu", f"many networks of {policy} train faster on the CPU; compare with device='cuda'"
     try:
         device = torch.device(wanted)
         torch.zeros(1, device=device)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.environments import OnDevice
+from rlsdk.environments import on_device
 from rlsdk.records import Rollout, Scored
 from rlsdk.testing.batches import AnyRollout, other_rows
 from rlsdk.training import LocalCollector, begin_acting
@@ -18,7 +18,7 @@ def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:
     """Reset the agent's environment and collect a rollout of `steps` vector steps. The agent's random streams do not change."""
     policy, device = agent.parts.behavior_policy, agent.preprocessing.context.device
     assert agent.env is not None
-    env = agent.preprocessing.environment(agent.env if device == "cpu" else OnDevice(agent.env, device))
+    env = agent.preprocessing.environment(on_device(agent.env, device))
     generator = torch.Generator(device).manual_seed(seed)
     normalizer = agent.preprocessing.rollouts(agent.parts)
     collector = LocalCollector(env, (begin_acting(env, policy, seed),), [generator], normalizer)

@@ -109,7 +109,7 @@ class QLearning(Generic[ConfigT]):
         """See `rlsdk.interfaces.UpdatesSeveral`. The target network does not change in between, so it is evaluated once."""
         size = len(batches.reward) // count
         parts = tree.split(batches, size)
-        if self.config.double_q or self.policy.has_train_mode or batches.reward.is_cuda:
+        if self.config.double_q or self.policy.has_train_mode or batches.reward.is_cuda:  # GPUs replay whole updates
             for batch in parts:
                 yield self.update(batch, progress=progress)
             return
@@ -124,6 +124,7 @@ class QLearning(Generic[ConfigT]):
 
     @graphed(*COUNTERS, "td_error")
     def _learn_batch(self, batch: Transitions, rate: float) -> Learnt:
+        """Compute the targets and make one step; returns what `_learn` returns."""
         return self._learn(batch, self._target(batch), rate)
 
     def _learn(self, batch: Transitions, target: Tensor, rate: float) -> Learnt:

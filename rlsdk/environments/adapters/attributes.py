@@ -38,13 +38,13 @@ def chosen(indices: Indices, count: int) -> list[int]:
     return [index % count for index in wanted]
 
 
-def spec_of(environment: Any) -> EnvSpec | None:
+def spec_of(environment: object) -> EnvSpec | None:
     """The registered spec of an environment; None if it has none, or something else in its place."""
     spec = getattr(environment, "spec", None)
     return spec if isinstance(spec, EnvSpec) else None
 
 
-def name_of(environment: Any) -> str:
+def name_of(environment: object) -> str:
     """The id of an environment, or the name of its class without wrappers."""
     spec = spec_of(environment)
     return type(getattr(environment, "unwrapped", environment)).__name__ if spec is None else spec.id
@@ -53,8 +53,7 @@ def name_of(environment: Any) -> str:
 def named(environment: object) -> str:
     """The name of an environment for messages: its wrappers, and its id or class. Its own `__str__` is not used."""
     *wrappers, inner = layers_of(environment)
-    spec = spec_of(inner)
-    names = [*(type(wrapper).__name__ for wrapper in wrappers), type(inner).__name__ if spec is None else spec.id]
+    names = [*(type(wrapper).__name__ for wrapper in wrappers), name_of(inner)]
     return "<".join(names) + ">" * len(wrappers)
 
 

@@ -14,6 +14,11 @@ from rlsdk.tree import map_tensors
 T = TypeVar("T")
 
 
+def on_device(env: VectorEnv, device: str) -> VectorEnv:
+    """The environment with its tensors on `device`; unchanged if that is the CPU, where they are anyway."""
+    return env if device == "cpu" else OnDevice(env, device)
+
+
 class OnDevice:
     """Wraps a vector environment: moves the tensors of its records to `device`, and actions to the CPU."""
 
