@@ -1,10 +1,16 @@
-"""The longest clauses of the contract run in `make test` for the packages `ALWAYS`; for the others in `make test-slow`."""
+"""Which tests are slow, and the threads of the suite.
+
+The longest clauses of the contract run in `make test` for the packages `ALWAYS`; for the others in `make test-slow`.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in `learn`; threads of parallel tests would wait for each other
 
 ALWAYS = {"rlsdk-tqc", "rlsdk-ppo"}
 """One with a replay buffer and Box actions, one with rollouts and all actions."""

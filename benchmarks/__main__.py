@@ -29,7 +29,8 @@ PACKAGES = ("rlsdk", "stable-baselines3", "sb3-contrib", "torch", "gymnasium")
 def _resized(case: Case, options: argparse.Namespace) -> Case:
     """Replace the sizes and settings of a case by those of the command line."""
     settings = merge(case.settings, parse_assignments(options.set))
-    return replace(case, chunk=options.chunk or case.chunk, n_envs=options.n_envs or case.n_envs, settings=settings)
+    sizes = {name: getattr(options, name) or getattr(case, name) for name in ("warmup", "chunk", "n_envs")}
+    return replace(case, settings=settings, **sizes)
 
 
 def _share(text: str) -> float:
@@ -48,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all without")
     parser.add_argument("--rounds", type=int, default=7, help="how often each side is timed")
+    parser.add_argument("--warmup", type=int, help="environment steps before the first timing")
     parser.add_argument("--chunk", type=int, help="environment steps per timing")
     parser.add_argument("--threads", type=int, default=1, help="torch threads of both sides")
     parser.add_argument("--write", action="store_true", help="replace the rows in docs/performance.md")

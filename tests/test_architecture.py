@@ -88,12 +88,12 @@ def test_files_and_functions_stay_short(path: Path) -> None:
 
 
 BOUNDS = {
-    "TQC": (37, 2555, 731, 361),
-    "TQC, normalised": (42, 2933, 881, 398),
-    "PPO": (29, 2521, 784, 36),
-    "PPO, normalised": (34, 2899, 912, 41),
-    "PPO + masks + LSTM": (32, 2427, 779, 73),
-    "PPO + masks + LSTM, normalised": (37, 2805, 907, 77),
+    "TQC": (37, 2555, 724, 361),
+    "TQC, normalised": (42, 2933, 874, 398),
+    "PPO": (29, 2521, 781, 36),
+    "PPO, normalised": (34, 2899, 909, 41),
+    "PPO + masks + LSTM": (32, 2427, 776, 73),
+    "PPO + masks + LSTM, normalised": (37, 2805, 904, 77),
 }
 """Upper bounds: files, code lines of these files, lines of the functions run, calls per step. They are only ever
 lowered. The aims are 22, 1,800, 600 and 300; with normalisation 25, 2,000, 680 and 330."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
@@ -197,10 +197,10 @@ def seeded_draws(seed: int) -> AbstractContextManager[object]:
 
 def optimizer_step(
     choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter
-) -> Callable[[torch.optim.Optimizer], bool]:
+) -> Callable[[torch.optim.Optimizer, MutableMapping[str, Tensor]], bool]:
     """Return a function that makes the step of an optimiser with one parameter `flat` [D].
 
-    The function returns False if it cannot make the step; then call the optimiser.
+    Call it with the optimiser and the parameter's state. It returns False if it cannot make the step; then call the optimiser.
     """
     group = optimizer.param_groups[0]
     if choice == "adam" and group["fused"] and not group.get("decoupled_weight_decay") and may_use("fused_adam"):
@@ -211,7 +211,7 @@ def optimizer_step(
         from rlsdk.kernels.rmsprop_kernel import RmspropKernel
 
         return RmspropKernel(optimizer, flat).step
-    return lambda _: False
+    return lambda *_: False
 
 
 class Graphed(Generic[ResultT]):

@@ -5,12 +5,14 @@ For a small network this overhead costs more than the arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from operator import itemgetter
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+_options = itemgetter("lr", "betas", "weight_decay", "eps", "maximize")
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _fused: Callable[..., object] | None = getattr(torch, "_fused_adam_", None)
 
@@ -23,12 +25,13 @@ class AdamKernel:
         self.optimizer, self.flat = optimizer, flat
         self._known = _fused is not None and all(hasattr(optimizer, name) for name in HOOKS)
 
-    def step(self, optimizer: Any) -> bool:
-        """Make the step that `optimizer` would make. Returns False, without a step, if the result might differ.
+    def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
+        """Make the step that `optimizer` would make. `moments`, [D] or 0-d, are its state. Returns False, without a step, if the
+        result might differ.
 
         That is the case for another optimiser, further parameters, hooks, `amsgrad`, or before the first step.
         """
-        groups, moments, gradients = optimizer.param_groups, optimizer.state.get(self.flat), self.flat.grad
+        groups, gradients = optimizer.param_groups, self.flat.grad
         options = groups[0]
         if not self._known or optimizer is not self.optimizer or not moments or gradients is None or options["amsgrad"]:
             return False
@@ -38,19 +41,8 @@ class AdamKernel:
             return False
         assert _fused is not None
         moments["step"] += 1
-        _fused(
-            [self.flat.detach()],
-            [gradients],
-            [moments["exp_avg"]],
-            [moments["exp_avg_sq"]],
-            [],
-            [moments["step"]],
-            lr=options["lr"],
-            beta1=options["betas"][0],
-            beta2=options["betas"][1],
-            weight_decay=options["weight_decay"],
-            eps=options["eps"],
-            amsgrad=False,
-            maximize=options["maximize"],
-        )
+        averages = [moments["exp_avg"]], [moments["exp_avg_sq"]]
+        lists = [self.flat.detach()], [gradients], *averages, list[Tensor](), [moments["step"]]
+        rate, (beta1, beta2), decay, eps, maximize = _options(options)
+        _fused(*lists, lr=rate, beta1=beta1, beta2=beta2, weight_decay=decay, eps=eps, amsgrad=False, maximize=maximize)
         return True

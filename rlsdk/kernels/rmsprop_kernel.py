@@ -5,10 +5,11 @@ For a small network this overhead costs more than the arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rlsdk.kernels.fused_adam import HOOKS
 
@@ -23,9 +24,10 @@ class RmspropKernel:
         self.optimizer, self.flat = optimizer, flat
 
     @torch.no_grad()
-    def step(self, optimizer: Any) -> bool:
-        """Make the step that `optimizer` would make. Returns False, without a step, if the result might differ."""
-        groups, moments, gradients = optimizer.param_groups, optimizer.state.get(self.flat), self.flat.grad
+    def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
+        """Make the step that `optimizer` would make. `moments`, [D] or 0-d, are its state. Returns False, without a step, if the
+        result might differ."""
+        groups, gradients = optimizer.param_groups, self.flat.grad
         options = groups[0]
         if (
             optimizer is not self.optimizer
