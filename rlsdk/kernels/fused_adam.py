@@ -26,8 +26,9 @@ class AdamKernel:
         self._known = _fused is not None and all(hasattr(optimizer, name) for name in HOOKS)
 
     def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
-        """Make the step that `optimizer` would make. `moments`, [D] or 0-d, are its state. Returns False, without a step, if the
-        result might differ.
+        """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
+
+        Returns False, without a step, if the result might differ.
 
         That is the case for another optimiser, further parameters, hooks, `amsgrad`, or before the first step.
         """

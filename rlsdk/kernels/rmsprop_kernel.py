@@ -25,8 +25,9 @@ class RmspropKernel:
 
     @torch.no_grad()
     def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
-        """Make the step that `optimizer` would make. `moments`, [D] or 0-d, are its state. Returns False, without a step, if the
-        result might differ."""
+        """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
+
+        Returns False, without a step, if the result might differ."""
         groups, gradients = optimizer.param_groups, self.flat.grad
         options = groups[0]
         if (
