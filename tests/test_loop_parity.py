@@ -1,0 +1,124 @@
+"""Whole trainings of off-policy agents and of stable-baselines3, step by step: the same rows, the same updates between them.
+
+Both begin with the same weights. They get the same random actions, starts of episodes and positions in the replay buffer, and
+no other noise. Parity tests of the packages compare single updates; this one compares the order of acting, storing and
+learning, the number of updates, and time limits.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import rlsdk.exploration.uniform
+from rlsdk.environments import make_vec_env
+from rlsdk.interchange.sb3 import import_sb3
+
+sb3 = pytest.importorskip("stable_baselines3")
+from stable_baselines3.common.vec_env import DummyVecEnv  # noqa: E402
+
+BATCH, START, LIMIT = 16, 50, 35
+"""Rows of a batch, random steps before learning, steps of an episode before it is cut off."""
+COMMON = {"learning_starts": START, "batch_size": BATCH, "buffer_size": 1000, "policy_kwargs": {"net_arch": [32, 32]}}
+GREEDY = {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}
+CASES = {
+    "TD3": ("td3", "Pendulum-v1", 1, {"target_policy_noise": 1e-9, "policy_delay": 2}),
+    "TD3, two environments": ("td3", "Pendulum-v1", 2, {"target_policy_noise": 1e-9, "gradient_steps": -1}),
+    "DDPG, a round of three steps": ("ddpg", "Pendulum-v1", 1, {"train_freq": 3, "gradient_steps": 2}),
+    "DQN": ("dqn", "CartPole-v1", 1, {**GREEDY, "train_freq": 4, "target_update_interval": 25}),
+    "DQN, two environments": ("dqn", "CartPole-v1", 2, {**GREEDY, "gradient_steps": 3, "target_update_interval": 30}),
+}
+
+
+class Numbered(gym.Wrapper[Any, Any, Any, Any]):
+    """Begins its episodes with the seeds `next`, `next` + 1, ..."""
+
+    next = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.next += 1
+        return self.env.reset(seed=self.next)
+
+
+def numbered(name: str, count: int) -> list[Numbered]:
+    return [Numbered(gym.make(name, max_episode_steps=LIMIT)) for _ in range(count)]
+
+
+def functions(envs: list[Numbered]) -> list[Callable[[], Numbered]]:
+    return [lambda env=env: env for env in envs]  # type: ignore[misc]
+
+
+class Draws:
+    """The positions of each batch, int64 [BATCH], and how many rows the buffer had."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def of(self, filled: int) -> np.ndarray:
+        self.sizes.append(filled)
+        return np.random.default_rng(len(self.sizes)).integers(0, filled, BATCH)
+
+
+def follow(model: Any, warm_up: np.ndarray, count: int) -> Draws:
+    """Make the peer take the actions `warm_up` first, and sample the rows of `Draws`."""
+    actions, draws, memory = iter(warm_up), Draws(), model.replay_buffer
+    model.action_space.sample = lambda: next(actions)
+
+    def sample(_: int, env: Any = None) -> Any:
+        rows = memory.buffer_size if memory.full else memory.pos
+        at = draws.of(rows * count)
+        with pytest.MonkeyPatch.context() as patch:  # the buffer draws the environment of each row
+            patch.setattr(np.random, "randint", lambda *_, **__: at % count)
+            return memory._get_samples(at // count, env=env)
+
+    memory.sample = sample
+    return draws
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_whole_training_is_that_of_the_peer(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm, name, count, settings = CASES[case]
+    envs, own_envs = numbered(name, count), numbered(name, count)
+    peer = getattr(sb3, algorithm.upper())(
+        "MlpPolicy", DummyVecEnv(functions(envs)), seed=0, **copy.deepcopy(COMMON), **settings
+    )
+    peer.save(tmp_path / "peer.zip")
+    rest = {key: settings[key] for key in ("train_freq",) if key in settings}  # the file has it only as a pickle
+    ours = import_sb3(tmp_path / "peer.zip", algorithm, env=make_vec_env(functions(own_envs)), **rest)
+    space = peer.action_space
+    rng = np.random.default_rng(0)
+    warm_up = np.stack(
+        [rng.uniform(-1, 1, 1).astype(np.float32) * 2 if space.shape else rng.integers(2) for _ in range(99)]
+    )
+    drawn = follow(peer, warm_up, count)
+    own, own_actions = Draws(), iter(warm_up)
+    monkeypatch.setattr(
+        rlsdk.exploration.uniform,
+        "uniform_actions",
+        lambda space, batch, generator: torch.as_tensor(np.stack([next(own_actions) for _ in range(batch)])),
+    )
+    memory: Any = ours.parts.buffer
+    monkeypatch.setattr(memory, "draw", lambda size, generator: torch.as_tensor(own.of(len(memory))))
+
+    for i, env in enumerate(envs + own_envs):
+        env.next = 1000 * (i % count)
+
+    peer.learn(140 * count)
+    ours.learn(140 * count)
+
+    assert own.sizes == drawn.sizes, "updates at other times, or from other rows"
+    assert len(own.sizes) > 20
+    rows = len(memory) // count
+    stored = memory.stored.storage
+    assert np.allclose(peer.replay_buffer.observations[:rows], stored["observation"].features[:rows], atol=1e-3)
+    assert np.allclose(peer.replay_buffer.rewards[:rows], stored["reward"][:rows], atol=1e-3)
+    observations = peer.replay_buffer.observations[:rows].reshape(rows * count, -1)
+    mine, theirs = (agent.predict(observations, deterministic=True)[0] for agent in (ours, peer))
+    assert np.allclose(mine, theirs, atol=1e-3)
