@@ -21,18 +21,27 @@ import rlsdk.exploration.uniform
 from rlsdk.environments import make_vec_env
 from rlsdk.interchange.sb3 import import_sb3
 
-sb3 = pytest.importorskip("stable_baselines3")
-from stable_baselines3.common.vec_env import DummyVecEnv  # noqa: E402
+pytest.importorskip("sb3_contrib")
+import sb3_contrib
+import stable_baselines3
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 BATCH, START, LIMIT = 16, 50, 35
 """Rows of a batch, random steps before learning, steps of an episode before it is cut off."""
 COMMON = {"learning_starts": START, "batch_size": BATCH, "buffer_size": 1000, "policy_kwargs": {"net_arch": [32, 32]}}
 GREEDY = {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}
+PEERS = {
+    "td3": stable_baselines3.TD3,
+    "ddpg": stable_baselines3.DDPG,
+    "dqn": stable_baselines3.DQN,
+    "qrdqn": sb3_contrib.QRDQN,
+}
 CASES = {
     "TD3": ("td3", "Pendulum-v1", 1, {"target_policy_noise": 1e-9, "policy_delay": 2}),
     "TD3, two environments": ("td3", "Pendulum-v1", 2, {"target_policy_noise": 1e-9, "gradient_steps": -1}),
     "DDPG, a round of three steps": ("ddpg", "Pendulum-v1", 1, {"train_freq": 3, "gradient_steps": 2}),
     "DQN": ("dqn", "CartPole-v1", 1, {**GREEDY, "train_freq": 4, "target_update_interval": 25}),
+    "QR-DQN": ("qrdqn", "CartPole-v1", 1, {**GREEDY, "train_freq": 2, "target_update_interval": 20}),
     "DQN, two environments": ("dqn", "CartPole-v1", 2, {**GREEDY, "gradient_steps": 3, "target_update_interval": 30}),
 }
 
@@ -86,9 +95,7 @@ def follow(model: Any, warm_up: np.ndarray, count: int) -> Draws:
 def test_a_whole_training_is_that_of_the_peer(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm, name, count, settings = CASES[case]
     envs, own_envs = numbered(name, count), numbered(name, count)
-    peer = getattr(sb3, algorithm.upper())(
-        "MlpPolicy", DummyVecEnv(functions(envs)), seed=0, **copy.deepcopy(COMMON), **settings
-    )
+    peer = PEERS[algorithm]("MlpPolicy", DummyVecEnv(functions(envs)), seed=0, **copy.deepcopy(COMMON), **settings)
     peer.save(tmp_path / "peer.zip")
     rest = {key: settings[key] for key in ("train_freq",) if key in settings}  # the file has it only as a pickle
     ours = import_sb3(tmp_path / "peer.zip", algorithm, env=make_vec_env(functions(own_envs)), **rest)
