@@ -206,9 +206,9 @@ def test_both_sides_accept_the_settings_of_a_case(case: Case) -> None:
 
 
 def test_sizes_can_be_given() -> None:
-    asked = argparse.Namespace(chunk=5, n_envs=3, set=["policy_kwargs.n_quantiles=7", "batch_size=9"])
+    asked = argparse.Namespace(warmup=2, chunk=5, n_envs=3, set=["policy_kwargs.n_quantiles=7", "batch_size=9"])
     case = command._resized(CASES["qrdqn-cartpole"], asked)
-    assert (case.chunk, case.n_envs, case.settings["batch_size"]) == (5, 3, 9)
+    assert (case.warmup, case.chunk, case.n_envs, case.settings["batch_size"]) == (2, 5, 3, 9)
     assert case.settings["policy_kwargs"] == {"net_arch": [256, 256], "n_quantiles": 7}
 
 
