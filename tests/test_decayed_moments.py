@@ -43,6 +43,13 @@ def trained(optimizer: FlatOptimizer, steps: range) -> int:
     return most
 
 
+def follow(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, steps: int) -> None:
+    """Make the same steps with an optimiser of torch."""
+    for step in range(steps):
+        parameter.grad = gradient(step)
+        optimizer.step()
+
+
 def parameter() -> nn.Parameter:
     return nn.Parameter(torch.linspace(-1.0, 1.0, NUMBERS))
 
@@ -52,9 +59,7 @@ def test_the_parameters_are_those_of_torch_and_no_moment_is_subnormal(choice, ar
     ours, theirs = parameter(), parameter()
     optimizer, plain = FlatOptimizer([ours], choice, 1e-2, arguments), reference([theirs])
     assert trained(optimizer, range(STEPS)) == 0
-    for step in range(STEPS):
-        theirs.grad = gradient(step)
-        plain.step()
+    follow(plain, theirs, STEPS)
     state = plain.state[theirs]
     assert sum(subnormal(value) for value in state.values()) > 0, "the reference has none, so this tests nothing"
     assert torch.equal(ours, theirs)
@@ -79,10 +84,7 @@ def test_momentum_without_a_step_count_is_that_of_torch():
         FlatOptimizer([ours], torch.optim.SGD, 1e-2, {"momentum": 0.9}),
         torch.optim.SGD([theirs], 1e-2, 0.9),
     )
-    for step in range(100):
-        optimizer.gradients.copy_(gradient(step))
-        optimizer.step(1e-2)
-        theirs.grad = gradient(step)
-        plain.step()
+    trained(optimizer, range(100))
+    follow(plain, theirs, 100)
     assert torch.equal(ours, theirs)
     assert torch.equal(optimizer.state_dict()["momentum_buffer"], plain.state[theirs]["momentum_buffer"])

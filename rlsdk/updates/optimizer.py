@@ -36,7 +36,7 @@ def _clear_decayed(state: Mapping[str, object]) -> None:
     """Set moments [D] to 0 that have decayed to almost 0.
 
     Without gradients, as in a ReLU unit that is never active, moments decay to subnormal numbers and remain there. CPUs
-    calculate with these up to a hundred times as slowly.
+    calculate with these many times as slowly.
     """
     for moments in state.values():
         if isinstance(moments, Tensor) and moments.dim() and moments.is_floating_point():
@@ -113,8 +113,9 @@ class FlatOptimizer:
         state = self.optimizer.state.get(self.flat, {})
         if not self._kernel(self.optimizer, state):
             step(self.optimizer)
-        if self.flat.is_cpu and int(state.get("step", 1)) % _STEPS_BETWEEN_CLEARING == 0:  # the count is saved, so that
-            _clear_decayed(state)  # a resumed training clears the same moments
+        # the step count is saved, so a resumed training clears the same moments
+        if self.flat.is_cpu and int(state.get("step", 1)) % _STEPS_BETWEEN_CLEARING == 0:
+            _clear_decayed(state)
         for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay change them
             parameter.data.copy_(value)
 
