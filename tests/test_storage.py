@@ -269,7 +269,8 @@ def test_no_unpickling_is_reachable_while_loading(saved: Path) -> None:
     code = f"""
 import rlsdk, torch, pickle, builtins, gymnasium, marshal
 import rlsdk_tqc.agent, rlsdk_tqc.build, rlsdk.environments.toy as toy
-rlsdk.load({str(saved)!r}, env=toy.IdentityEnvBox(episode_length=10))  # classes and settings code are generated once
+first = rlsdk.load({str(saved)!r}, env=toy.IdentityEnvBox(episode_length=10))
+first.learn(5)  # generates code of classes and settings, and imports kernels, whose bytecode Python reads with marshal
 def refuse(*a, **k): raise SystemError("unpickled")
 pickle.load = pickle.loads = pickle.Unpickler = pickle._Unpickler = torch.load = refuse
 real_eval, real_exec = builtins.eval, builtins.exec
