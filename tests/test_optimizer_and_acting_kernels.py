@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Generator, nn
 
+import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import kernels_off
 from rlsdk.records import Observation
 from rlsdk.updates import FlatOptimizer
-from rlsdk_dqn import DQN
 
 
 @pytest.mark.parametrize("arguments", [{}, {"alpha": 0.9, "eps": 1e-3}, {"momentum": 0.5}, {"centered": True}])
@@ -34,11 +34,18 @@ def test_rmsprop(arguments: dict[str, Any]) -> None:
     assert all(torch.equal(torch.as_tensor(one[name]), torch.as_tensor(two[name])) for name in one)
 
 
+QUANTILES = [("dqn", {}), ("qrdqn", {"n_quantiles": 7}), ("qrdqn", {"n_quantiles": 200})]
+
+
+@pytest.mark.parametrize(("name", "policy_kwargs"), QUANTILES)
 @pytest.mark.parametrize("rows", [1, 5, 32, 33])
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_epsilon_greedy_actions_and_random_numbers(rows: int, deterministic: bool) -> None:
+def test_epsilon_greedy_actions_and_random_numbers(
+    name: str, policy_kwargs: dict[str, Any], rows: int, deterministic: bool
+) -> None:
     def acted() -> tuple[list[torch.Tensor], torch.Tensor]:
-        policy = DQN("MlpPolicy", make_vec_env("CartPole-v1", 1), seed=0, buffer_size=10).policy
+        env = make_vec_env("CartPole-v1", 1)
+        policy = rlsdk.make(name, env=env, seed=0, buffer_size=10, policy_kwargs=policy_kwargs).policy
         policy.epsilon.fill_(0.5)
         generator, numbers, found = Generator().manual_seed(1), Generator().manual_seed(2), []
         for _ in range(20):

@@ -93,16 +93,16 @@ def dense_acting(
 
 
 def greedy_acting(
-    modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, actions: int
+    modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, sizes: tuple[int, int]
 ) -> GreedyActing | None:
-    """Return the kernel for acting greedily with one value per action; None if no kernel fits, for example without
-    dense layers."""
+    """Return the kernel for acting greedily with (actions, values per action); None if no kernel fits, for example
+    without dense layers."""
     off = hooked or backend_name(choice) is None or not may_use("greedy_acting")
     if off or has_parameters(encoder) or not is_dense(modules):
         return None
     from rlsdk.kernels.greedy_acting import GreedyActing
 
-    return GreedyActing(modules, actions)
+    return GreedyActing(modules, *sizes)
 
 
 def squashed_policy(

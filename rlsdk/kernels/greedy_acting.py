@@ -14,12 +14,12 @@ from rlsdk.records import Observation
 
 
 class GreedyActing:
-    """Acts epsilon-greedily on one value per action. Actions and random numbers equal those of
+    """Acts epsilon-greedily on the mean of K values per action. Actions and random numbers equal those of
     `rlsdk.networks.epsilon_greedy`."""
 
-    def __init__(self, modules: Iterable[nn.Module], actions: int) -> None:
-        """`actions` is the number of actions, which are counted from 0."""
-        self.kernel, self.actions = DenseKernel(modules, NUMPY), actions
+    def __init__(self, modules: Iterable[nn.Module], actions: int, values_per_action: int) -> None:
+        """`actions` is the number of actions, which are counted from 0; `values_per_action` is K."""
+        self.kernel, self.actions, self.values_per_action = DenseKernel(modules, NUMPY), actions, values_per_action
 
     def fits(self, observation: Observation) -> bool:
         """Whether the observation has few rows, is on the CPU and has no mask."""
@@ -29,7 +29,10 @@ class GreedyActing:
     def __call__(self, features: Tensor, epsilon: Tensor | None, generator: Generator) -> Tensor:
         """Return actions int64 [N] for encoded observations [N, F]; each is random with probability `epsilon` (0-d;
         None: 0)."""
-        found = self.kernel(features.numpy()).argmax(-1)
+        values = self.kernel(features.numpy())  # [N, A * K]
+        if (entries := self.values_per_action) > 1:
+            values = np.add.reduce(values.reshape(len(values), -1, entries), -1)  # the largest sum is the largest mean
+        found = values.argmax(-1)
         if epsilon is not None:
             drawn = torch.randint(self.actions, found.shape, generator=generator).numpy()
             found = np.where(torch.rand(found.shape, generator=generator).numpy() < epsilon.numpy(), drawn, found)

@@ -72,8 +72,9 @@ class DiscreteValuePolicy(nn.Module):
         """Build the kernels for acting, for learning, and for acting on few observations."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.head)
         layers, choice = [*self.body, self.head], self._choice
-        single = isinstance(self.space, Discrete) and not self.space.start and self.values_per_action == 1
-        greedy = factory.greedy_acting(layers, self.encoder, choice, hooked, self.sizes[0]) if single else None
+        sizes = self.sizes[0], self.values_per_action
+        single = isinstance(self.space, Discrete) and not self.space.start
+        greedy = factory.greedy_acting(layers, self.encoder, choice, hooked, sizes) if single else None
         self._calls_encoder = hooked or not is_identity(self.encoder)
         acting = factory.dense_acting(layers, self.encoder, choice, hooked, self._flat_values)
         learning = factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self._flat_values))
