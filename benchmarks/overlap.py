@@ -3,14 +3,19 @@
 `python -m benchmarks.overlap sac` (or `tqc`, `ppo`) prints the table of docs/collecting.md. All ways train one
 chunk after another alternately, so that other programs disturb all of them alike. The table also has the processor time of the
 learner and of the busiest collector. With one core for each, the wall-clock time would be the larger of the two.
+
+Two cores that share caches and memory are slower than twice one core. The last line says how fast two independent trainings are
+together, compared with one alone: no way of using two cores can gain more.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import statistics
 import time
+from multiprocessing.synchronize import Event, Lock
 from pathlib import Path
 from typing import Any
 
@@ -65,27 +70,68 @@ class Runner:
         return [(int(own[11]) + int(own[12])) / ticks for own in fields]
 
 
+def train_beside(algorithm: str, way: Way, chunk: int, wanted: Event, training: Lock) -> None:
+    """Train in another process whenever `wanted` is set, and hold the lock meanwhile."""
+    runner = Runner(algorithm, way, chunk)
+    while True:
+        wanted.wait()
+        with training:
+            runner.learn()
+
+
+class Company:
+    """An independent training in another process, which runs only in the body of `with`."""
+
+    def __init__(self, algorithm: str, way: Way, chunk: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.wanted, self.training = context.Event(), context.Lock()
+        arguments = (algorithm, way, chunk, self.wanted, self.training)
+        context.Process(target=train_beside, args=arguments, daemon=True).start()
+
+    def __enter__(self) -> None:
+        self.wanted.set()
+        while self.training.acquire(block=False):
+            self.training.release()
+            time.sleep(0.01)
+
+    def __exit__(self, *_: object) -> None:
+        self.wanted.clear()
+        with self.training:  # waits until the other training has completed its chunk
+            pass
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("algorithm", choices=("sac", "tqc", "ppo"))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--chunk", type=int, default=2048)
+    parser.add_argument("--chunk", type=int, default=20_480)
     given = parser.parse_args()
     ways = WAYS["rollouts" if given.algorithm == "ppo" else "replay"]
     runners = [Runner(given.algorithm, way, given.chunk) for way in ways]
+    accompanied, company = Runner(given.algorithm, ways[0], given.chunk), Company(given.algorithm, ways[0], given.chunk)
     for _ in range(given.rounds + 1):
         for runner in runners:
             runner.learn()
+        with company:
+            accompanied.learn()
     print(f"{given.algorithm}, {given.rounds} chunks of {given.chunk} steps, load {os.getloadavg()[0]:.1f}; medians")
+    print_table(runners, given.chunk)
+    shares = sorted(2 * a / b for a, b in zip(runners[0].wall[1:], accompanied.wall[1:], strict=True))
+    middle = statistics.median(shares)
+    print(f"two independent trainings together: {middle:.2f} ({shares[0]:.2f} to {shares[-1]:.2f}) times one")
+
+
+def print_table(runners: list[Runner], chunk: int) -> None:
+    """Print the medians of all ways, without the first chunk of each, and close their environments."""
     print(
         "| way | steps/s | times (range) | learner, ms per step | busiest collector, ms per step |\n|---|---|---|---|---|"
     )
     first = runners[0].wall[1:]
     for runner in runners:
         gains = sorted(a / b for a, b in zip(first, runner.wall[1:], strict=True))
-        each = [statistics.median(values[1:]) / given.chunk * 1e3 for values in (runner.learner, runner.collector)]
-        rate = given.chunk / statistics.median(runner.wall[1:])
+        each = [statistics.median(values[1:]) / chunk * 1e3 for values in (runner.learner, runner.collector)]
+        rate = chunk / statistics.median(runner.wall[1:])
         gain = f"{statistics.median(gains):.2f} ({gains[0]:.2f} to {gains[-1]:.2f})"
         print(f"| {runner.name} | {rate:.0f} | {gain} | {each[0]:.2f} | {each[1]:.2f} |")
         runner.env.close()
