@@ -108,7 +108,7 @@ def _recorded() -> dict[str, str]:
 def _write(name: str, row: str, rounds: int) -> None:
     """Replace one row of the table. The other rows, each with its date, do not change."""
     before, _, _ = TABLE.read_text(encoding="utf-8").partition(MARK)
-    known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds |"}
+    known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds, {_processor()} |"}
     versions = ", ".join(f"{p} {version(p)}" for p in PACKAGES)
     rows = [known[case] for case in CASES if case in known]
     header = "\n".join(f"{line}{end}" for line, end in zip(HEADER.split("\n"), (" measured |", "---|"), strict=True))
@@ -116,6 +116,13 @@ def _write(name: str, row: str, rounds: int) -> None:
     page = f"{before}{MARK}\n\n{versions}, Python {platform.python_version()}\n\n{header}\n{joined}\n"
     TABLE.write_text(page, encoding="utf-8")
     _write_summary([ratio for row in rows if (ratio := _ratio(row)) is not None])
+
+
+def _processor() -> str:
+    """The maker of the processor: `Intel`, `AMD`, or another name that Python knows."""
+    info = Path("/proc/cpuinfo")
+    names = info.read_text(encoding="utf-8") if info.exists() else platform.processor()
+    return next((maker for maker in ("Intel", "AMD") if maker in names), platform.machine())
 
 
 def _write_summary(ratios: list[float]) -> None:
