@@ -4,8 +4,8 @@
 chunk after another alternately, so that other programs disturb all of them alike. The table also has the processor time of the
 learner and of the busiest collector. With one core for each, the wall-clock time would be the larger of the two.
 
-Two cores that share caches and memory are slower than twice one core. The last line says how fast two independent trainings are
-together, compared with one alone: no way of using two cores can gain more.
+Two cores that share caches and memory are slower than twice one core. The last line is the speed of two independent trainings
+together, relative to one alone: no way of using two cores can gain more.
 """
 
 from __future__ import annotations
