@@ -4,22 +4,24 @@
 chunk after another alternately, so that other programs disturb all of them alike. The table also has the processor time of the
 learner and of the busiest collector. With one core for each, the wall-clock time would be the larger of the two.
 
-Two cores that share caches and memory are slower than twice one core. The last line is the speed of two independent trainings
+Two cores that share caches can be slower than twice one core. The last line is the speed of two independent trainings
 together, relative to one alone: no way of using two cores can gain more.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import statistics
 import time
-from multiprocessing.synchronize import Event, Lock
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import rlsdk
+from benchmarks.trainers import Elsewhere, Trainer
 from rlsdk.environments import CollectorsVectorEnv, make_vec_env
 
 ENV = "HalfCheetah-v5"
@@ -43,6 +45,8 @@ WAYS: dict[str, list[Way]] = {
         ("two collectors, max_lag 1", 8, ROLLOUTS, {"collectors": 2, "max_lag": 1}, 1),
     ],
 }
+CHUNKS = {"replay": 2_048, "rollouts": 20_480}
+"""Steps per timing."""
 
 
 class Runner:
@@ -70,34 +74,26 @@ class Runner:
         return [(int(own[11]) + int(own[12])) / ticks for own in fields]
 
 
-def train_beside(algorithm: str, way: Way, chunk: int, wanted: Event, training: Lock) -> None:
-    """Train in another process whenever `wanted` is set, and hold the lock meanwhile."""
+def independent(algorithm: str, way: Way, chunk: int) -> Trainer:
+    """Make a training that `Elsewhere` runs in another process."""
     runner = Runner(algorithm, way, chunk)
-    while True:
-        wanted.wait()
-        with training:
-            runner.learn()
+    return Trainer(lambda _: runner.learn(), runner, "no updates are timed")
 
 
-class Company:
-    """An independent training in another process, which runs only in the body of `with`."""
+def together(runner: Runner, other: Elsewhere) -> float:
+    """Train both for one chunk at the same time; returns the seconds until both are finished."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(1) as pool:
+        finished = pool.submit(other, runner.chunk)
+        runner.learn()
+        finished.result()
+    return time.perf_counter() - began
 
-    def __init__(self, algorithm: str, way: Way, chunk: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.wanted, self.training = context.Event(), context.Lock()
-        arguments = (algorithm, way, chunk, self.wanted, self.training)
-        context.Process(target=train_beside, args=arguments, daemon=True).start()
 
-    def __enter__(self) -> None:
-        self.wanted.set()
-        while self.training.acquire(block=False):
-            self.training.release()
-            time.sleep(0.01)
-
-    def __exit__(self, *_: object) -> None:
-        self.wanted.clear()
-        with self.training:  # waits until the other training has completed its chunk
-            pass
+def spread(ratios: Iterable[float]) -> str:
+    """Median and range."""
+    values = sorted(ratios)
+    return f"{statistics.median(values):.2f} ({values[0]:.2f} to {values[-1]:.2f})"
 
 
 def main() -> None:
@@ -105,21 +101,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("algorithm", choices=("sac", "tqc", "ppo"))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--chunk", type=int, default=20_480)
+    parser.add_argument("--chunk", type=int, help="steps per timing (default: 20,480 for ppo, 2,048 otherwise)")
     given = parser.parse_args()
-    ways = WAYS["rollouts" if given.algorithm == "ppo" else "replay"]
-    runners = [Runner(given.algorithm, way, given.chunk) for way in ways]
-    accompanied, company = Runner(given.algorithm, ways[0], given.chunk), Company(given.algorithm, ways[0], given.chunk)
+    kind = "rollouts" if given.algorithm == "ppo" else "replay"
+    ways, chunk = WAYS[kind], given.chunk or CHUNKS[kind]
+    runners = [Runner(given.algorithm, way, chunk) for way in ways]
+    one, other = (
+        Runner(given.algorithm, ways[0], chunk),
+        Elsewhere(partial(independent, given.algorithm, ways[0], chunk)),
+    )
+    both = list[float]()
     for _ in range(given.rounds + 1):
         for runner in runners:
             runner.learn()
-        with company:
-            accompanied.learn()
-    print(f"{given.algorithm}, {given.rounds} chunks of {given.chunk} steps, load {os.getloadavg()[0]:.1f}; medians")
-    print_table(runners, given.chunk)
-    shares = sorted(2 * a / b for a, b in zip(runners[0].wall[1:], accompanied.wall[1:], strict=True))
-    middle = statistics.median(shares)
-    print(f"two independent trainings together: {middle:.2f} ({shares[0]:.2f} to {shares[-1]:.2f}) times one")
+        both.append(together(one, other))
+    print(f"{given.algorithm}, {given.rounds} chunks of {chunk} steps, load {os.getloadavg()[0]:.1f}; medians")
+    print_table(runners, chunk)
+    limit = spread(2 * a / b for a, b in zip(runners[0].wall[1:], both[1:], strict=True))
+    print(f"two independent trainings together: {limit} times one")
 
 
 def print_table(runners: list[Runner], chunk: int) -> None:
@@ -129,10 +128,9 @@ def print_table(runners: list[Runner], chunk: int) -> None:
     )
     first = runners[0].wall[1:]
     for runner in runners:
-        gains = sorted(a / b for a, b in zip(first, runner.wall[1:], strict=True))
+        gain = spread(a / b for a, b in zip(first, runner.wall[1:], strict=True))
         each = [statistics.median(values[1:]) / chunk * 1e3 for values in (runner.learner, runner.collector)]
         rate = chunk / statistics.median(runner.wall[1:])
-        gain = f"{statistics.median(gains):.2f} ({gains[0]:.2f} to {gains[-1]:.2f})"
         print(f"| {runner.name} | {rate:.0f} | {gain} | {each[0]:.2f} | {each[1]:.2f} |")
         runner.env.close()
 

@@ -93,16 +93,20 @@ def dense_acting(
 
 
 def greedy_acting(
-    modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, sizes: tuple[int, int]
+    modules: Sequence[nn.Module],
+    encoder: nn.Module,
+    choice: KernelChoice,
+    hooked: bool,
+    actions: int,
+    values_per_action: int,
 ) -> GreedyActing | None:
-    """Return the kernel for acting greedily with (actions, values per action); None if no kernel fits, for example
-    without dense layers."""
+    """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
     off = hooked or backend_name(choice) is None or not may_use("greedy_acting")
     if off or has_parameters(encoder) or not is_dense(modules):
         return None
     from rlsdk.kernels.greedy_acting import GreedyActing
 
-    return GreedyActing(modules, *sizes)
+    return GreedyActing(modules, actions, values_per_action)
 
 
 def squashed_policy(

@@ -74,7 +74,7 @@ class DiscreteValuePolicy(nn.Module):
         layers, choice = [*self.body, self.head], self._choice
         sizes = self.sizes[0], self.values_per_action
         single = isinstance(self.space, Discrete) and not self.space.start
-        greedy = factory.greedy_acting(layers, self.encoder, choice, hooked, sizes) if single else None
+        greedy = factory.greedy_acting(layers, self.encoder, choice, hooked, *sizes) if single else None
         self._calls_encoder = hooked or not is_identity(self.encoder)
         acting = factory.dense_acting(layers, self.encoder, choice, hooked, self._flat_values)
         learning = factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self._flat_values))
