@@ -20,7 +20,6 @@ from rlsdk.interchange.sb3 import import_sb3
 
 peer = pytest.importorskip("stable_baselines3")
 contrib = pytest.importorskip("sb3_contrib")
-pytestmark = pytest.mark.filterwarnings("ignore:.*only as a pickle")
 BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 5.0], np.float32))
 VECTOR, IMAGE = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Box(0, 255, (36, 36, 1), np.uint8)
 COLOURS, SCALED = spaces.Box(0, 255, (40, 36, 3), np.uint8), spaces.Box(0.0, 1.0, (2, 36, 40), np.float32)

@@ -98,8 +98,7 @@ def test_a_whole_training_is_that_of_the_peer(case: str, tmp_path: Path, monkeyp
     envs, own_envs = numbered(name, count), numbered(name, count)
     peer = PEERS[algorithm]("MlpPolicy", DummyVecEnv(functions(envs)), seed=0, **copy.deepcopy(COMMON), **settings)
     peer.save(tmp_path / "peer.zip")
-    rest = {key: settings[key] for key in ("train_freq",) if key in settings}  # the file has it only as a pickle
-    ours = import_sb3(tmp_path / "peer.zip", algorithm, env=make_vec_env(functions(own_envs)), **rest)
+    ours = import_sb3(tmp_path / "peer.zip", algorithm, env=make_vec_env(functions(own_envs)))
     space = peer.action_space
     rng = np.random.default_rng(0)
     warm_up = np.stack(

@@ -1,7 +1,7 @@
 """Import agents from files of stable-baselines3 and sb3-contrib. Settings and weights are read; no code in the file is run.
 
-Functions, classes and spaces, which a file stores only as pickles, are not read. The environment provides the spaces. Settings
-that are functions have their defaults unless they are given.
+A file stores functions, classes and spaces as pickles. `rlsdk.interchange.sb3_pickles` reads those of known objects without
+running them. The environment provides the spaces. Settings that cannot be read have their defaults unless they are given.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def import_sb3(
         vecnormalize: an `.npz` file with `mean`, `var` and `count` of the observations' statistics, for agents that were
             trained under `VecNormalize`. docs/interchange.md shows how to write it. Bounds other than the defaults go into
             `changes`: `normalize={"clip_obs": 5.0}`.
-        changes: settings that replace those of the file, or that the file stores only as a pickle.
+        changes: settings that replace those of the file, or that the file stores as a pickle of an unknown object.
 
     Raises:
         ArtifactError: there is no such file, or its weights do not fit.
@@ -108,6 +108,7 @@ def import_sb3(
     taken = {each: weight for each, weight in weights.items() if _LEARNT.get(each) not in changes}
     translated = _translated(spec, taken, envs, path)
     settings = _settings(spec, foreign, translated, envs.observation_space)
+    settings = {name: value for name, value in settings.items() if name not in changes or name == "policy_kwargs"}
     if vecnormalize is not None:
         settings["normalize"] = {"norm_reward": False}
     with ConstructionLimit(sum(weight.nbytes for weight in foreign.weights.values())):
@@ -194,7 +195,8 @@ def _network_settings(config_type: type[object]) -> set[str]:
 def _warn_of_unread(path: str | Path, settings: list[str]) -> None:
     if settings:
         warnings.warn(
-            f"{path} holds {', '.join(settings)} only as a pickle, which is not read: defaults are used, or give them",
+            f"{path} holds {', '.join(settings)} only as a pickle of an unknown object, which is not read: defaults are used,"
+            " or give them",
             stacklevel=3,
         )
 

@@ -1,4 +1,4 @@
-"""Read the settings and the weights in a file of stable-baselines3. No code in the file is run."""
+"""Reads the settings and the weights in a file of stable-baselines3. No code in the file is run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import ArtifactError
+from rlsdk.interchange.sb3_pickles import read_setting
 
 MAX_SETTINGS, SMALL, MAX_GROWTH = 16 * 2**20, 2**20, 4
 """Limits of unpacked contents: bytes of the settings; weights may have `MAX_GROWTH` times the size of the file plus `SMALL`
@@ -29,16 +30,19 @@ _ENTRY = re.compile(
     r"""(?:'(?P<key>[^'\\]{1,200})'|"(?P<quoted>[^"\\]{1,200})")(?:: |, )\w{1,30}\((?:[^()]*\((?P<shape>[\d, ]{0,200})\))?"""
 )
 """Matches an entry of a Dict space as text: 'camera': Box(0, 255, (3, 36, 36), uint8)."""
+_BUFFER = "replay_buffer_class", "replay_buffer_kwargs"
+_GOALS = "n_sampled_goal", "goal_selection_strategy"
+"""The arguments of replay buffers that are imported. Others have no counterpart, or could name a folder to write to."""
 Shape = tuple[int, ...] | None
 ADVICE = "give the .zip that model.save(path) of that library wrote"
 
 
 @attrs.frozen
 class Foreign:
-    """The contents of a file: settings in JSON, network settings that do not follow from the weights, and weights by name.
+    """The contents of a file: settings, network settings that do not follow from the weights, and weights by name.
 
-    `pickled` names the settings that are stored only as pickles. `observations` has the shapes of the entries of a Dict in
-    order; for other observations, its only key is "".
+    `pickled` names the settings that are stored as pickles of unknown objects. `observations` has the shapes of the entries
+    of a Dict in order; for other observations, its only key is "".
     """
 
     settings: dict[str, object]
@@ -68,11 +72,28 @@ def read_sb3(path: str | Path) -> Foreign:
         ) from None
     if not isinstance(data, dict) or not all(isinstance(each, Mapping) for each in loaded):
         raise ArtifactError(f"{path} is not a file of stable-baselines3: it has no settings or no weights; {ADVICE}")
-    pickled = tuple(name for name, value in data.items() if isinstance(value, dict) and ":serialized:" in value)
-    plain = {n: v for n, v in data.items() if v is not None and not isinstance(v, dict) and not n.startswith("_")}
+    settings, pickled = _settings(data)
     weights = {name: value for each in loaded for name, value in each.items() if isinstance(value, Tensor)}
     networks, seen = _networks(data.get("policy_kwargs")), _observations(data.get("observation_space"))
-    return Foreign(plain, networks, weights, pickled, seen)
+    return Foreign(settings, networks, weights, pickled, seen)
+
+
+def _settings(data: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Return the settings that can be read, and the names of those that are pickles of unknown objects."""
+    settings, pickled = dict[str, object](), list[str]()
+    for name, value in data.items():
+        if isinstance(value, dict) and ":serialized:" in value:
+            try:
+                settings[name] = read_setting(value)
+            except ValueError:
+                pickled.append(name)
+        elif not isinstance(value, dict) or name == _BUFFER[1]:
+            settings[name] = value
+    arguments = settings.pop(_BUFFER[1], None)
+    if isinstance(arguments, dict) and settings.get(_BUFFER[0]) == "hindsight":
+        settings[_BUFFER[1]] = {name: arguments[name] for name in _GOALS if name in arguments} or None
+    plain = {name: value for name, value in settings.items() if value is not None and not name.startswith("_")}
+    return plain, tuple(pickled)
 
 
 def _loaded(content: bytes) -> Any:
