@@ -8,7 +8,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -115,7 +115,7 @@ def _write(name: str, row: str, rounds: int) -> None:
     joined = "\n".join(rows)
     page = f"{before}{MARK}\n\n{versions}, Python {platform.python_version()}\n\n{header}\n{joined}\n"
     TABLE.write_text(page, encoding="utf-8")
-    _write_summary([ratio for row in rows if (ratio := _ratio(row)) is not None])
+    _write_summary({case: ratio for case, row in known.items() if (ratio := _ratio(row)) is not None})
 
 
 def _processor() -> str:
@@ -125,14 +125,25 @@ def _processor() -> str:
     return next((maker for maker in ("Intel", "AMD") if maker in names), platform.machine())
 
 
-def _write_summary(ratios: list[float]) -> None:
-    """Put the range and the median of the ratios into the two landing pages."""
+def _write_summary(ratios: Mapping[str, float]) -> None:
+    """Put the range and the median of the cases' ratios into the two landing pages, and the ranges of the algorithms into the
+    table of algorithms."""
     for path in LANDING_PAGES:
         page = path.read_text(encoding="utf-8")
-        page = re.sub(r"\*\*[\d.]+ to [\d.]+ times", f"**{min(ratios):.1f} to {max(ratios):.1f} times", page)
+        page = re.sub(r"\*\*[\d.]+ to [\d.]+ times", f"**{_range(ratios.values())} times", page)
         page = re.sub(r"in \d+ measured cases", f"in {len(ratios)} measured cases", page)
-        page = re.sub(r"the median is [\d.]+\d", f"the median is {median(ratios):.1f}", page)
+        page = re.sub(r"the median is [\d.]+\d", f"the median is {median(ratios.values()):.1f}", page)
+        for algorithm in {CASES[case].algorithm for case in ratios}:
+            own = [ratio for case, ratio in ratios.items() if CASES[case].algorithm == algorithm]
+            page = re.sub(rf"(\| `{algorithm}` \|.*\| )[\d.]+( to [\d.]+)? times", rf"\g<1>{_range(own)} times", page)
         path.write_text(page, encoding="utf-8")
+
+
+def _range(ratios: Iterable[float]) -> str:
+    """The smallest and the largest of some ratios."""
+    ordered = sorted(ratios)
+    least, most = f"{ordered[0]:.1f}", f"{ordered[-1]:.1f}"
+    return least if least == most else f"{least} to {most}"
 
 
 if __name__ == "__main__":
