@@ -18,7 +18,7 @@ def import_agent(
     env: Annotated[str, typer.Option(help="gymnasium id of the environment it was trained on.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Agent file to write.")],
     vecnormalize: Annotated[
-        Path | None, typer.Option(help="Statistics of VecNormalize as .npz, see docs/interchange.md.")
+        Path | None, typer.Option(help="The file that VecNormalize.save wrote, or .npz; see docs/interchange.md.")
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")

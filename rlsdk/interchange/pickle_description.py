@@ -11,12 +11,12 @@ import pickletools
 import attrs
 
 _ARGUMENTS = (
-    *("BININT", "BININT1", "BININT2", "BINFLOAT"),
+    *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
     *("SHORT_BINUNICODE", "BINUNICODE", "SHORT_BINBYTES", "BINBYTES", "BYTEARRAY8"),
 )
 """Operations that push their argument on the stack."""
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-_BOOKS = ("MARK", "POP", "MEMOIZE", "BINPUT", "BINGET")
+_BOOKS = ("MARK", "POP", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET")
 _TUPLES = {"TUPLE": None, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _FILL = {"APPEND": 1, "APPENDS": None, "SETITEM": 2, "SETITEMS": None}
 """Operation -> the number of its operands; None: those after the last mark."""
@@ -31,11 +31,12 @@ class Name:
 
 @attrs.define
 class Made:
-    """The result of calling `name` with arguments; `state` holds its attributes."""
+    """The result of calling `name` with arguments; `state` has its attributes, and `entries` those of a mapping."""
 
     name: str
     arguments: tuple[object, ...]
     state: object = None
+    entries: dict[object, object] = attrs.field(factory=dict)
 
     def attribute(self, name: str) -> object:
         """Raises ValueError if there is no such attribute."""
@@ -87,7 +88,7 @@ class _Machine:
             self.marks.append(len(self.stack))
         elif operation == "POP":
             self._taken(1)
-        elif operation == "BINGET":
+        elif operation in ("BINGET", "LONG_BINGET"):
             self.stack.append(self.memory[argument])
         else:
             self.memory[len(self.memory) if operation == "MEMOIZE" else argument] = self.stack[-1]
@@ -106,8 +107,9 @@ class _Machine:
         filled, target = self._taken(_FILL[operation]), self.stack[-1]
         if isinstance(target, list) and operation.startswith("APPEND"):
             target.extend(filled)
-        elif isinstance(target, dict) and operation.startswith("SETITEM"):
-            target.update(zip(filled[::2], filled[1::2], strict=True))
+        elif isinstance(target, dict | Made) and operation.startswith("SETITEM"):
+            entries = target if isinstance(target, dict) else target.entries
+            entries.update(zip(filled[::2], filled[1::2], strict=True))
         else:
             raise ValueError(f"{operation} to something else than a list or dict")
 

@@ -7,14 +7,11 @@ running them. The environment provides the spaces. Settings that cannot be read 
 from __future__ import annotations
 
 import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
-import torch
 
 from rlsdk.environments import connect
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, shown
@@ -26,7 +23,7 @@ from rlsdk.interchange.sb3_encoders import (
     require_plain,
     require_same_axes,
 )
-from rlsdk.interchange.sb3_file import ACTIVATION, MAX_SETTINGS, Foreign, read_sb3
+from rlsdk.interchange.sb3_file import ACTIVATION, Foreign, read_sb3
 from rlsdk.interchange.sb3_networks import (
     Translated,
     actor_critic,
@@ -40,6 +37,7 @@ from rlsdk.interchange.sb3_networks import (
     soft_actor_critic,
     stacked_critics,
 )
+from rlsdk.interchange.sb3_statistics import read_statistics, set_statistics
 from rlsdk.registry import load as load_plugin
 from rlsdk.settings import describe, merge
 from rlsdk.spaces import Dict, Space
@@ -84,9 +82,8 @@ def import_sb3(
         path: the `.zip` file.
         algorithm: id of the plugin for the new agent, such as `trpo`.
         env: the environment of the training, or any other with the same spaces.
-        vecnormalize: an `.npz` file with `mean`, `var` and `count` of the observations' statistics, for agents that were
-            trained under `VecNormalize`. docs/interchange.md shows how to write it. Bounds other than the defaults go into
-            `changes`: `normalize={"clip_obs": 5.0}`.
+        vecnormalize: the file that `VecNormalize.save` wrote, or an `.npz` file with `mean`, `var` and `count` of the
+            observations' statistics.
         changes: settings that replace those of the file, or that the file stores as a pickle of an unknown object.
 
     Raises:
@@ -109,8 +106,9 @@ def import_sb3(
     translated = _translated(spec, taken, envs, path)
     settings = _settings(spec, foreign, translated, envs.observation_space)
     settings = {name: value for name, value in settings.items() if name not in changes or name == "policy_kwargs"}
-    if vecnormalize is not None:
-        settings["normalize"] = {"norm_reward": False}
+    statistics = None if vecnormalize is None else read_statistics(Path(vecnormalize))
+    if statistics is not None:
+        settings["normalize"] = statistics.settings
     with ConstructionLimit(sum(weight.nbytes for weight in foreign.weights.values())):
         agent = make(spec.id, env=envs, **merge(settings, changes))
     agent.env_name = name or agent.env_name
@@ -118,8 +116,8 @@ def import_sb3(
     _set_weights(agent, translated, foreign, path)
     if hasattr(type(agent), "exploration_rate") and isinstance(rate := foreign.settings.get("exploration_rate"), float):
         agent.exploration_rate = rate
-    if vecnormalize is not None:
-        _set_statistics(agent, Path(vecnormalize))
+    if statistics is not None:
+        set_statistics(agent, statistics, Path(str(vecnormalize)))
     return agent
 
 
@@ -199,28 +197,3 @@ def _warn_of_unread(path: str | Path, settings: list[str]) -> None:
             " or give them",
             stacklevel=3,
         )
-
-
-def _set_statistics(agent: Agent, path: Path) -> None:
-    """Set the running statistics of observations from an `.npz` file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for info in archive.infolist():
-                if info.file_size > MAX_SETTINGS:
-                    raise ValueError(f"its {info.filename!r} is {info.file_size} bytes long, more than {MAX_SETTINGS}")
-        with np.load(path, allow_pickle=False) as stored:
-            given = {name: torch.as_tensor(np.asarray(stored[name], np.float64)) for name in ("mean", "var", "count")}
-    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ArtifactError(f"{path} holds no statistics (mean, var, count): {error}") from None
-    normalizer = agent.preprocessing.normalizer
-    assert normalizer is not None
-    state = normalizer.state_dict()
-    if set(state["observation"]) != {"000"}:
-        raise SettingsError(
-            "statistics of one array are not statistics of these observations, which have several parts"
-        )
-    moments = {"mean": given["mean"], "variance": given["var"], "count": given["count"]}
-    try:
-        normalizer.load_state_dict({**state, "observation": {"000": moments}})
-    except ValueError as error:
-        raise ArtifactError(f"{path}: {error}") from None

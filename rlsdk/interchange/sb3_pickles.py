@@ -55,31 +55,34 @@ def _text(node: object) -> str:
 
 
 def _number(node: object) -> float:
-    numbers = _numbers(node)
-    if len(numbers) != 1:
-        raise ValueError("several numbers")
-    return numbers[0]
+    (found,) = numbers(node)
+    return found
 
 
-def _numbers(node: object) -> list[float]:
-    """Return the numbers in the description of an array, or of one number."""
+def numbers(node: object) -> list[float]:
+    """Return the numbers in the description of an array, row by row, or of one number.
+
+    Raises:
+        ValueError: the object is something else, or its numbers are stored in another order.
+    """
     if isinstance(node, bool | int | float):
         return [float(node)]
     if not isinstance(node, Made):
         raise ValueError(f"{node!r} is not a number")
     kind = node.name.rpartition(".")[2]
     if kind == "_frombuffer":
-        content, dtype, *_ = node.arguments
+        content, dtype, _, layout = node.arguments
     elif kind == "scalar":
-        dtype, content = node.arguments
+        (dtype, content), layout = node.arguments, "C"
     elif kind == "_reconstruct" and isinstance(node.state, tuple):
-        _, _, dtype, _, content = node.state
+        _, _, dtype, by_columns, content = node.state
+        layout = "F" if by_columns else "C"
     else:
         raise ValueError(f"{node.name} is not an array")
     if not isinstance(dtype, Made) or dtype.name != "numpy.dtype" or not isinstance(content, bytes | bytearray):
         raise ValueError("an array without numbers")
     size, order = dtype.arguments[0], dtype.state[1] if isinstance(dtype.state, tuple) else ""
-    if size not in ("f4", "f8", "i4", "i8") or order != "<":
+    if size not in ("f4", "f8", "i4", "i8") or order != "<" or layout != "C":
         raise ValueError(f"numbers of type {order}{size}")
     return [float(number) for number in np.frombuffer(bytes(content), f"<{size}")]
 
@@ -135,7 +138,7 @@ def _falling(values: Mapping[str, object]) -> object:
 
 
 def _noise(node: Made) -> dict[str, object]:
-    return {"kind": "normal", "mean": _numbers(node.attribute("_mu")), "sigma": _numbers(node.attribute("_sigma"))}
+    return {"kind": "normal", "mean": numbers(node.attribute("_mu")), "sigma": numbers(node.attribute("_sigma"))}
 
 
 def _walking_noise(node: Made) -> dict[str, object]:
@@ -145,7 +148,7 @@ def _walking_noise(node: Made) -> dict[str, object]:
         "kind": "ornstein-uhlenbeck",
         "theta": _number(node.attribute("_theta")),
         "dt": _number(node.attribute("_dt")),
-        **({} if first is None else {"initial_noise": _numbers(first)}),
+        **({} if first is None else {"initial_noise": numbers(first)}),
     }
 
 

@@ -1,0 +1,124 @@
+"""Reads the running statistics of `VecNormalize` from its pickle, which is not run, or from an `.npz` file."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlsdk.errors import ArtifactError
+from rlsdk.interchange.pickle_description import Made, described
+from rlsdk.interchange.sb3_file import MAX_SETTINGS
+from rlsdk.interchange.sb3_pickles import numbers
+
+if TYPE_CHECKING:
+    from rlsdk.agent import Agent
+
+_SETTINGS = ("norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon")
+_NAMES = {"mean": "mean", "var": "variance", "count": "count"}
+"""Name there -> name in the state of rlsdk's normaliser."""
+Moments = dict[str, Tensor]
+"""Mean [..], variance [..] and count [], float64."""
+
+
+@attrs.frozen
+class Statistics:
+    """The settings of `normalize`, the moments of each array of an observation, and those of the discounted return.
+
+    `observation` has the order of the arrays; `reward` is None if rewards are not normalised.
+    """
+
+    settings: dict[str, object]
+    observation: tuple[Moments, ...]
+    reward: Moments | None = None
+
+
+def read_statistics(path: Path) -> Statistics:
+    """Read a file. Raises ArtifactError if it holds no statistics."""
+    try:
+        return _of_arrays(path) if zipfile.is_zipfile(path) else _of_pickle(path)
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no file {path}; give the file that VecNormalize.save(path) wrote") from None
+    except Exception as error:  # a damaged file can raise any error
+        raise ArtifactError(f"{path} holds no statistics (mean, var, count): {error}") from None
+
+
+def set_statistics(agent: Agent, statistics: Statistics, path: Path) -> None:
+    """Set the running statistics of the agent's normalisation.
+
+    Raises:
+        ArtifactError: they do not fit its observations.
+    """
+    normalizer = agent.preprocessing.normalizer
+    assert normalizer is not None
+    state = normalizer.state_dict()
+    held = state["observation"]
+    if len(held) != len(statistics.observation):
+        count = f"{len(statistics.observation)} array(s); the observations have {len(held)} normalised ones"
+        raise ArtifactError(f"{path} has statistics of {count}: name the environment of the training")
+    observation = {
+        name: _shaped(moments, own) for (name, own), moments in zip(held.items(), statistics.observation, strict=True)
+    }
+    reward = state.get("reward")
+    if reward and statistics.reward is not None:
+        reward = {**reward, **_shaped(statistics.reward, reward)}
+    try:
+        normalizer.load_state_dict({**state, "observation": observation, **({"reward": reward} if reward else {})})
+    except ValueError as error:
+        raise ArtifactError(f"{path}: {error}") from None
+
+
+def _shaped(moments: Moments, own: Mapping[str, Tensor]) -> Moments:
+    """The moments in the shapes of `own`, as far as they have as many numbers."""
+    return {
+        name: each.reshape(own[name].shape) if each.numel() == own[name].numel() else each
+        for name, each in moments.items()
+    }
+
+
+def _of_arrays(path: Path) -> Statistics:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if info.file_size > MAX_SETTINGS:
+                raise ValueError(f"its {info.filename!r} is {info.file_size} bytes long, more than {MAX_SETTINGS}")
+    with np.load(path, allow_pickle=False) as stored:
+        moments = {own: torch.as_tensor(np.asarray(stored[name], np.float64)) for name, own in _NAMES.items()}
+    return Statistics({"norm_reward": False}, (moments,))
+
+
+def _of_pickle(path: Path) -> Statistics:
+    if (size := path.stat().st_size) > MAX_SETTINGS:
+        raise ValueError(f"it is {size} bytes long, more than {MAX_SETTINGS}")
+    found = described(path.read_bytes())
+    if not isinstance(found, Made) or found.name != "stable_baselines3.common.vec_env.vec_normalize.VecNormalize":
+        raise ValueError("it is not a pickle of VecNormalize")
+    settings = {name: found.attribute(name) for name in _SETTINGS}
+    observation: tuple[Moments, ...] = ()
+    if settings["norm_obs"]:
+        each = found.attribute("obs_rms")
+        if isinstance(each, dict):
+            settings["norm_obs_keys"] = sorted(each)
+        observation = (
+            tuple(_moments(each[key]) for key in sorted(each)) if isinstance(each, dict) else (_moments(each),)
+        )
+    reward = _moments(found.attribute("ret_rms")) if settings["norm_reward"] else None
+    return Statistics({name: _plain(value) for name, value in settings.items()}, observation, reward)
+
+
+def _plain(value: object) -> object:
+    """The value of a setting; numbers of numpy become numbers of Python."""
+    return value if isinstance(value, bool | int | float | str | list) else numbers(value)[0]
+
+
+def _moments(node: object) -> Moments:
+    """The moments in the description of a `RunningMeanStd`."""
+    if not isinstance(node, Made):
+        raise ValueError("it has no running statistics")
+    found = {own: torch.tensor(numbers(node.attribute(name)), dtype=torch.float64) for name, own in _NAMES.items()}
+    return {name: each.squeeze(0) if name == "count" else each for name, each in found.items()}
