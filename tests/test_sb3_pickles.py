@@ -31,6 +31,7 @@ from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit 
 from stable_baselines3.her import HerReplayBuffer  # noqa: E402
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy  # noqa: E402
 
+COMMON = "stable_baselines3.common"
 ZERO, TENTH = np.zeros(1), 0.1 * np.ones(1)
 WALK = noise.OrnsteinUhlenbeckActionNoise(ZERO, TENTH, theta=0.2, dt=0.5, initial_noise=np.ones(1, np.float32))
 SMALL: dict[str, Any] = {"buffer_size": 500, "learning_starts": 10}
@@ -218,6 +219,22 @@ def noise_of(mean: Any) -> Any:
 nested = FUNCTIONS["constant"][0]
 for _ in range(5):
     nested = made_by(f"{UTILS}.get_schedule_fn", {"value_schedule": nested})
+
+
+def grown(end: bytes, begin: bytes = b"") -> bytes:
+    """A pickle whose tuple holds a tuple twice, which holds a tuple twice ..., and then the operations `end`."""
+    twice = b"".join(b"h%ch%c\x86\x94" % (i, i) for i in range(100))
+    return b"\x80\x05)\x94" + twice + b"0" + begin + b"h\x64" + end
+
+
+def text(value: str) -> bytes:
+    return b"\x8c%c%b" % (len(value), value.encode())
+
+
+SCALAR = text("numpy._core.multiarray") + text("scalar") + b"\x93"
+FREQUENCY = text(f"{COMMON}.type_aliases") + text("TrainFreq") + b"\x93"
+UNIT = text(f"{COMMON}.type_aliases") + text("TrainFrequencyUnit") + b"\x93"
+DTYPE = text("numpy") + text("dtype") + b"\x93"
 HOSTILE: dict[str, object] = {
     "function": Runs(os.system, "exit 1"),
     "built-in function": Runs(eval, "1"),
@@ -230,6 +247,14 @@ HOSTILE: dict[str, object] = {
     "huge array": b"\x80\x05\x96" + b"\xff" * 7 + b"\x00.",
     "itself": b"\x80\x05}\x94\x8c\x01ah\x00s.",
     "doubled": doubled(200),
+    "grown": grown(b"."),
+    "grown module": grown(text("a") + b"\x93."),
+    "grown name": grown(b"\x93.", text("os")),
+    "grown key": grown(b"K\x01s.", b"}"),
+    "grown value": grown(b"s.", b"}" + text("a")),
+    "grown number": grown(text("a") + b"\x86R.", SCALAR),
+    "grown size": grown(b"\x85RC\x04abcd\x86R.", SCALAR + DTYPE),
+    "grown frequency": grown(b"\x85R\x86\x81.", FREQUENCY + b"K\x01" + UNIT),
     "function in a function in a function ...": cloudpickle.dumps(nested),
     "state of a function": b"\x80\x05\x8c\x02os\x8c\x06system\x93}b.",
     "text as number": np.str_("a"),

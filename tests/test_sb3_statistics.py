@@ -109,6 +109,7 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
         "negative.pkl": altered(envs, var=-np.ones(3)),
         "not_finite.pkl": altered(envs, mean=np.array([0.0, np.nan, 0.0])),
         "larger.pkl": altered(envs, mean=np.zeros(4)),
+        "setting.pkl": content.replace(b"clip_obs\x94G", b"clip_obs\x94]K", 1),
         "objects.pkl": altered(envs, mean=np.array([None, None, None])),
         "other.pkl": (trained_on_dict / "statistics.pkl").read_bytes(),
     }

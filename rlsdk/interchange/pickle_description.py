@@ -109,16 +109,16 @@ class _Machine:
             target.extend(filled)
         elif isinstance(target, dict | Made) and operation.startswith("SETITEM"):
             entries = target if isinstance(target, dict) else target.entries
-            entries.update(zip(filled[::2], filled[1::2], strict=True))
+            entries.update(zip(map(_key, filled[::2]), filled[1::2], strict=True))
         else:
             raise ValueError(f"{operation} to something else than a list or dict")
 
     def _object(self, operation: str, argument: object) -> Name | Made:
-        """Return the record of a name or of an object."""
+        """Return the record of a name or of an object. Raises ValueError if the operation is unknown or has other operands."""
         if operation == "GLOBAL":
             return Name(str(argument).replace(" ", "."))
         first, second = self._taken(2)
-        if operation == "STACK_GLOBAL":
+        if operation == "STACK_GLOBAL" and isinstance(first, str) and isinstance(second, str):
             return Name(f"{first}.{second}")
         if operation in ("REDUCE", "NEWOBJ") and isinstance(first, Name | Made) and isinstance(second, tuple):
             return _called(first, second)
@@ -126,6 +126,13 @@ class _Machine:
             first.state = second
             return first
         raise ValueError(f"unexpected operation {operation}")
+
+
+def _key(key: object) -> str | int:
+    """Check the key of a dict. A tuple that holds tuples twice, again and again, would take years to hash or to print."""
+    if not isinstance(key, str | int):
+        raise ValueError("a key is neither a text nor a whole number")
+    return key
 
 
 def _called(callee: Name | Made, arguments: tuple[object, ...]) -> Made:

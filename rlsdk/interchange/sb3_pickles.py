@@ -50,7 +50,7 @@ def _part(node: object) -> object:
 
 def _text(node: object) -> str:
     if not isinstance(node, str):
-        raise ValueError(f"{node!r} is not a text")
+        raise ValueError(f"{type(node).__name__} is not a text")
     return node
 
 
@@ -68,7 +68,7 @@ def numbers(node: object) -> list[float]:
     if isinstance(node, bool | int | float):
         return [float(node)]
     if not isinstance(node, Made):
-        raise ValueError(f"{node!r} is not a number")
+        raise ValueError(f"{type(node).__name__} is not a number")
     kind = node.name.rpartition(".")[2]
     if kind == "_frombuffer":
         content, dtype, _, layout = node.arguments
@@ -83,7 +83,7 @@ def numbers(node: object) -> list[float]:
         raise ValueError("an array without numbers")
     size, order = dtype.arguments[0], dtype.state[1] if isinstance(dtype.state, tuple) else ""
     if size not in ("f4", "f8", "i4", "i8") or order != "<" or layout != "C":
-        raise ValueError(f"numbers of type {order}{size}")
+        raise ValueError("numbers of another type or in another order")
     return [float(number) for number in np.frombuffer(bytes(content), f"<{size}")]
 
 
@@ -120,7 +120,7 @@ def _origin(node: object) -> tuple[str, Mapping[str, object]]:
     ):
         raise ValueError("not a function")
     variables = {_text(name): cell.arguments[0] for name, cell in zip(names, cells, strict=True)}
-    return f"{node.state['__module__']}.{_text(node.state['__qualname__']).partition('.')[0]}", variables
+    return f"{_text(node.state['__module__'])}.{_text(node.state['__qualname__']).partition('.')[0]}", variables
 
 
 def _constant(values: Mapping[str, object]) -> object:

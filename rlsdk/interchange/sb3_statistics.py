@@ -98,7 +98,7 @@ def _of_pickle(path: Path) -> Statistics:
     found = described(path.read_bytes())
     if not isinstance(found, Made) or found.name != "stable_baselines3.common.vec_env.vec_normalize.VecNormalize":
         raise ValueError("it is not a pickle of VecNormalize")
-    settings = {name: found.attribute(name) for name in _SETTINGS}
+    settings = {name: _plain(found.attribute(name)) for name in _SETTINGS}
     observation: tuple[Moments, ...] = ()
     if settings["norm_obs"]:
         each = found.attribute("obs_rms")
@@ -108,12 +108,12 @@ def _of_pickle(path: Path) -> Statistics:
             tuple(_moments(each[key]) for key in sorted(each)) if isinstance(each, dict) else (_moments(each),)
         )
     reward = _moments(found.attribute("ret_rms")) if settings["norm_reward"] else None
-    return Statistics({name: _plain(value) for name, value in settings.items()}, observation, reward)
+    return Statistics(settings, observation, reward)
 
 
 def _plain(value: object) -> object:
     """The value of a setting; numbers of numpy become numbers of Python."""
-    return value if isinstance(value, bool | int | float | str | list) else numbers(value)[0]
+    return value if isinstance(value, bool | int | float) else numbers(value)[0]
 
 
 def _moments(node: object) -> Moments:
