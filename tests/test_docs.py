@@ -11,7 +11,6 @@ import tomllib
 from pathlib import Path
 
 import attrs
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -83,10 +82,14 @@ def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def model_of_another_library(folder: Path) -> None:
-    """Write the files from which docs/interchange.md starts: a model of sb3-contrib and statistics of observations."""
+    """Write the files from which docs/interchange.md starts: a model of sb3-contrib and its VecNormalize."""
     sb3_contrib = pytest.importorskip("sb3_contrib")
-    sb3_contrib.TRPO("MlpPolicy", "Pendulum-v1").save(folder / "model.zip")
-    np.savez(folder / "stats.npz", mean=np.zeros(3), var=np.ones(3), count=10.0)
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    envs = VecNormalize(make_vec_env("Pendulum-v1"))
+    sb3_contrib.TRPO("MlpPolicy", envs).save(folder / "model.zip")
+    envs.save(folder / "vecnormalize.pkl")
 
 
 def settings_of_the_zoo(folder: Path) -> None:
