@@ -84,11 +84,11 @@ class Runs:
 
 def altered(envs: Any, **moments: Any) -> bytes:
     """The pickle of environments with other moments of observations."""
-    kept = envs.obs_rms
-    envs.obs_rms = copy.copy(kept)
+    original = envs.obs_rms
+    envs.obs_rms = copy.copy(original)
     vars(envs.obs_rms).update(moments)
     content = pickle.dumps(envs)
-    envs.obs_rms = kept
+    envs.obs_rms = original
     return content
 
 
@@ -108,6 +108,7 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
         "no_moments.pkl": content.replace(b"obs_rms", b"obs_xxx"),
         "negative.pkl": altered(envs, var=-np.ones(3)),
         "not_finite.pkl": altered(envs, mean=np.array([0.0, np.nan, 0.0])),
+        "other_axes.pkl": altered(envs, mean=np.zeros((3, 1)), var=np.ones((3, 1))),
         "larger.pkl": altered(envs, mean=np.zeros(4)),
         "setting.pkl": content.replace(b"clip_obs\x94G", b"clip_obs\x94]K", 1),
         "objects.pkl": altered(envs, mean=np.array([None, None, None])),

@@ -16,7 +16,7 @@ _ARGUMENTS = (
 )
 """Operations that push their argument on the stack."""
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-_BOOKS = ("MARK", "POP", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET")
+_MARKS_AND_MEMO = ("MARK", "POP", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET")
 _TUPLES = {"TUPLE": None, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _FILL = {"APPEND": 1, "APPENDS": None, "SETITEM": 2, "SETITEMS": None}
 """Operation -> the number of its operands; None: those after the last mark."""
@@ -30,7 +30,7 @@ class Name:
 
 
 @attrs.define
-class Made:
+class Call:
     """The result of calling `name` with arguments; `state` has its attributes, and `entries` those of a mapping."""
 
     name: str
@@ -59,10 +59,10 @@ def described(content: bytes) -> object:
 
 
 class _Machine:
-    """The stack and the memory of a pickle."""
+    """The stack, the marks and the memo of a pickle."""
 
     def __init__(self) -> None:
-        self.stack, self.marks, self.memory = list[object](), list[int](), dict[object, object]()
+        self.stack, self.marks, self.memo = list[object](), list[int](), dict[object, object]()
 
     def do(self, operation: str, argument: object) -> None:
         """Do one operation. Raises ValueError or IndexError if it is unknown or lacks operands."""
@@ -77,21 +77,21 @@ class _Machine:
             stack.append({} if operation == "EMPTY_DICT" else [])
         elif operation in _FILL:
             self._fill(operation)
-        elif operation in _BOOKS:
-            self._book(operation, argument)
+        elif operation in _MARKS_AND_MEMO:
+            self._mark_or_memo(operation, argument)
         elif operation not in ("PROTO", "FRAME", "STOP"):
             stack.append(self._object(operation, argument))
 
-    def _book(self, operation: str, argument: object) -> None:
-        """Do an operation with the memory, the marks or the last operand."""
+    def _mark_or_memo(self, operation: str, argument: object) -> None:
+        """Do an operation with the marks or the memo, or remove the last operand."""
         if operation == "MARK":
             self.marks.append(len(self.stack))
         elif operation == "POP":
             self._taken(1)
         elif operation in ("BINGET", "LONG_BINGET"):
-            self.stack.append(self.memory[argument])
+            self.stack.append(self.memo[argument])
         else:
-            self.memory[len(self.memory) if operation == "MEMOIZE" else argument] = self.stack[-1]
+            self.memo[len(self.memo) if operation == "MEMOIZE" else argument] = self.stack[-1]
 
     def _taken(self, count: int | None) -> list[object]:
         """Remove and return the last `count` operands, or those after the last mark."""
@@ -107,22 +107,22 @@ class _Machine:
         filled, target = self._taken(_FILL[operation]), self.stack[-1]
         if isinstance(target, list) and operation.startswith("APPEND"):
             target.extend(filled)
-        elif isinstance(target, dict | Made) and operation.startswith("SETITEM"):
+        elif isinstance(target, dict | Call) and operation.startswith("SETITEM"):
             entries = target if isinstance(target, dict) else target.entries
             entries.update(zip(map(_key, filled[::2]), filled[1::2], strict=True))
         else:
             raise ValueError(f"{operation} to something else than a list or dict")
 
-    def _object(self, operation: str, argument: object) -> Name | Made:
+    def _object(self, operation: str, argument: object) -> Name | Call:
         """Return the record of a name or of an object. Raises ValueError if the operation is unknown or has other operands."""
         if operation == "GLOBAL":
             return Name(str(argument).replace(" ", "."))
         first, second = self._taken(2)
         if operation == "STACK_GLOBAL" and isinstance(first, str) and isinstance(second, str):
             return Name(f"{first}.{second}")
-        if operation in ("REDUCE", "NEWOBJ") and isinstance(first, Name | Made) and isinstance(second, tuple):
+        if operation in ("REDUCE", "NEWOBJ") and isinstance(first, Name | Call) and isinstance(second, tuple):
             return _called(first, second)
-        if operation == "BUILD" and isinstance(first, Made):
+        if operation == "BUILD" and isinstance(first, Call):
             first.state = second
             return first
         raise ValueError(f"unexpected operation {operation}")
@@ -135,13 +135,13 @@ def _key(key: object) -> str | int:
     return key
 
 
-def _called(callee: Name | Made, arguments: tuple[object, ...]) -> Made:
+def _called(callee: Name | Call, arguments: tuple[object, ...]) -> Call:
     """Return the record of a call. Calls of cloudpickle that set the attributes of a function return the function."""
     name = callee.text if isinstance(callee, Name) else callee.name
     if name.rpartition(".")[2] == "_function_setstate":
         function, states = arguments
-        if not isinstance(function, Made) or not isinstance(states, tuple):
+        if not isinstance(function, Call) or not isinstance(states, tuple):
             raise ValueError("attributes of something else than a function")
         function.state = states[1]
         return function
-    return Made(name, arguments)
+    return Call(name, arguments)

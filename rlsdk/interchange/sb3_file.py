@@ -30,7 +30,7 @@ _ENTRY = re.compile(
     r"""(?:'(?P<key>[^'\\]{1,200})'|"(?P<quoted>[^"\\]{1,200})")(?:: |, )\w{1,30}\((?:[^()]*\((?P<shape>[\d, ]{0,200})\))?"""
 )
 """Matches an entry of a Dict space as text: 'camera': Box(0, 255, (3, 36, 36), uint8)."""
-_BUFFER = "replay_buffer_class", "replay_buffer_kwargs"
+_BUFFER, _BUFFER_ARGUMENTS = "replay_buffer_class", "replay_buffer_kwargs"
 _GOALS = "n_sampled_goal", "goal_selection_strategy"
 """The arguments of replay buffers that are imported. Others have no counterpart, or could name a folder to write to."""
 Shape = tuple[int, ...] | None
@@ -87,11 +87,11 @@ def _settings(data: Mapping[str, object]) -> tuple[dict[str, object], tuple[str,
                 settings[name] = read_setting(value)
             except ValueError:
                 pickled.append(name)
-        elif not isinstance(value, dict) or name == _BUFFER[1]:
+        elif not isinstance(value, dict) or name == _BUFFER_ARGUMENTS:
             settings[name] = value
-    arguments = settings.pop(_BUFFER[1], None)
-    if isinstance(arguments, dict) and settings.get(_BUFFER[0]) == "hindsight":
-        settings[_BUFFER[1]] = {name: arguments[name] for name in _GOALS if name in arguments} or None
+    arguments = settings.pop(_BUFFER_ARGUMENTS, None)
+    if isinstance(arguments, dict) and settings.get(_BUFFER) == "hindsight":
+        settings[_BUFFER_ARGUMENTS] = {name: arguments[name] for name in _GOALS if name in arguments} or None
     plain = {name: value for name, value in settings.items() if value is not None and not name.startswith("_")}
     return plain, tuple(pickled)
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rlsdk.interchange.pickle_description import Made, Name, described
+from rlsdk.buffers.factory import DOCUMENTED
+from rlsdk.interchange.pickle_description import Call, Name, described
 
 MOST = 2**16
 """Longer pickles are not read, bytes."""
@@ -41,11 +44,19 @@ def _setting(node: object) -> object:
 def _part(node: object) -> object:
     if node is None or isinstance(node, bool | int | float | str):
         return node
-    if isinstance(node, Name) and node.text in _CLASSES:
-        return _CLASSES[node.text]
-    if isinstance(node, Made) and node.name in _OBJECTS:
+    if isinstance(node, Name):
+        return _buffer(node)
+    if isinstance(node, Call) and node.name in _OBJECTS:
         return _OBJECTS[node.name](node)
-    raise ValueError(f"{node.text if isinstance(node, Name) else type(node).__name__} is not a setting")
+    raise ValueError(f"{type(node).__name__} is not a setting")
+
+
+def _buffer(node: Name) -> str | None:
+    """The name of the replay buffer here that does the same as a class; None is the default."""
+    module, _, name = node.text.rpartition(".")
+    if name not in DOCUMENTED or not module.startswith("stable_baselines3."):
+        raise ValueError(f"{node.text} is not a setting")
+    return None if DOCUMENTED[name] == "uniform" else DOCUMENTED[name]
 
 
 def _text(node: object) -> str:
@@ -55,46 +66,52 @@ def _text(node: object) -> str:
 
 
 def _number(node: object) -> float:
-    (found,) = numbers(node)
+    (found,) = _numbers(node)
     return found
 
 
-def numbers(node: object) -> list[float]:
-    """Return the numbers in the description of an array, row by row, or of one number.
+def _numbers(node: object) -> list[float]:
+    found: list[float] = array(node).ravel().tolist()
+    return found
+
+
+def array(node: object) -> NDArray[np.float64]:
+    """Return the array [..] that a description stands for; [] for one number.
 
     Raises:
         ValueError: the object is something else, or its numbers are stored in another order.
     """
     if isinstance(node, bool | int | float):
-        return [float(node)]
-    if not isinstance(node, Made):
+        return np.array(node, np.float64)
+    if not isinstance(node, Call):
         raise ValueError(f"{type(node).__name__} is not a number")
+    shape: Any
     kind = node.name.rpartition(".")[2]
     if kind == "_frombuffer":
-        content, dtype, _, layout = node.arguments
+        content, dtype, shape, layout = node.arguments
     elif kind == "scalar":
-        (dtype, content), layout = node.arguments, "C"
+        (dtype, content), shape, layout = node.arguments, (), "C"
     elif kind == "_reconstruct" and isinstance(node.state, tuple):
-        _, _, dtype, by_columns, content = node.state
+        _, shape, dtype, by_columns, content = node.state
         layout = "F" if by_columns else "C"
     else:
         raise ValueError(f"{node.name} is not an array")
-    if not isinstance(dtype, Made) or dtype.name != "numpy.dtype" or not isinstance(content, bytes | bytearray):
+    if not isinstance(dtype, Call) or dtype.name != "numpy.dtype" or not isinstance(content, bytes | bytearray):
         raise ValueError("an array without numbers")
     size, order = dtype.arguments[0], dtype.state[1] if isinstance(dtype.state, tuple) else ""
     if size not in ("f4", "f8", "i4", "i8") or order != "<" or layout != "C":
         raise ValueError("numbers of another type or in another order")
-    return [float(number) for number in np.frombuffer(bytes(content), f"<{size}")]
+    return np.frombuffer(bytes(content), f"<{size}").astype(np.float64).reshape(shape)
 
 
-def _frequency(node: Made) -> object:
+def _frequency(node: Call) -> object:
     count, unit = node.arguments
-    if type(count) is not int or not isinstance(unit, Made) or not unit.name.endswith(".TrainFrequencyUnit"):
+    if type(count) is not int or not isinstance(unit, Call) or not unit.name.endswith(".TrainFrequencyUnit"):
         raise ValueError("not a frequency")
     return count if unit.arguments == ("step",) else [count, _text(unit.arguments[0])]
 
 
-def _schedule(node: Made) -> object:
+def _schedule(node: Call) -> object:
     """Convert an object or a function; those of version 2.7 and later are objects."""
     kind, values = _origin(node)
     for _ in range(2):
@@ -107,16 +124,16 @@ def _schedule(node: Made) -> object:
 
 def _origin(node: object) -> tuple[str, Mapping[str, object]]:
     """Return (the class of an object, its attributes), or (the function in which a function was made, its variables)."""
-    if not isinstance(node, Made) or not isinstance(node.state, dict):
+    if not isinstance(node, Call) or not isinstance(node.state, dict):
         raise ValueError("not a schedule")
     if "__closure__" not in node.state:
         return node.name, node.state
     code, cells = node.arguments[0], node.state["__closure__"]
-    names = code.arguments[-2] if isinstance(code, Made) else ()  # `co_freevars`
+    names = code.arguments[-2] if isinstance(code, Call) else ()  # `co_freevars`
     if (
         not isinstance(names, tuple)
         or not isinstance(cells, tuple)
-        or not all(isinstance(cell, Made) for cell in cells)
+        or not all(isinstance(cell, Call) for cell in cells)
     ):
         raise ValueError("not a function")
     variables = {_text(name): cell.arguments[0] for name, cell in zip(names, cells, strict=True)}
@@ -132,39 +149,39 @@ def _linear(values: Mapping[str, object]) -> object:
     return {"kind": "linear", "start": start, "end": end, "until": until}
 
 
-def _falling(values: Mapping[str, object]) -> object:
+def _linear_to_zero(values: Mapping[str, object]) -> object:
     (initial,) = values.values()
     return f"lin_{_number(initial)!r}"
 
 
-def _noise(node: Made) -> dict[str, object]:
-    return {"kind": "normal", "mean": numbers(node.attribute("_mu")), "sigma": numbers(node.attribute("_sigma"))}
+def _noise(node: Call) -> dict[str, object]:
+    return {"kind": "normal", "mean": _numbers(node.attribute("_mu")), "sigma": _numbers(node.attribute("_sigma"))}
 
 
-def _walking_noise(node: Made) -> dict[str, object]:
+def _ornstein_uhlenbeck(node: Call) -> dict[str, object]:
     first = node.attribute("initial_noise")
     return {
         **_noise(node),
         "kind": "ornstein-uhlenbeck",
         "theta": _number(node.attribute("_theta")),
         "dt": _number(node.attribute("_dt")),
-        **({} if first is None else {"initial_noise": numbers(first)}),
+        **({} if first is None else {"initial_noise": _numbers(first)}),
     }
 
 
-def _noise_of_several(node: Made) -> object:
-    """The noise of one environment: rlsdk has a state of it for each."""
+def _noise_of_several(node: Call) -> object:
+    """The noise of one environment. rlsdk keeps the state of the noise for each environment."""
     inner = node.attribute("_base_noise")
-    if not isinstance(inner, Made) or inner.name not in _NOISES:
+    if not isinstance(inner, Call) or inner.name not in _NOISES:
         raise ValueError("an unknown noise")
     return _NOISES[inner.name](inner)
 
 
-def _strategy(node: Made) -> object:
+def _strategy(node: Call) -> object:
     return ("future", "final", "episode")[int(_number(*node.arguments))]
 
 
-_Converter = Callable[[Made], object]
+_Converter = Callable[[Call], object]
 _COMMON = "stable_baselines3.common"
 _WRAPPERS = f"{_COMMON}.utils.FloatSchedule", f"{_COMMON}.utils.get_schedule_fn"
 _SCHEDULES: dict[str, Callable[[Mapping[str, object]], object]] = {
@@ -172,13 +189,13 @@ _SCHEDULES: dict[str, Callable[[Mapping[str, object]], object]] = {
     f"{_COMMON}.utils.constant_fn": _constant,
     f"{_COMMON}.utils.LinearSchedule": _linear,
     f"{_COMMON}.utils.get_linear_fn": _linear,
-    "rl_zoo3.utils.linear_schedule": _falling,
-    "utils.utils.linear_schedule": _falling,  # earlier versions of the zoo
+    "rl_zoo3.utils.linear_schedule": _linear_to_zero,
+    "utils.utils.linear_schedule": _linear_to_zero,  # earlier versions of the zoo
 }
 """Class, or function that makes a function -> what converts its attributes or variables."""
 _NOISES: dict[str, _Converter] = {
     f"{_COMMON}.noise.NormalActionNoise": _noise,
-    f"{_COMMON}.noise.OrnsteinUhlenbeckActionNoise": _walking_noise,
+    f"{_COMMON}.noise.OrnsteinUhlenbeckActionNoise": _ornstein_uhlenbeck,
 }
 _OBJECTS: dict[str, _Converter] = {
     **_NOISES,
@@ -194,9 +211,3 @@ _OBJECTS: dict[str, _Converter] = {
     "numpy.core.multiarray.scalar": _number,
 }
 """Class of an object -> what converts it to a setting."""
-_CLASSES = {
-    f"{_COMMON}.buffers.ReplayBuffer": None,
-    f"{_COMMON}.buffers.DictReplayBuffer": None,
-    "stable_baselines3.her.her_replay_buffer.HerReplayBuffer": "hindsight",
-}
-"""Class that is itself a setting -> the setting; None is the default."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -13,9 +12,9 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import ArtifactError
-from rlsdk.interchange.pickle_description import Made, described
+from rlsdk.interchange.pickle_description import Call, described
 from rlsdk.interchange.sb3_file import MAX_SETTINGS
-from rlsdk.interchange.sb3_pickles import numbers
+from rlsdk.interchange.sb3_pickles import array
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -62,24 +61,13 @@ def set_statistics(agent: Agent, statistics: Statistics, path: Path) -> None:
     if len(held) != len(statistics.observation):
         count = f"{len(statistics.observation)} array(s); the observations have {len(held)} normalised ones"
         raise ArtifactError(f"{path} has statistics of {count}: name the environment of the training")
-    observation = {
-        name: _shaped(moments, own) for (name, own), moments in zip(held.items(), statistics.observation, strict=True)
-    }
-    reward = state.get("reward")
-    if reward and statistics.reward is not None:
-        reward = {**reward, **_shaped(statistics.reward, reward)}
+    changed: dict[str, Any] = {**state, "observation": dict(zip(held, statistics.observation, strict=True))}
+    if statistics.reward is not None and "reward" in state:
+        changed["reward"] = {**state["reward"], **statistics.reward}
     try:
-        normalizer.load_state_dict({**state, "observation": observation, **({"reward": reward} if reward else {})})
+        normalizer.load_state_dict(changed)
     except ValueError as error:
         raise ArtifactError(f"{path}: {error}") from None
-
-
-def _shaped(moments: Moments, own: Mapping[str, Tensor]) -> Moments:
-    """The moments in the shapes of `own`, as far as they have as many numbers."""
-    return {
-        name: each.reshape(own[name].shape) if each.numel() == own[name].numel() else each
-        for name, each in moments.items()
-    }
 
 
 def _of_arrays(path: Path) -> Statistics:
@@ -96,7 +84,7 @@ def _of_pickle(path: Path) -> Statistics:
     if (size := path.stat().st_size) > MAX_SETTINGS:
         raise ValueError(f"it is {size} bytes long, more than {MAX_SETTINGS}")
     found = described(path.read_bytes())
-    if not isinstance(found, Made) or found.name != "stable_baselines3.common.vec_env.vec_normalize.VecNormalize":
+    if not isinstance(found, Call) or found.name != "stable_baselines3.common.vec_env.vec_normalize.VecNormalize":
         raise ValueError("it is not a pickle of VecNormalize")
     settings = {name: _plain(found.attribute(name)) for name in _SETTINGS}
     observation: tuple[Moments, ...] = ()
@@ -113,12 +101,11 @@ def _of_pickle(path: Path) -> Statistics:
 
 def _plain(value: object) -> object:
     """The value of a setting; numbers of numpy become numbers of Python."""
-    return value if isinstance(value, bool | int | float) else numbers(value)[0]
+    return value if isinstance(value, bool | int | float) else float(array(value))
 
 
 def _moments(node: object) -> Moments:
     """The moments in the description of a `RunningMeanStd`."""
-    if not isinstance(node, Made):
+    if not isinstance(node, Call):
         raise ValueError("it has no running statistics")
-    found = {own: torch.tensor(numbers(node.attribute(name)), dtype=torch.float64) for name, own in _NAMES.items()}
-    return {name: each.squeeze(0) if name == "count" else each for name, each in found.items()}
+    return {own: torch.as_tensor(array(node.attribute(name))) for name, own in _NAMES.items()}
