@@ -1,4 +1,4 @@
-"""Updates as CUDA graphs, and training on a GPU.
+"""Updates and acting as CUDA graphs, and training on a GPU.
 
 Without a GPU, the rules about captures are tested with a stand-in that runs the update again instead of replaying it. The other
 tests are skipped. `rlsdk check ID --set device=cuda` checks the contracts on a GPU.
@@ -20,9 +20,12 @@ from gymnasium.spaces import Box, Discrete
 import rlsdk
 from rlsdk import tree
 from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete
-from rlsdk.kernels import graphed_update
+from rlsdk.kernels import cuda_graphs
+from rlsdk.kernels.cuda_graphs import Capture
 from rlsdk.kernels.factory import Graphed
-from rlsdk.kernels.graphed_update import Capture, GraphedUpdate, builder, joined
+from rlsdk.kernels.graphed_acting import GraphedActing
+from rlsdk.kernels.graphed_update import GraphedUpdate
+from rlsdk.records import Act, Observation
 from rlsdk.registry import algorithms
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.testing.rollouts import rollout_of
@@ -55,7 +58,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo, gSDE": ("ppo", {"env": "Pendulum-v1", "use_sde": True}),
     "maskable-ppo": ("maskable-ppo", {"env": InvalidActionEnvDiscrete(4, 2)}),
 }
-ON_POLICY = ("ppo", "maskable-ppo")
+ON_POLICY = ("ppo", "maskable-ppo", "recurrent-ppo")
 METHODS = {"dqn": "_learn_batch", "qrdqn": "_learn_batch"}
 
 
@@ -77,29 +80,49 @@ class Rerun(GraphedUpdate[Any]):
         if hasattr(twin, "_kernel"):
             twin._kernel()  # as PPO's `update` does before its steps
         result = step(twin)
-        values = joined(result)
-
-        class Graph:
-            @staticmethod
-            def replay() -> None:
-                values.copy_(joined(step(self._algorithm)))
-
         used = [tensor for tensor in tensors if tensor is not None]
-        return Capture(Graph(), tree.leaves(own), used, values, builder(result))  # type: ignore[arg-type]
+        return stand_in(lambda: step(self._algorithm), result, tree.leaves(own), used)
 
 
-def made(case: str, device: str = "cuda" if has_gpu else "cpu", **changes: Any) -> Any:
+class RerunActing(GraphedActing):
+    """Acts again where a graph would be replayed, with the same tensors for inputs and results."""
+
+    def _may_replay(self, observation: object) -> bool:  # type: ignore[override]
+        return True
+
+    def _capture(self, inputs: Any, deterministic: bool, generator: torch.Generator) -> Any:
+        observation, carry = own = tree.map_tensors(torch.Tensor.clone, inputs)
+        trial = torch.Generator()  # a capture draws no numbers
+        result = self._act(observation, carry, deterministic, trial)
+        return stand_in(lambda: self._act(observation, carry, deterministic, generator), result, tree.leaves(own), [])
+
+
+def stand_in(step: Callable[[], object], result: object, inputs: list[Any], numbers: list[Any]) -> Capture[Any]:
+    """A capture whose graph calls `step`. Its results are like `result`."""
+    packing = tree.Packing(result)
+    values = packing.pack(result)
+
+    class Graph:
+        @staticmethod
+        def replay() -> None:
+            values.copy_(packing.pack(step()))
+
+    return Capture(Graph(), inputs, numbers, packing, values)  # type: ignore[arg-type]
+
+
+def made(case: str, cases: dict[str, tuple[str, dict[str, Any]]] = CASES, **changes: Any) -> Any:
     """A small agent of a case. Without a GPU, its update is a `Rerun`, unless kernels are off."""
-    name, settings = CASES[case]
+    name, settings = cases[case]
+    device = "cuda" if has_gpu else "cpu"
     common = {"n_steps": 64, "batch_size": 16, "n_epochs": 2, "seed": 3} if name in ON_POLICY else OFF_POLICY
     settings = {**common, **settings, **changes}
     networks = {"net_arch": [32, 32], **settings.pop("policy_kwargs", {})}
     discrete = name in ("dqn", "qrdqn", *ON_POLICY)
     env: Any = settings.pop("env", "CartPole-v1" if discrete else "Pendulum-v1")
-    if settings.get("policy") == "CnnPolicy":
+    if settings.get("policy", "").startswith("Cnn"):
         env = FakeImageEnv(36, 1, action_space=Discrete(3) if discrete else Box(-1.0, 1.0, (2,), np.float32))
     model = rlsdk.make(name, env=env, device=device, policy_kwargs=networks, **settings)
-    if not has_gpu and networks.get("kernel") != "autograd":
+    if not has_gpu and networks.get("kernel") != "autograd" and name != "recurrent-ppo":
         algorithm: Any = model.parts.algorithm
         method = getattr_static(type(algorithm), METHODS.get(name, "_learn"))
         assert isinstance(method, Graphed)
@@ -152,7 +175,7 @@ def test_a_graph_computes_what_torch_computes(case: str) -> None:
     plain.set_parameters(graphed.get_parameters())
     require_equal(graphed, plain, batches)
     graph = graph_of(graphed)
-    captures = dict(graph._captures)
+    captures = dict(graph.captures.made)
     assert bool(captures) is ("target KL" not in case)
     graphed.set_parameters(plain.get_parameters())
     require_equal(graphed, plain, batches)
@@ -160,9 +183,101 @@ def test_a_graph_computes_what_torch_computes(case: str) -> None:
         model.gamma, model.learning_rate = 0.5, 1e-4
         model.set_parameters(plain.get_parameters())
     require_equal(graphed, plain, batches)
-    assert graph._captures or "target KL" in case
-    assert not set(map(id, graph._captures.values())) & set(map(id, captures.values()))
-    assert not graph._fails
+    assert graph.captures.made or "target KL" in case
+    assert not set(map(id, graph.captures.made.values())) & set(map(id, captures.values()))
+    assert not graph.captures.fails
+
+
+ACTING: dict[str, tuple[str, dict[str, Any]]] = {
+    **{
+        case: CASES[case] for case in ("dqn", "dqn, images", "qrdqn", "sac", "td3", "tqc, images", "ppo", "ppo, images")
+    },
+    "maskable-ppo": CASES["maskable-ppo"],
+    "maskable-ppo, images": ("maskable-ppo", {"policy": "CnnPolicy"}),
+    "recurrent-ppo": ("recurrent-ppo", {}),
+    "recurrent-ppo, images": ("recurrent-ppo", {"policy": "CnnLstmPolicy"}),
+}
+
+
+def acting_of(model: Any) -> GraphedActing:
+    """The graphs of a policy's acting."""
+    policy = model.parts.policy
+    acts = policy._kernels.kernel[0]
+    return acts if has_gpu else RerunActing(acts, policy)
+
+
+def require_equal_acts(graphed: GraphedActing, model: Any, *, deterministic: bool = False) -> None:
+    """Act ten times with a policy, replayed and as written, with the same observations, carries and random numbers."""
+    steps = rollout_of(model, 11).steps
+    ours, theirs = (torch.Generator(model.device).manual_seed(7) for _ in range(2))
+    carries = [model.parts.policy.initial_carry(1)] * 2
+    for t in range(10):
+        observation = tree.map_tensors(lambda leaf, t=t: leaf[t], steps.observation)
+        mine = graphed(observation, carries[0], deterministic, ours)
+        other = graphed._act(observation, carries[1], deterministic, theirs)
+        for one, two in zip(tree.leaves(mine), tree.leaves(other), strict=True):
+            assert one.dtype == two.dtype
+            torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+        carries = [mine.carry, other.carry]
+    assert torch.equal(ours.get_state(), theirs.get_state())
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[on_gpu] if "images" in case else []) for case in ACTING])
+def test_acting_by_a_graph_is_acting_as_written(case: str) -> None:
+    """With the first weights, with others, after a change of a setting, with parameters in other memory, and greedily."""
+    model = made(case, cases=ACTING)
+    graphed, policy = acting_of(model), model.parts.policy
+    require_equal_acts(graphed, model)
+    made_first = dict(graphed.captures.made)
+    assert made_first
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(1.5)
+    require_equal_acts(graphed, model)
+    policy.reader = object()
+    require_equal_acts(graphed, model)
+    for parameter in policy.parameters():
+        parameter.data = parameter.data * 0.5
+    require_equal_acts(graphed, model)
+    require_equal_acts(graphed, model, deterministic=True)
+    assert not graphed.captures.fails
+    assert not set(made_first.values()) & set(graphed.captures.made.values())
+
+
+def test_epsilon_of_replayed_acting_is_the_current_one() -> None:
+    model = made("dqn", cases=ACTING)
+    graphed, observation = acting_of(model), rollout_of(model, 1).steps.observation
+    first = tree.map_tensors(lambda leaf: leaf[0], observation)
+    chosen = []
+    for epsilon in (0.0, 1.0):
+        model.parts.policy.epsilon.fill_(epsilon)
+        generator = torch.Generator(model.device).manual_seed(1)
+        chosen.append({int(graphed(first, (), False, generator).action) for _ in range(40)})
+    assert [len(actions) for actions in chosen] == [1, 2]
+
+
+@on_gpu
+def test_results_of_replays_are_not_overwritten() -> None:
+    model = made("ppo, images")
+    act = model.parts.policy.rollout_act()
+    observation = tree.map_tensors(lambda leaf: leaf[0], rollout_of(model, 1).steps.observation)
+    carry, generator = model.parts.policy.initial_carry(1), torch.Generator("cuda")
+    acts = [act(observation, carry, deterministic=False, generator=generator) for _ in range(30)]
+    assert len({int(one.action) for one in acts}) > 1
+    assert len({one.action.data_ptr() for one in acts}) == len(acts)
+
+
+@on_gpu
+def test_acting_continues_without_a_graph_if_it_reads_values() -> None:
+    def reads(observation: Any, carry: Any, deterministic: bool, generator: torch.Generator) -> Act[Any, Any]:
+        drawn = torch.rand(3, generator=generator, device="cuda")
+        return Act(drawn * float(drawn.sum()), carry, ())
+
+    observation = Observation(torch.zeros(1, 3, device="cuda"), torch.ones(1, dtype=torch.bool, device="cuda"))
+    graphed, generator = GraphedActing(reads, torch.nn.Linear(1, 1)), torch.Generator("cuda").manual_seed(0)
+    found = torch.stack([graphed(observation, (), False, generator).action for _ in range(8)])
+    assert graphed.captures.fails
+    assert len(found.unique()) == found.numel()
 
 
 def replaced_layer(model: Any) -> None:
@@ -205,7 +320,7 @@ def test_a_change_of_the_agent_is_not_missed(change: Callable[[Any], None]) -> N
     change(plain)
     plain.set_parameters(graphed.get_parameters())
     require_equal(graphed, plain, batches)
-    assert bool(graph_of(graphed)._captures) is (change is not hooked)
+    assert bool(graph_of(graphed).captures.made) is (change is not hooked)
 
 
 def test_subclasses_may_replace_or_extend_the_update() -> None:
@@ -230,7 +345,7 @@ def test_further_shapes_run_as_written() -> None:
     for size in range(2, 10):
         for _ in range(6):
             model.parts.algorithm.update(model.parts.sample(size, model.streams["replay"]), progress=0.5)
-    assert len(graph_of(model)._captures) == graphed_update.MOST_GRAPHS
+    assert len(graph_of(model).captures.made) == cuda_graphs.MOST_GRAPHS
 
 
 @pytest.mark.parametrize("case", ["sac", "dqn"])

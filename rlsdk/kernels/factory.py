@@ -17,6 +17,7 @@ from rlsdk.kernels import reference as by_torch
 from rlsdk.kernels.protocol import (
     Acting,
     ActorCriticLayers,
+    Acts,
     DenseNetwork,
     KernelChoice,
     PolicyActor,
@@ -158,6 +159,23 @@ def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
     from rlsdk.kernels.policy_loss import PolicyLossKernel
 
     return PolicyLossKernel()
+
+
+def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool) -> Acts:
+    """Return `act`; on a GPU, its replay as a CUDA graph.
+
+    Args:
+        act: computes the actions of `network`. It draws numbers from its generator only, and reads no value on the CPU.
+        network: holds all modules that `act` calls.
+        setting: the `setting` of `KernelChoice`.
+        as_written: whether `act` must be called every time, for example because modules have hooks.
+    """
+    if as_written or setting != "auto" or not torch.cuda.is_available() or not may_use("graphed_acting"):
+        return act
+    from rlsdk.kernels.cuda_graphs import is_known
+    from rlsdk.kernels.graphed_acting import GraphedActing
+
+    return GraphedActing(act, network) if all(map(is_known, network.modules())) else act
 
 
 def convolutions(

@@ -1,71 +1,22 @@
-"""Replays updates as CUDA graphs. On a GPU, launching the operations of a small update takes several times as long as
-computing them. A graph launches all of them at once.
-
-Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
-"""
+"""Replays updates as CUDA graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from rlsdk import tree
+from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, is_known, tables_of
 from rlsdk.kernels.hooks import function_modes
 from rlsdk.kernels.structure import Structure
 
 Numbers = float | tuple[float | None, ...]
-CALLS_BEFORE_CAPTURE = 3
-"""So many calls run as written, so that torch's libraries choose algorithms and allocate memory before the capture."""
-MOST_GRAPHS = 4
-"""Further combinations of shapes and choices run as written, as each graph holds memory."""
 ResultT = TypeVar("ResultT")
-KNOWN_MODULES = ("torch.nn.", "rlsdk.")
 HELPERS = "rlsdk.updates."
 """The package whose objects are searched for networks and optimisers, if the algorithm holds them."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Capture(Generic[ResultT]):
-    """A graph, and the tensors that it reads and writes at each replay."""
-
-    graph: torch.cuda.CUDAGraph
-    inputs: list[Tensor]
-    numbers: list[Tensor]
-    values: Tensor
-    """All numbers of the result, float [D]; see `joined`."""
-    build: Callable[[Tensor], ResultT]
-    """Build the result from them; see `builder`."""
-
-    def replay(self, inputs: Iterable[Tensor], numbers: Iterable[float]) -> ResultT:
-        for mine, given in zip(self.inputs, inputs, strict=True):
-            mine.copy_(given, non_blocking=True)
-        for place, number in zip(self.numbers, numbers, strict=True):
-            place.fill_(number)
-        self.graph.replay()
-        return self.build(self.values.clone())
-
-
-def joined(node: object) -> Tensor:
-    """All numbers of a tree of float tensors, [D]: one copy of them is faster than one of each tensor."""
-    return torch.cat([leaf.reshape(-1) for leaf in tree.leaves(node)])
-
-
-def builder(node: ResultT) -> Callable[[Tensor], ResultT]:
-    """Return the inverse of `joined`, for trees with the structure and the shapes of `node`."""
-    layout = tree.layout(node)
-    shapes = [leaf.shape for leaf in layout.pick(node)]
-    sizes = [shape.numel() for shape in shapes]
-
-    def build(values: Tensor) -> ResultT:
-        parts = torch.split(values, sizes)
-        built: ResultT = layout.build(part.view(shape) for part, shape in zip(parts, shapes, strict=True))
-        return built
-
-    return build
 
 
 class GraphedUpdate(Generic[ResultT]):
@@ -80,30 +31,21 @@ class GraphedUpdate(Generic[ResultT]):
         """`counters` are attributes that change in every update and that the step does not read."""
         self._step, self._algorithm, self._counters = step, algorithm, counters
         self._networks, self._structure = list[nn.Module](), Structure()
-        self._state: list[object] = []
-        self._calls: dict[Hashable, int] = {}
-        self._captures: dict[Hashable, Capture[ResultT]] = {}
-        self._fails = False
+        self._addresses, self._values = list[object](), list[object]()
+        self.captures: Captures[ResultT] = Captures()
 
     def __call__(self, inputs: object, numbers: Numbers, *choices: Hashable) -> ResultT:
         """Return the result of the step; see `rlsdk.kernels.graphed` for the arguments."""
-        if self._fails or any(isinstance(choice, float) for choice in choices) or not self._may_replay():
+        if any(isinstance(choice, float) for choice in choices) or not self._may_replay():
             return self._step(self._algorithm, inputs, numbers, *choices)
-        layout, given = tree.layout(inputs), _listed(numbers)
-        leaves = list(layout.pick(inputs))
-        key = (choices, layout, *((leaf.shape, leaf.dtype) for leaf in leaves), *(number is None for number in given))
-        if (capture := self._captures.get(key)) is None:
-            calls = self._calls[key] = self._calls.get(key, 0) + 1
-            if calls <= CALLS_BEFORE_CAPTURE or len(self._captures) >= MOST_GRAPHS:
-                return self._step(self._algorithm, inputs, numbers, *choices)
-            try:
-                capture = self._captures[key] = self._capture(inputs, numbers, choices)
-            except RuntimeError:  # the step needs values on the CPU, for example
-                self._fails = True
-                return self._step(self._algorithm, inputs, numbers, *choices)
+        given = _listed(numbers)
+        key = (choices, tree.signature(inputs), *(number is None for number in given))
+        capture = self.captures.get(key, lambda: self._capture(inputs, numbers, choices))
+        if capture is None:
+            return self._step(self._algorithm, inputs, numbers, *choices)
         for optimizer in self._optimizers:
             optimizer.param_groups[0]["lr"] = given[0]
-        return capture.replay(leaves, (number for number in given if number is not None))
+        return capture.replay(tree.leaves(inputs), (number for number in given if number is not None))
 
     def _may_replay(self) -> bool:
         """Whether a capture does what the step does now. Captures of an earlier state of the algorithm are dropped."""
@@ -111,11 +53,13 @@ class GraphedUpdate(Generic[ResultT]):
         if found.networks != self._networks or self._structure.changed():
             self._networks, self._structure = found.networks, Structure(*found.networks)
             self._structure.changed()
-            self._known = all(_is_known(module) for network in found.networks for module in network.modules())
+            self._known = all(_is_steady(module) for network in found.networks for module in network.modules())
+            self._tables = tables_of(found.networks)
         self._optimizers = found.optimizers
-        state = list(found.state())
-        if len(state) != len(self._state) or not all(map(_equal, state, self._state)):
-            self._calls, self._captures, self._state, self._fails = {}, {}, state, False
+        places = [*addresses(self._tables), *_training(self._tables), *_moments(found.optimizers)]
+        same = len(found.values) == len(self._values) and all(map(_equal, found.values, self._values))
+        if not same or places != self._addresses:
+            self._addresses, self._values, self.captures = places, found.values, Captures()
         adam = all(type(optimizer) is torch.optim.Adam for optimizer in found.optimizers)
         steady = self._known and not found.has_train_mode and not self._structure.hooked
         return adam and steady and not function_modes()
@@ -123,16 +67,12 @@ class GraphedUpdate(Generic[ResultT]):
     def _capture(self, inputs: object, numbers: Numbers, choices: tuple[Hashable, ...]) -> Capture[ResultT]:
         """Raises RuntimeError if the step does something that a graph cannot do."""
         own = tree.map_tensors(Tensor.clone, inputs)
-        leaves = list(tree.layout(own).pick(own))
+        leaves = tree.leaves(own)
         device = leaves[0].device
         tensors = [None if number is None else torch.full((), number, device=device) for number in _listed(numbers)]
-        graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own one may be of another GPU
-        with torch.cuda.device(device), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            argument = tuple(tensors) if isinstance(numbers, tuple) else tensors[0]
-            result = self._step(self._algorithm, own, argument, *choices)
-            values = joined(result)
-        return Capture(graph, leaves, [tensor for tensor in tensors if tensor is not None], values, builder(result))
+        argument = tuple(tensors) if isinstance(numbers, tuple) else tensors[0]
+        used = [tensor for tensor in tensors if tensor is not None]
+        return captured(lambda: self._step(self._algorithm, own, argument, *choices), leaves, used)
 
     def __getstate__(self) -> dict[str, object]:
         """A copy makes its own captures."""
@@ -146,19 +86,22 @@ def _listed(numbers: Numbers) -> tuple[float | None, ...]:
     return numbers if isinstance(numbers, tuple) else (numbers,)
 
 
-def _is_known(module: nn.Module) -> bool:
-    """Whether a module executes the same operations in every call. With recurrent ones, episodes determine the operations."""
-    return type(module).__module__.startswith(KNOWN_MODULES) and not isinstance(module, nn.RNNBase | nn.RNNCellBase)
+def _is_steady(module: nn.Module) -> bool:
+    """Whether a module executes the same operations in every update. With recurrent ones, episodes determine the operations."""
+    return is_known(module) and not isinstance(module, nn.RNNBase | nn.RNNCellBase)
 
 
 class _Found:
-    """The networks, the optimisers and all other values among the attributes of an algorithm and of its helpers."""
+    """The networks, the optimisers and all other values among the attributes of an algorithm and of its helpers.
+
+    Of a tensor, the value is its address.
+    """
 
     def __init__(self, algorithm: object, counters: tuple[str, ...]) -> None:
         self.networks: list[nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.has_train_mode = False
-        self._values: list[object] = []
+        self.values: list[object] = []
         self._seen: set[int] = set()
         self._search(algorithm, counters)
 
@@ -177,21 +120,23 @@ class _Found:
                 if isinstance(value, torch.optim.Optimizer):
                     self.optimizers.append(value)
                 self.has_train_mode |= name == "has_train_mode" and bool(value)
-                self._values.append(value)
+                self.values.append(value.data_ptr() if isinstance(value, Tensor) else value)
 
-    def state(self) -> Iterator[object]:
-        """Everything that a capture depends on: tensors as their addresses."""
-        for value in self._values:
-            yield value.data_ptr() if isinstance(value, Tensor) else value
-        for network in self.networks:
-            for parameter in network.parameters():
-                yield parameter.data_ptr()
-                yield None if parameter.grad is None else parameter.grad.data_ptr()
-                yield parameter.requires_grad
-            yield from map(Tensor.data_ptr, network.buffers())
-        for optimizer in self.optimizers:
-            for moments in optimizer.state.values():
-                yield from (value.data_ptr() for value in moments.values() if isinstance(value, Tensor))
+
+def _training(tables: list[dict[str, Tensor | None]]) -> Iterator[object]:
+    """Whether each parameter is trained, and the address of its gradient."""
+    for table in tables:
+        for value in table.values():
+            if isinstance(value, nn.Parameter):
+                yield value.requires_grad
+                yield None if value.grad is None else value.grad.data_ptr()
+
+
+def _moments(optimizers: list[torch.optim.Optimizer]) -> Iterator[int]:
+    """The addresses of the optimisers' state."""
+    for optimizer in optimizers:
+        for moments in optimizer.state.values():
+            yield from (value.data_ptr() for value in moments.values() if isinstance(value, Tensor))
 
 
 def _equal(one: object, other: object) -> bool:

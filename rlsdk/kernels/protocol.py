@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
-from rlsdk.records import Observation
+from rlsdk.records import Act, Observation
 
 InputsT_contra = TypeVar("InputsT_contra", contravariant=True)
 OutputsT_co = TypeVar("OutputsT_co", covariant=True)
@@ -63,6 +63,8 @@ class Acting(Protocol):
     def __call__(self, features: Tensor, /) -> Tensor: ...
 
 
+Acts = Callable[[Observation, Any, bool, Generator], Act[Any, Any]]
+"""A function that acts: (observation, carry, whether it is deterministic, generator) -> act."""
 SampledVjp = Callable[[Tensor, Tensor], None]
 """A function of the gradients of a loss with respect to actions [N, A] and log-densities [N]."""
 

@@ -17,7 +17,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import Distribution
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import ActorCriticLayers, PlainHead, PolicyActor, is_dense
+from rlsdk.kernels.protocol import ActorCriticLayers, Acts, PlainHead, PolicyActor, is_dense
 from rlsdk.networks.action_heads import PLAIN, ActionHead
 from rlsdk.networks.actor_critic_by_modules import ByModules
 from rlsdk.networks.modes import has_train_mode
@@ -101,15 +101,19 @@ class ActorCritic(nn.Module):
         self.kernel_setting = kernel
         self.has_train_mode = self.recurrent = False
         """`recurrent`: whether updates need consecutive steps in order."""
-        self._kernel = KernelSlot(self._make_kernel, self)
+        self._kernels = KernelSlot(self._make_kernels, self)
 
-    def _make_kernel(self, hooked: bool) -> PolicyActor:
+    def _make_kernels(self, hooked: bool) -> tuple[Acts, PolicyActor]:
+        """Build the kernels for acting and for values."""
         self.has_train_mode = has_train_mode(self.encoder, self.critic_encoder, self.body, self.critic_body)
         self.recurrent = bool(cast("Memory", self.memory).initial(1))
         if isinstance(self.head, SdeHead):
             self.sde = self.head.noise
         self._dense = self.dense_layers()
-        return factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ByModules(self))
+        kernel = factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ByModules(self))
+        act = self._act_and_estimate if self._dense is None else partial(self._act_only, kernel)
+        as_written = hooked or self.has_train_mode or self.sde is not None
+        return factory.graphed_acting(act, self, self.kernel_setting, as_written), kernel
 
     def dense_layers(self) -> ActorCriticLayers | None:
         """The layers for a kernel, if all are dense; else None.
@@ -131,7 +135,7 @@ class ActorCritic(nn.Module):
 
     def refit(self) -> None:
         """Examine the modules again, in case some were replaced. Updates call this before they learn."""
-        self._kernel()
+        self._kernels()
 
     @property
     def _memory(self) -> Memory:
@@ -166,24 +170,27 @@ class ActorCritic(nn.Module):
     def act(
         self, observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
     ) -> Act[ActorCriticCarry, Estimates]:
-        return self._act(self._kernel(), observation, carry, deterministic, generator)
+        return self._act(self._kernels()[0], observation, carry, deterministic, generator)
 
     def rollout_act(self) -> RolloutAct:
         """Return `act` for one rollout, in which layers and hooks do not change. They are examined here, not at every step."""
-        return partial(self._act, self._kernel())
+        return partial(self._act, self._kernels()[0])
 
     def _act(
-        self,
+        self, acts: Acts, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
+    ) -> Act[ActorCriticCarry, Estimates]:
+        if self.has_train_mode:
+            self.eval()
+        return acts(observation, carry, deterministic, generator)
+
+    @staticmethod
+    def _act_only(
         kernel: PolicyActor,
         observation: Observation,
         carry: ActorCriticCarry,
         deterministic: bool,
         generator: Generator,
     ) -> Act[ActorCriticCarry, Estimates]:
-        if self.has_train_mode:
-            self.eval()
-        if self._dense is None:
-            return self._act_and_estimate(observation, carry, deterministic, generator)
         return Act(kernel.act(observation, deterministic, generator), carry, DEFERRED)
 
     @torch.no_grad()
@@ -219,7 +226,9 @@ class ActorCritic(nn.Module):
         if extras.value is not None:
             return extras
         lead = steps.reward.shape
-        distribution, value = self._kernel().forward(map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation))
+        distribution, value = self._kernels()[1].forward(
+            map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
+        )
         if not self.keeps_log_prob:
             return Estimates(None, value.view(lead), extras.memory)
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
@@ -261,7 +270,7 @@ class ActorCritic(nn.Module):
 
     def found_values(self, observation: Observation, memory: tuple[States, States]) -> Tensor:
         """The same as `values_after`, without graph."""
-        kernel = self._kernel()
+        _, kernel = self._kernels()
         if self._dense is not None:
             return kernel.values(observation)
         with torch.no_grad():

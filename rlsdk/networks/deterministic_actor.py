@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import Acting, DenseNetwork
+from rlsdk.kernels.protocol import Acting, Acts, DenseNetwork
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim
@@ -42,12 +43,13 @@ class DeterministicActor(nn.Module):
         self._choice = choice
         self._kernels = KernelSlot(self._make_kernels, self)
 
-    def _make_kernels(self, hooked: bool) -> tuple[Acting, DenseNetwork]:
+    def _make_kernels(self, hooked: bool) -> tuple[Acts, DenseNetwork]:
         """Build the kernels for acting and for learning."""
         self.has_train_mode = has_train_mode(self.encoder, self.body)
         layers, choice = [*self.body, self.mean, nn.Tanh()], self._choice
         acting = factory.dense_acting(layers, self.encoder, choice, hooked, self.unit_action)
-        return acting, factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self.unit_action))
+        acts = factory.graphed_acting(partial(self._act, acting), self, choice.setting, hooked or self.has_train_mode)
+        return acts, factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self.unit_action))
 
     def unit_action(self, features: Tensor) -> Tensor:
         """Unit actions [N, A] for encoded features [N, F]."""
@@ -69,15 +71,20 @@ class DeterministicActor(nn.Module):
     def initial_carry(self, batch: int) -> tuple[()]:
         return ()
 
-    @torch.no_grad()
     def act(
         self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
         """Return actions [B, ..] in environment units. `deterministic` makes no difference."""
-        acting, _ = self._kernels()
+        acts, _ = self._kernels()
         if self.has_train_mode:
             self.eval()
-        return Act(self.scale.to_environment(acting(self.encoder(observation.features))), (), ())
+        return acts(observation, carry, deterministic, generator)
+
+    @torch.no_grad()
+    def _act(
+        self, acting: Acting, observation: Observation, carry: tuple[()], deterministic: bool, generator: Generator
+    ) -> Act[tuple[()], tuple[()]]:
+        return Act(self.scale.to_environment(acting(self.encoder(observation.features))), carry, ())
 
 
 def smoothed(unit_action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +12,7 @@ from torch import Generator, Tensor, nn
 from rlsdk import tree
 from rlsdk.distributions import MultiCategorical
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import Acting, DenseNetwork
+from rlsdk.kernels.protocol import Acting, Acts, DenseNetwork
 from rlsdk.math.discrete_values import flat_index, greedy_action, values_at
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim
@@ -68,7 +69,7 @@ class DiscreteValuePolicy(nn.Module):
         self._choice = choice
         self._kernels = KernelSlot(self._make_kernels, self)
 
-    def _make_kernels(self, hooked: bool) -> tuple[Acting, DenseNetwork, GreedyActing | None]:
+    def _make_kernels(self, hooked: bool) -> tuple[Acts, DenseNetwork, GreedyActing | None]:
         """Build the kernels for acting, for learning, and for acting on few observations."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.head)
         layers, choice = [*self.body, self.head], self._choice
@@ -78,7 +79,8 @@ class DiscreteValuePolicy(nn.Module):
         self._calls_encoder = hooked or not is_identity(self.encoder)
         acting = factory.dense_acting(layers, self.encoder, choice, hooked, self._flat_values)
         learning = factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self._flat_values))
-        return acting, learning, greedy
+        acts = factory.graphed_acting(partial(self._act, acting), self, choice.setting, hooked or self.has_train_mode)
+        return acts, learning, greedy
 
     def _encoded(self, features: Features) -> Tensor:
         """[N, ..] -> [N, F]. An encoder that returns its input is not called."""
@@ -128,25 +130,25 @@ class DiscreteValuePolicy(nn.Module):
         self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
         """Return the greedy action, [B] or [B, choices]; unless `deterministic`, a random one with probability `epsilon`."""
-        acting, _, greedy = self._kernels()
+        acts, _, greedy = self._kernels()
         if self.has_train_mode:
             self.eval()
         if greedy is None or not greedy.fits(observation):
-            return self._act(acting, observation, deterministic, generator)
+            return acts(observation, carry, deterministic, generator)
         return Act(
             greedy(self._encoded(observation.features), None if deterministic else self.epsilon, generator), (), ()
         )
 
     @torch.no_grad()
     def _act(
-        self, acting: Acting, observation: Observation, deterministic: bool, generator: Generator
+        self, acting: Acting, observation: Observation, carry: tuple[()], deterministic: bool, generator: Generator
     ) -> Act[tuple[()], tuple[()]]:
         flat = acting(self.encoder(observation.features))
         values = flat.view(flat.shape[0], -1, self.values_per_action)
         action = greedy_action(values, observation.action_mask, self.sizes)
         if not deterministic:
             action = epsilon_greedy(action, self.sizes, self.epsilon, observation.action_mask, generator)
-        return Act(self.to_environment(action), (), ())
+        return Act(self.to_environment(action), carry, ())
 
     def state_values(self, observation: Observation) -> Tensor:
         """V [N] of the greedy actions, a mean over choices and K; see `rlsdk.interfaces.EstimatesValues`."""

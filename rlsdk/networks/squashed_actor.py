@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import torch
@@ -10,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
 from rlsdk.kernels import AUTOGRAD, KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy, has_parameters, is_dense
+from rlsdk.kernels.protocol import Acts, SampledVjp, SquashedLayers, SquashedPolicy, has_parameters, is_dense
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.squashed_by_modules import ByModules
@@ -46,17 +47,20 @@ class SquashedActor(nn.Module):
         self.resample_every: int | None = None
         self.has_train_mode = has_train_mode(encoder, body)
         self._choice = AUTOGRAD
-        self._kernel = KernelSlot(self._make_kernel, self)
+        self._kernels = KernelSlot(self._make_kernels, self)
 
     def use_kernel(self, choice: KernelChoice) -> SquashedActor:
         """Choose the kernel that evaluates the actor; returns the actor itself."""
         self._choice = choice
-        self._kernel = KernelSlot(self._make_kernel, self)
+        self._kernels = KernelSlot(self._make_kernels, self)
         return self
 
-    def _make_kernel(self, hooked: bool) -> SquashedPolicy:
+    def _make_kernels(self, hooked: bool) -> tuple[Acts, SquashedPolicy]:
+        """Build the kernels for acting and for learning."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.sde_body)
-        return factory.squashed_policy(self._layers(), self._choice, hooked, ByModules(self.distribution))
+        kernel = factory.squashed_policy(self._layers(), self._choice, hooked, ByModules(self.distribution))
+        as_written = hooked or self.has_train_mode
+        return factory.graphed_acting(partial(self._act, kernel), self, self._choice.setting, as_written), kernel
 
     def _layers(self) -> SquashedLayers | None:
         """The layers for a kernel; None if layers are not dense or the encoder has parameters."""
@@ -85,7 +89,7 @@ class SquashedActor(nn.Module):
         `vjp` takes the gradients of a loss with respect to both. It writes the gradient with respect to the parameters
         into their `grad`, which it assumes to be zero.
         """
-        return self._kernel().evaluate((features, noise))
+        return self._kernels()[1].evaluate((features, noise))
 
     def distribution_of(self, observation: Observation) -> SquashedGaussian:
         """The distribution over unit actions, for an observation."""
@@ -114,25 +118,37 @@ class SquashedActor(nn.Module):
         """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.BeginsRollouts`."""
         return None if self.sde is None else StateDependentNoise.begin_rollout
 
-    @torch.no_grad()
     def act(
         self, observation: Observation, carry: SdeCarry, *, deterministic: bool, generator: Generator
     ) -> Act[SdeCarry, tuple[()]]:
-        kernel = self._kernel()
+        acts, _ = self._kernels()
         if self.has_train_mode:
             self.eval()
-        features = self.encoder(observation.features)
         if self.sde is None or deterministic:
-            unit = kernel.act(features, deterministic, generator)
-        else:
-            assert isinstance(carry, NoiseMatrices)
-            unit, carry = self._explore(features, carry, generator)
+            return acts(observation, carry, deterministic, generator)
+        assert isinstance(carry, NoiseMatrices)
+        return self._explore(observation, carry, generator)
+
+    @torch.no_grad()
+    def _act(
+        self,
+        kernel: SquashedPolicy,
+        observation: Observation,
+        carry: SdeCarry,
+        deterministic: bool,
+        generator: Generator,
+    ) -> Act[SdeCarry, tuple[()]]:
+        unit = kernel.act(self.encoder(observation.features), deterministic, generator)
         return Act(self.scale.to_environment(unit), carry, ())
 
-    def _explore(self, features: Tensor, carry: NoiseMatrices, generator: Generator) -> tuple[Tensor, NoiseMatrices]:
-        """(unit actions [B, A] with state-dependent noise, the carry of the next step)."""
+    @torch.no_grad()
+    def _explore(
+        self, observation: Observation, carry: NoiseMatrices, generator: Generator
+    ) -> Act[SdeCarry, tuple[()]]:
+        """Act with state-dependent noise."""
         assert self.sde is not None
+        features = self.encoder(observation.features)
         following = self.sde.refreshed(carry, self.resample_every, generator)
         latent = self.body(features)
         noise = self.sde.noise(self._sde_latent(features, latent), following.matrix)
-        return (self._mean(latent) + noise).tanh(), following
+        return Act(self.scale.to_environment((self._mean(latent) + noise).tanh()), following, ())
