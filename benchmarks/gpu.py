@@ -25,7 +25,7 @@ MARKS = "<!-- measured by python -m benchmarks.gpu -->", "<!-- end -->"
 HEAD = "| case | ours, GPU | peer, GPU | ours, CPU | ours over peer, GPU |\n|---|---|---|---|---|"
 OFF_POLICY: dict[str, Any] = {"learning_starts": 1000, "buffer_size": 20_000}
 WIDE: dict[str, Any] = {"net_arch": [1024, 1024]}
-IMAGES: dict[str, Any] = {"env": "images", "policy": "CnnPolicy"}
+IMAGES: dict[str, Any] = {"env": "drawn frames", "policy": "CnnPolicy"}
 
 CASES = {
     case.name: case
@@ -46,7 +46,7 @@ CASES = {
             "recurrent-ppo, images, 8 environments",
             "recurrent-ppo",
             peer="sb3_contrib.RecurrentPPO",
-            env="images",
+            env="drawn frames",
             policy="CnnLstmPolicy",
             settings={"n_steps": 128, "batch_size": 256, "n_epochs": 4},
             n_envs=8,
@@ -78,9 +78,9 @@ CASES = {
 def speeds(case: Case, rounds: int, threads: int) -> dict[str, list[float]]:
     """Environment steps per second of wall-clock time of each side, in every round. The sides run alternately."""
     on_gpu = replace(case, device="cuda")
-    sides = {"ours, GPU": on_gpu.ours(0), "peer, GPU": on_gpu.theirs(0), "ours, CPU": case.ours(0)}
-    found: dict[str, list[float]] = {name: [] for name in sides}
     with limited_threads(threads):
+        sides = {"ours, GPU": on_gpu.ours(0), "peer, GPU": on_gpu.theirs(0), "ours, CPU": case.ours(0)}
+        found: dict[str, list[float]] = {name: [] for name in sides}
         for turn in range(rounds):
             for name in list(sides) if turn % 2 == 0 else reversed(list(sides)):
                 found[name].append(case.chunk / _seconds(sides[name], case.chunk))

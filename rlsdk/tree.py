@@ -70,32 +70,6 @@ def signature(node: object) -> Hashable:
     return (nested, *[(leaf.shape, leaf.dtype) for leaf in nested.pick(node)])
 
 
-class Packing:
-    """Copies trees with the same signature into one tensor of bytes, and back. Copying one tensor to a GPU takes less time than
-    copying each leaf."""
-
-    def __init__(self, node: object) -> None:
-        """`node` has the signature of the trees."""
-        self._layout = layout(node)
-        leaves = list(self._layout.pick(node))
-        # leaves with larger numbers come first, so that each begins at a multiple of its item size
-        self._order = sorted(range(len(leaves)), key=lambda i: -leaves[i].element_size())
-        self._kinds = [(leaves[i].dtype, leaves[i].shape) for i in self._order]
-        self._sizes = [leaves[i].numel() * leaves[i].element_size() for i in self._order]
-
-    def pack(self, node: object) -> Tensor:
-        """All leaves as uint8 [D], where D is the number of bytes."""
-        leaves = list(self._layout.pick(node))
-        return torch.cat([leaves[i].reshape(-1).view(torch.uint8) for i in self._order])
-
-    def unpack(self, packed: Tensor) -> Any:
-        """The tree whose leaves [..] are views of `packed`, uint8 [D]."""
-        found: list[Any] = [None] * len(self._order)
-        for i, part, (dtype, shape) in zip(self._order, torch.split(packed, self._sizes), self._kinds, strict=True):
-            found[i] = part.view(dtype).view(shape)
-        return self._layout.build(iter(found))
-
-
 def stack(nodes: Sequence[T]) -> T:
     """Stack T trees of the same structure into one: leaves [..] become [T, ..]."""
     nested = layout(nodes[0])

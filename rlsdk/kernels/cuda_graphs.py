@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
-
-from rlsdk import tree
 
 ResultT = TypeVar("ResultT")
 CALLS_BEFORE_CAPTURE = 3
@@ -30,9 +28,9 @@ class Capture(Generic[ResultT]):
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor]
     numbers: list[Tensor]
-    packing: tree.Packing
-    values: Tensor
-    """The result of the function, packed."""
+    values: list[Tensor]
+    build: Callable[[list[Tensor]], ResultT]
+    """Returns the result, given copies of `values`."""
 
     def replay(self, inputs: Iterable[Tensor], numbers: Iterable[float] = ()) -> ResultT:
         """Return a new copy of the result."""
@@ -41,14 +39,17 @@ class Capture(Generic[ResultT]):
         for place, number in zip(self.numbers, numbers, strict=True):
             place.fill_(number)
         self.graph.replay()
-        result: ResultT = self.packing.unpack(self.values.clone())
-        return result
+        return self.build([value.clone() for value in self.values])
 
 
 def captured(
-    function: Callable[[], object], inputs: list[Tensor], numbers: list[Tensor], generator: Generator | None = None
-) -> Capture[Any]:
-    """Capture a function of the tensors `inputs` and `numbers` that returns a tree, and draws from `generator`.
+    function: Callable[[], tuple[list[Tensor], Callable[[list[Tensor]], ResultT]]],
+    inputs: list[Tensor],
+    numbers: list[Tensor],
+    generator: Generator | None = None,
+) -> Capture[ResultT]:
+    """Capture a function of the tensors `inputs` and `numbers`, which draws from `generator`. It returns `Capture.values` and
+    `Capture.build`.
 
     Raises:
         RuntimeError: the function does something that a graph cannot do. Then `generator` cannot be used any more.
@@ -59,10 +60,8 @@ def captured(
         graph.register_generator_state(generator)
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own one may be of another GPU
     with torch.cuda.device(device), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        result = function()
-        packing = tree.Packing(result)
-        values = packing.pack(result)
-    return Capture(graph, inputs, numbers, packing, values)
+        values, build = function()
+    return Capture(graph, inputs, numbers, values, build)
 
 
 class Captures(Generic[ResultT]):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from operator import is_
 from typing import Any
 
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
 from rlsdk import tree
 from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, tables_of
@@ -57,9 +58,17 @@ class GraphedActing:
         self, inputs: tuple[Observation, Any], deterministic: bool, generator: Generator
     ) -> Capture[Act[Any, Any]]:
         """Raises RuntimeError if the function does something that a graph cannot do."""
-        observation, carry = own = tree.map_tensors(torch.Tensor.clone, inputs)
+        observation, carry = own = tree.map_tensors(Tensor.clone, inputs)
         leaves = tree.leaves(own)
         # a failed capture spoils its generator, so the first one has a generator of its own
         for source in (Generator(leaves[0].device), generator):
-            capture = captured(partial(self._act, observation, carry, deterministic, source), leaves, [], source)
+            act = partial(self._act, observation, carry, deterministic, source)
+            capture = captured(partial(_leaves_of, act), leaves, [], source)
         return capture
+
+
+def _leaves_of(act: Callable[[], Act[Any, Any]]) -> tuple[list[Tensor], Callable[[list[Tensor]], Act[Any, Any]]]:
+    """The tensors of an act, and the function that builds acts of such tensors."""
+    done = act()
+    build = tree.layout(done).build
+    return tree.leaves(done), lambda leaves: build(iter(leaves))

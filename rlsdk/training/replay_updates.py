@@ -79,4 +79,4 @@ class ReplayUpdates:
                     counts[name] = counts[name] + 1 if name in counts else 1
                 if each is not None:
                     each(done)
-        return {name: value / counts[name] for name, value in totals.items()}
+        return {name: value if counts[name] == 1 else value / counts[name] for name, value in totals.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -10,11 +9,9 @@ from rlsdk.environments.states import read_state
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space
-from rlsdk.tree import Packing, map_tensors, signature
+from rlsdk.tree import map_tensors
 
 T = TypeVar("T")
-TENSORS = ("observation", "reward", "terminated", "truncated", "valid", "final_observation", "info")
-"""The fields of `EnvStep` that hold tensors on the device."""
 
 
 def on_device(env: VectorEnv, device: str) -> VectorEnv:
@@ -27,7 +24,6 @@ class OnDevice:
 
     def __init__(self, env: VectorEnv, device: str) -> None:
         self.env, self.device = env, device
-        self._packings: dict[Hashable, Packing] = {}
 
     @property
     def num_envs(self) -> int:
@@ -42,19 +38,23 @@ class OnDevice:
         return self.env.action_space
 
     def _move(self, value: T) -> T:
-        """Copy a tree to the device, all its tensors together."""
-        key = signature(value)
-        packing = self._packings.get(key) or self._packings.setdefault(key, Packing(value))
-        moved: T = packing.unpack(packing.pack(value).to(self.device))
-        return moved
+        return map_tensors(lambda leaf: leaf.to(self.device), value)
 
     def reset(self, seed: int | None = None) -> Observation:
         return self._move(self.env.reset(seed))
 
     def step(self, action: Any) -> EnvStep:
         step = self.env.step(map_tensors(lambda leaf: leaf.cpu(), action))
-        fields = {name: getattr(step, name) for name in TENSORS}
-        return replace(step, **self._move(fields))
+        return replace(
+            step,
+            observation=self._move(step.observation),
+            reward=self._move(step.reward),
+            terminated=self._move(step.terminated),
+            truncated=self._move(step.truncated),
+            valid=self._move(step.valid),
+            final_observation=self._move(step.final_observation),
+            info=self._move(step.info),
+        )
 
     def get_state(self) -> object:
         """The state of the environments. Raises OpaqueValue if it cannot be read."""
