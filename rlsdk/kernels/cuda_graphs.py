@@ -7,6 +7,7 @@ Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -82,7 +83,14 @@ class Captures(Generic[ResultT]):
                 capture = self.made[key] = make()
             except RuntimeError:  # the function needs values on the CPU, for example
                 self.fails = True
+                _clear_error()
         return capture
+
+
+def _clear_error() -> None:
+    """Clear CUDA's error of a failed capture. Otherwise the next operation could report it as its own."""
+    with suppress(RuntimeError):
+        torch.zeros(1, device="cuda")
 
 
 def is_known(module: nn.Module) -> bool:
