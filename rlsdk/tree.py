@@ -64,12 +64,6 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     return mapped
 
 
-def signature(node: object) -> Hashable:
-    """The structure of a tree with the shapes and dtypes of its leaves [..]."""
-    nested = layout(node)
-    return (nested, *[(leaf.shape, leaf.dtype) for leaf in nested.pick(node)])
-
-
 def stack(nodes: Sequence[T]) -> T:
     """Stack T trees of the same structure into one: leaves [..] become [T, ..]."""
     nested = layout(nodes[0])

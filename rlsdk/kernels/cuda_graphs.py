@@ -7,12 +7,13 @@ Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
+
+from rlsdk import tree
 
 ResultT = TypeVar("ResultT")
 CALLS_BEFORE_CAPTURE = 3
@@ -34,7 +35,7 @@ class Capture(Generic[ResultT]):
     """Returns the result, given copies of `values`."""
 
     def replay(self, inputs: Iterable[Tensor], numbers: Iterable[float] = ()) -> ResultT:
-        """Return a new copy of the result."""
+        """Return a new copy of the result, given `inputs` [..]."""
         for mine, given in zip(self.inputs, inputs, strict=True):
             mine.copy_(given, non_blocking=True)
         for place, number in zip(self.numbers, numbers, strict=True):
@@ -49,8 +50,8 @@ def captured(
     numbers: list[Tensor],
     generator: Generator | None = None,
 ) -> Capture[ResultT]:
-    """Capture a function of the tensors `inputs` and `numbers`, which draws from `generator`. It returns `Capture.values` and
-    `Capture.build`.
+    """Capture a function of the tensors `inputs` [..] and `numbers` [], which draws from `generator`. It returns
+    `Capture.values` and `Capture.build`.
 
     Raises:
         RuntimeError: the function does something that a graph cannot do. Then `generator` cannot be used any more.
@@ -62,6 +63,8 @@ def captured(
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's own one may be of another GPU
     with torch.cuda.device(device), torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         values, build = function()
+    # the stream still sets the generator's numbers, which the first replay sets again
+    torch.cuda.current_stream(device).wait_stream(stream)
     return Capture(graph, inputs, numbers, values, build)
 
 
@@ -83,14 +86,13 @@ class Captures(Generic[ResultT]):
                 capture = self.made[key] = make()
             except RuntimeError:  # the function needs values on the CPU, for example
                 self.fails = True
-                _clear_error()
         return capture
 
 
-def _clear_error() -> None:
-    """Clear CUDA's error of a failed capture. Otherwise the next operation could report it as its own."""
-    with suppress(RuntimeError):
-        torch.zeros(1, device="cuda")
+def signature(node: object) -> Hashable:
+    """The structure of a tree with the shapes and dtypes of its leaves [..]."""
+    layout = tree.layout(node)
+    return (layout, *[(leaf.shape, leaf.dtype) for leaf in layout.pick(node)])
 
 
 def is_known(module: nn.Module) -> bool:
@@ -99,13 +101,13 @@ def is_known(module: nn.Module) -> bool:
 
 
 def tables_of(networks: Iterable[nn.Module]) -> list[dict[str, Tensor | None]]:
-    """The dictionaries in which the modules of networks hold their parameters and buffers."""
+    """The dictionaries in which the modules of networks hold their parameters and buffers [..]."""
     modules = [module for network in networks for module in network.modules()]
     return [table for module in modules for table in (module._parameters, module._buffers) if table]  # type: ignore[misc]
 
 
 def addresses(tables: Iterable[dict[str, Tensor | None]]) -> Iterator[int]:
-    """The memory of all tensors in the tables."""
+    """The memory of all tensors [..] in the tables."""
     for table in tables:
         for value in table.values():
             if value is not None:

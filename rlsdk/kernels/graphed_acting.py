@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from operator import is_
-from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk import tree
-from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, tables_of
+from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, signature, tables_of
 from rlsdk.kernels.hooks import function_modes
-from rlsdk.kernels.protocol import Acts
-from rlsdk.records import Act, Observation
+from rlsdk.kernels.protocol import Acts, AnyAct
+from rlsdk.records import Observation
 
 
 class GraphedActing:
@@ -29,16 +28,14 @@ class GraphedActing:
         self._tables = tables_of([network])
         self._addresses: list[int] = []
         self._attributes: list[object] = []
-        self.captures: Captures[Act[Any, Any]] = Captures()
+        self.captures: Captures[AnyAct] = Captures()
 
-    def __call__(
-        self, observation: Observation, carry: Any, deterministic: bool, generator: Generator
-    ) -> Act[Any, Any]:
+    def __call__(self, observation: Observation, carry: object, deterministic: bool, generator: Generator) -> AnyAct:
         if not self._may_replay(observation):
             return self._act(observation, carry, deterministic, generator)
         self._forget_if_changed()
         inputs = observation, carry
-        key = tree.signature(inputs), None if deterministic else generator
+        key = signature(inputs), None if deterministic else generator
         capture = self.captures.get(key, lambda: self._capture(inputs, deterministic, generator))
         if capture is None:
             return self._act(observation, carry, deterministic, generator)
@@ -55,8 +52,8 @@ class GraphedActing:
             self._addresses, self._attributes, self.captures = found, attributes, Captures()
 
     def _capture(
-        self, inputs: tuple[Observation, Any], deterministic: bool, generator: Generator
-    ) -> Capture[Act[Any, Any]]:
+        self, inputs: tuple[Observation, object], deterministic: bool, generator: Generator
+    ) -> Capture[AnyAct]:
         """Raises RuntimeError if the function does something that a graph cannot do."""
         observation, carry = own = tree.map_tensors(Tensor.clone, inputs)
         leaves = tree.leaves(own)
@@ -67,8 +64,8 @@ class GraphedActing:
         return capture
 
 
-def _leaves_of(act: Callable[[], Act[Any, Any]]) -> tuple[list[Tensor], Callable[[list[Tensor]], Act[Any, Any]]]:
-    """The tensors of an act, and the function that builds acts of such tensors."""
+def _leaves_of(act: Callable[[], AnyAct]) -> tuple[list[Tensor], Callable[[list[Tensor]], AnyAct]]:
+    """The tensors [..] of an act, and the function that builds acts of such tensors."""
     done = act()
     build = tree.layout(done).build
     return tree.leaves(done), lambda leaves: build(iter(leaves))

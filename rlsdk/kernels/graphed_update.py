@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk import tree
-from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, is_known, tables_of
+from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, is_known, signature, tables_of
 from rlsdk.kernels.hooks import function_modes
 from rlsdk.kernels.structure import Structure
 
@@ -39,7 +39,7 @@ class GraphedUpdate(Generic[ResultT]):
         if any(isinstance(choice, float) for choice in choices) or not self._may_replay():
             return self._step(self._algorithm, inputs, numbers, *choices)
         given = _listed(numbers)
-        key = (choices, tree.signature(inputs), *(number is None for number in given))
+        key = (choices, signature(inputs), *(number is None for number in given))
         capture = self.captures.get(key, lambda: self._capture(inputs, numbers, choices))
         if capture is None:
             return self._step(self._algorithm, inputs, numbers, *choices)
@@ -139,7 +139,7 @@ class _Found:
 
 
 def _training(tables: list[dict[str, Tensor | None]]) -> Iterator[object]:
-    """Whether each parameter is trained, and the address of its gradient."""
+    """Whether each parameter [..] is trained, and the address of its gradient."""
     for table in tables:
         for value in table.values():
             if isinstance(value, nn.Parameter):

@@ -63,7 +63,9 @@ class Acting(Protocol):
     def __call__(self, features: Tensor, /) -> Tensor: ...
 
 
-Acts = Callable[[Observation, Any, bool, Generator], Act[Any, Any]]
+AnyAct = Act[Any, Any]
+"""An act with the carry and the extras of any policy."""
+Acts = Callable[[Observation, Any, bool, Generator], AnyAct]
 """A function that acts: (observation, carry, whether it is deterministic, generator) -> act."""
 SampledVjp = Callable[[Tensor, Tensor], None]
 """A function of the gradients of a loss with respect to actions [N, A] and log-densities [N]."""

@@ -70,6 +70,13 @@ class Torso:
     body: nn.Module
 
 
+def _act_only(
+    kernel: PolicyActor, seen: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
+) -> Act[ActorCriticCarry, Estimates]:
+    """Act for observations [B, ..]; the extras are computed later."""
+    return Act(kernel.act(seen, deterministic, generator), carry, DEFERRED)
+
+
 class InputReader(Protocol):
     """Converts users' observations and actions to records and tensors; see `rlsdk.agent.prediction`."""
 
@@ -111,7 +118,7 @@ class ActorCritic(nn.Module):
             self.sde = self.head.noise
         self._dense = self.dense_layers()
         kernel = factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ByModules(self))
-        act = self._act_and_estimate if self._dense is None else partial(self._act_only, kernel)
+        act = self._act_and_estimate if self._dense is None else partial(_act_only, kernel)
         as_written = hooked or self.has_train_mode or self.sde is not None
         return factory.graphed_acting(act, self, self.kernel_setting, as_written), kernel
 
@@ -170,28 +177,14 @@ class ActorCritic(nn.Module):
     def act(
         self, observation: Observation, carry: ActorCriticCarry, *, deterministic: bool, generator: Generator
     ) -> Act[ActorCriticCarry, Estimates]:
-        return self._act(self._kernels()[0], observation, carry, deterministic, generator)
+        return self.rollout_act()(observation, carry, deterministic=deterministic, generator=generator)
 
     def rollout_act(self) -> RolloutAct:
         """Return `act` for one rollout, in which layers and hooks do not change. They are examined here, not at every step."""
-        return partial(self._act, self._kernels()[0])
-
-    def _act(
-        self, acts: Acts, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator
-    ) -> Act[ActorCriticCarry, Estimates]:
+        acts, _ = self._kernels()
         if self.has_train_mode:
             self.eval()
-        return acts(observation, carry, deterministic, generator)
-
-    @staticmethod
-    def _act_only(
-        kernel: PolicyActor,
-        observation: Observation,
-        carry: ActorCriticCarry,
-        deterministic: bool,
-        generator: Generator,
-    ) -> Act[ActorCriticCarry, Estimates]:
-        return Act(kernel.act(observation, deterministic, generator), carry, DEFERRED)
+        return acts
 
     @torch.no_grad()
     def _act_and_estimate(
@@ -226,9 +219,8 @@ class ActorCritic(nn.Module):
         if extras.value is not None:
             return extras
         lead = steps.reward.shape
-        distribution, value = self._kernels()[1].forward(
-            map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation)
-        )
+        _, kernel = self._kernels()
+        distribution, value = kernel.forward(map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation))
         if not self.keeps_log_prob:
             return Estimates(None, value.view(lead), extras.memory)
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)

@@ -7,7 +7,6 @@ test compares them).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -89,9 +88,6 @@ class RecurrentMemory(nn.Module):
         if self.cells.bidirectional or self.cells.batch_first or self.cells.proj_size:
             raise SettingsError("lstm_kwargs: bidirectional, batch_first and proj_size are not possible while acting")
         self.parts, self.features_dim = (2 if kind == "lstm" else 1), hidden
-        if torch.cuda.is_available():
-            # weights are views of the vector of all parameters, so torch copies them for cuDNN; its advice would undo that
-            warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk", UserWarning)
 
     def initial(self, batch: int) -> tuple[Tensor, ...]:
         shape = (batch, self.cells.num_layers, self.cells.hidden_size)

@@ -45,8 +45,7 @@ class SquashedActor(nn.Module):
         self.sde_body: nn.Module | None = None
         self.clip_mean = 0.0
         self.resample_every: int | None = None
-        self.has_train_mode = has_train_mode(encoder, body)
-        self._choice = AUTOGRAD
+        self.has_train_mode, self._choice = has_train_mode(encoder, body), AUTOGRAD
         self._kernels = KernelSlot(self._make_kernels, self)
 
     def use_kernel(self, choice: KernelChoice) -> SquashedActor:
@@ -59,7 +58,7 @@ class SquashedActor(nn.Module):
         """Build the kernels for acting and for learning."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.sde_body)
         kernel = factory.squashed_policy(self._layers(), self._choice, hooked, ByModules(self.distribution))
-        as_written = hooked or self.has_train_mode
+        as_written = hooked or self.has_train_mode or self.sde is not None
         return factory.graphed_acting(partial(self._act, kernel), self, self._choice.setting, as_written), kernel
 
     def _layers(self) -> SquashedLayers | None:
@@ -79,8 +78,7 @@ class SquashedActor(nn.Module):
         mean = self._mean(latent)
         if self.sde is not None:
             return SquashedGaussian(mean, self.sde.log_std_of(self._sde_latent(features, latent)))
-        assert self.log_std is not None
-        return SquashedGaussian(mean, self.log_std(latent).clamp(*LOG_STD_RANGE))
+        return SquashedGaussian(mean, cast("nn.Module", self.log_std)(latent).clamp(*LOG_STD_RANGE))
 
     def evaluate(self, features: Tensor, noise: Tensor) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
         """Return ((unit actions [N, A], their log-densities [N]) without graph, vjp) for standard normal `noise` [N,
@@ -100,8 +98,7 @@ class SquashedActor(nn.Module):
 
         The standard deviation is not fitted.
         """
-        error = self.distribution_of(observation).mode() - self.scale.to_unit(action)
-        return error.square().mean(-1)
+        return (self.distribution_of(observation).mode() - self.scale.to_unit(action)).square().mean(-1)
 
     def _mean(self, latent: Tensor) -> Tensor:
         mean: Tensor = self.mean(latent)
@@ -124,31 +121,22 @@ class SquashedActor(nn.Module):
         acts, _ = self._kernels()
         if self.has_train_mode:
             self.eval()
-        if self.sde is None or deterministic:
-            return acts(observation, carry, deterministic, generator)
-        assert isinstance(carry, NoiseMatrices)
-        return self._explore(observation, carry, generator)
+        return acts(observation, carry, deterministic, generator)
 
     @torch.no_grad()
     def _act(
-        self,
-        kernel: SquashedPolicy,
-        observation: Observation,
-        carry: SdeCarry,
-        deterministic: bool,
-        generator: Generator,
+        self, kernel: SquashedPolicy, observed: Observation, carry: SdeCarry, deterministic: bool, generator: Generator
     ) -> Act[SdeCarry, tuple[()]]:
-        unit = kernel.act(self.encoder(observation.features), deterministic, generator)
+        if self.sde is not None and not deterministic:
+            return self._explore(self.sde, observed, cast("NoiseMatrices", carry), generator)
+        unit = kernel.act(self.encoder(observed.features), deterministic, generator)
         return Act(self.scale.to_environment(unit), carry, ())
 
-    @torch.no_grad()
     def _explore(
-        self, observation: Observation, carry: NoiseMatrices, generator: Generator
+        self, sde: StateDependentNoise, observed: Observation, carry: NoiseMatrices, generator: Generator
     ) -> Act[SdeCarry, tuple[()]]:
-        """Act with state-dependent noise."""
-        assert self.sde is not None
-        features = self.encoder(observation.features)
-        following = self.sde.refreshed(carry, self.resample_every, generator)
-        latent = self.body(features)
-        noise = self.sde.noise(self._sde_latent(features, latent), following.matrix)
+        """Act with state-dependent noise, for observations [B, ..]."""
+        features = self.encoder(observed.features)
+        latent, following = self.body(features), sde.refreshed(carry, self.resample_every, generator)
+        noise = sde.noise(self._sde_latent(features, latent), following.matrix)
         return Act(self.scale.to_environment((self._mean(latent) + noise).tanh()), following, ())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 
 from rlsdk.errors import SettingsError
@@ -14,6 +16,9 @@ def choose_device(wanted: str, policy: str) -> tuple[str, str]:
     Raises:
         SettingsError: this machine has no such device.
     """
+    if torch.cuda.is_available():
+        # weights are views of the vector of all parameters, so torch copies them for cuDNN; its advice would undo that
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk", UserWarning)
     if wanted == "auto":
         if not torch.cuda.is_available():
             return "cpu", "no accelerator is available"

@@ -80,8 +80,7 @@ def act_and_step(
         )
         if step.final_observation is not None:
             finals.append((t, step.terminated | step.truncated, step.final_observation))
-        if step.episodes:
-            episodes += step.episodes
+        episodes += step.episodes
         observation, carry = step.observation, act.carry
         if step.stops:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
 from torch import Tensor
@@ -17,13 +17,6 @@ from rlsdk.runtime.seeding import Streams
 from rlsdk.training.plan_errors import unlike_metrics
 from rlsdk.training.priorities import Priorities
 from rlsdk.training.updates_together import UpdatesTogether
-
-
-def entries(metrics: object) -> ItemsView[str, Tensor]:
-    """The names and values [] of metrics. Raises PluginError if they are not a mapping."""
-    if not isinstance(metrics, Mapping):
-        raise unlike_metrics(metrics)
-    return metrics.items()
 
 
 class ReplayUpdates:
@@ -63,7 +56,7 @@ class ReplayUpdates:
 
         `each` is called after every update with the number of updates so far.
         """
-        totals, counts = dict[str, Tensor](), dict[str, int]()
+        found: dict[str, list[Tensor]] = {}
         together = self.together if each is None and count > 1 else None
         with fixed_layers() if each is None else nullcontext():
             several = None if together is None else together(count, batch_size, progress, self.generator)
@@ -74,9 +67,10 @@ class ReplayUpdates:
                     metrics = self.algorithm.update(batch := self.sample(batch_size, self.generator), progress=progress)
                     if self.priorities is not None:
                         self.priorities.follow(batch)
-                for name, value in entries(metrics):
-                    totals[name] = totals[name] + value if name in totals else value
-                    counts[name] = counts[name] + 1 if name in counts else 1
+                if not isinstance(metrics, Mapping):
+                    raise unlike_metrics(metrics)
+                for name, value in metrics.items():
+                    found.setdefault(name, []).append(value)
                 if each is not None:
                     each(done)
-        return {name: value if counts[name] == 1 else value / counts[name] for name, value in totals.items()}
+        return {name: got[0] if len(got) == 1 else sum(got[1:], got[0]) / len(got) for name, got in found.items()}
