@@ -63,8 +63,9 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         if deterministic or int(carry.taken) >= self.steps:
             return Act(act.action, WarmUpCarry(carry.taken, act.carry), act.extras)
         batch, mask = observation.is_first.shape[0], observation.action_mask
-        allowed = None if mask is None else allowed_actions(self.space, mask, generator)
-        random = uniform_actions(self.space, batch, generator) if allowed is None else allowed
+        random = allowed_actions(self.space, mask, generator) if mask is not None else None
+        if random is None:
+            random = uniform_actions(self.space, batch, generator)
         extras: object = act.extras
         if not (isinstance(extras, tuple) and not extras):
             extras = extras_of_other_action(extras, uniform_log_prob(self.space, mask, random))

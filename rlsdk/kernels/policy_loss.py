@@ -5,6 +5,8 @@ It consists of about thirty operations on short vectors, for which calls of torc
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ class PolicyLossKernel:
     @np.errstate(all="ignore")  # numbers that are not finite appear in the result
     def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
         size, weight = len(rows.target), None if rows.weight is None else rows.weight.numpy()
-        share: Floats = np.full(size, 1.0 / size, np.float32) if weight is None else weight / np.add.reduce(weight)
+        share: Floats = _equal_shares(size) if weight is None else weight / np.add.reduce(weight)
         advantage = rows.advantage.numpy()
         if terms.normalize_advantage:
             advantage = normalized(advantage, weight)
@@ -46,6 +48,12 @@ class PolicyLossKernel:
         means = torch.from_numpy(np.array([policy, values, -disorder, kl, outside, loss], np.float32))
         grad_entropy = torch.from_numpy(share * -terms.ent_coef) if terms.ent_coef else None
         return means, (torch.from_numpy(grad_log_prob), grad_entropy, torch.from_numpy(grad_value))
+
+
+@lru_cache(16)
+def _equal_shares(size: int) -> Floats:
+    """1 / size, float [size], read-only."""
+    return np.broadcast_to(np.full(size, 1.0 / size, np.float32), size)
 
 
 def normalized(advantage: Floats, weight: Floats | None) -> Floats:

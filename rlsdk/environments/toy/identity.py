@@ -63,6 +63,8 @@ class IdentityTask(gymnasium.Env[object, object]):
 
     def reward(self, action: object) -> float:
         """The reward: 1 if the action equals the observation, else 0."""
+        if isinstance(action, int | np.integer):
+            return float(action == self.target)
         return float(np.array_equal(np.asarray(action), np.asarray(self.target)))
 
 

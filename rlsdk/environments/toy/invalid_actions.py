@@ -20,8 +20,9 @@ def _require(invalid: int, choices: int) -> None:
 def _mask(size: int, invalid: int, right: int, generator: np.random.Generator) -> NDArray[np.bool_]:
     """A mask bool [size], True where an action is allowed. `invalid` random actions are forbidden, but never `right`."""
     allowed = np.ones(size, dtype=bool)
-    others = np.delete(np.arange(size), right)
-    allowed[generator.choice(others, invalid, replace=False)] = False
+    others = generator.choice(size - 1, invalid, replace=False)
+    others += others >= right  # counted without the right action
+    allowed[others] = False
     return allowed
 
 
