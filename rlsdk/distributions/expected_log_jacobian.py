@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -16,8 +15,30 @@ Gauss-Legendre quadrature has."""
 REACH = 9.0
 """The upper limit of integration: for a larger |x|, log(1 + exp(-2 |x|)) is below 1e-7."""
 
-_HERMITE: list[list[float]] = [values.tolist() for values in np.polynomial.hermite_e.hermegauss(16)]
-_LEGENDRE: list[list[float]] = [values.tolist() for values in np.polynomial.legendre.leggauss(16)]
+# positive nodes and their weights, as numpy.polynomial computes them for 16 nodes; importing it takes a megabyte
+# fmt: off
+HERMITE = [
+    [0.3867606045005574, 1.1638291005549648, 1.9519803457163334, 2.7602450476307014,
+     3.6008736241715487, 4.492955302520011, 5.472225705949343, 6.630878198393129],
+    [0.7183207579543952, 0.3968954420965932, 0.1185252972094964, 0.018215511261108867,
+     0.0013184486889798702, 3.8351493221254406e-05, 3.282362588816531e-07, 3.754464735236075e-10],
+]
+LEGENDRE = [
+    [0.09501250983763744, 0.2816035507792589, 0.45801677765722737, 0.6178762444026438,
+     0.755404408355003, 0.8656312023878318, 0.9445750230732326, 0.9894009349916499],
+    [0.18945061045506864, 0.18260341504492364, 0.16915651939500265, 0.1495959888165767,
+     0.12462897125553407, 0.0951585116824926, 0.062253523938647456, 0.027152459411754176],
+]
+# fmt: on
+
+
+def _mirrored(rule: list[list[float]]) -> list[list[float]]:
+    """All nodes of a quadrature rule, from its positive ones, and their weights."""
+    nodes, weights = rule
+    return [[-node for node in reversed(nodes)] + nodes, weights[::-1] + weights]
+
+
+_HERMITE, _LEGENDRE = _mirrored(HERMITE), _mirrored(LEGENDRE)
 
 
 def expected_log_jacobian(mean: Tensor, std: Tensor) -> Tensor:
