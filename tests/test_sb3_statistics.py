@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,15 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
             import_sb3(tmp_path / "model.zip", "ppo", environment(BOX), vecnormalize=tmp_path / name)
         assert "\n" not in str(caught.value)
         assert (name if name != "other.pkl" else "norm_obs_keys names ['a', 'z']") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [(False, "normalize = false"), ({"norm_obs": False}, "normalize.norm_obs = false")],
+    ids=["off", "observations off"],
+)
+def test_settings_without_use_for_statistics_are_refused(setting: Any, named: str, tmp_path: Path) -> None:
+    trained(BOX, {}, tmp_path)
+    file = tmp_path / "statistics.pkl"
+    with pytest.raises(SettingsError, match=re.escape(f"{named} leaves no use for the statistics in {file}")):
+        import_sb3(tmp_path / "model.zip", "ppo", environment(BOX), vecnormalize=file, normalize=setting)

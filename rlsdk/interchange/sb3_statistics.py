@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interchange.pickle_description import Call, described
 from rlsdk.interchange.sb3_file import MAX_SETTINGS
 from rlsdk.interchange.sb3_pickles import array
@@ -53,11 +53,14 @@ def set_statistics(agent: Agent, statistics: Statistics, path: Path) -> None:
 
     Raises:
         ArtifactError: they do not fit its observations.
+        SettingsError: the agent's settings turn off the normalisation that the statistics are for.
     """
     normalizer = agent.preprocessing.normalizer
-    assert normalizer is not None
+    held = () if normalizer is None else normalizer.state_dict()["observation"]
+    if normalizer is None or (statistics.observation and not held):
+        setting = "normalize = false" if normalizer is None else "normalize.norm_obs = false"
+        raise SettingsError(f"{setting} leaves no use for the statistics in {path}; omit this setting, or the file")
     state = normalizer.state_dict()
-    held = state["observation"]
     if len(held) != len(statistics.observation):
         count = f"{len(statistics.observation)} array(s); the observations have {len(held)} normalised ones"
         raise ArtifactError(f"{path} has statistics of {count}: name the environment of the training")
@@ -92,9 +95,9 @@ def _of_pickle(path: Path) -> Statistics:
         each = found.attribute("obs_rms")
         if isinstance(each, dict):
             settings["norm_obs_keys"] = sorted(each)
-        observation = (
-            tuple(_moments(each[key]) for key in sorted(each)) if isinstance(each, dict) else (_moments(each),)
-        )
+            observation = tuple(_moments(each[key]) for key in sorted(each))
+        else:
+            observation = (_moments(each),)
     reward = _moments(found.attribute("ret_rms")) if settings["norm_reward"] else None
     return Statistics(settings, observation, reward)
 
