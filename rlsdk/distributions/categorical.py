@@ -104,9 +104,8 @@ class MultiCategorical:
         return torch.stack([part.argmax(-1) for part in torch.split(values, list(self.sizes), -1)], -1)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        starts = [sum(self.sizes[:k]) for k in range(len(self.sizes))]
-        columns = action.long() + action.new_tensor(starts, dtype=torch.int64)
-        return self.log_probs.gather(-1, columns).sum(-1)
+        parts = zip(torch.split(self.log_probs, list(self.sizes), -1), torch.split(action.long(), 1, -1), strict=True)
+        return torch.cat([own.gather(-1, chosen) for own, chosen in parts], -1).sum(-1)
 
     @property
     def probs(self) -> Tensor:

@@ -6,10 +6,10 @@ the number of entries per value: 1 for a mean return (arXiv:1312.5602), or K qua
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
+
+from rlsdk.math.constants import constant, multiples
 
 FORBIDDEN = -1e30
 Sizes = tuple[int, ...]
@@ -33,19 +33,11 @@ def greedy_action(values: Tensor, mask: Tensor | None, sizes: Sizes) -> Tensor:
 
 def flat_index(action: Tensor, sizes: Sizes) -> Tensor:
     """The rows of `values.flatten(0, 1)` [N * A, K] that `action` int64 [N, choices] chooses, int64 [choices * N]."""
-    rows = (_first_rows if action.is_cpu else _new_first_rows)(action.shape[0], sum(sizes), action.device)
+    rows = multiples(action.shape[0], sum(sizes), action)
     if len(sizes) == 1:
         return rows + action[:, 0]
-    offsets = action.new_tensor([sum(sizes[:k]) for k in range(len(sizes))])
+    offsets = constant([sum(sizes[:k]) for k in range(len(sizes))], action)
     return (rows + (action + offsets).T).flatten()
-
-
-def _new_first_rows(count: int, total: int, device: torch.device) -> Tensor:
-    """The row of the first value of each of N actions, int64 [N]."""
-    return torch.arange(0, count * total, total, device=device)
-
-
-_first_rows = lru_cache(16)(_new_first_rows)
 
 
 def values_at(values: Tensor, index: Tensor) -> Tensor:

@@ -61,8 +61,7 @@ class FlattenEncoder(nn.Module):
         if isinstance(self.space, Discrete):
             return one_hot(features.long() - self.space.start, self.space.n).float()
         if isinstance(self.space, MultiDiscrete):
-            columns = (features.long() - features.new_tensor(self.space.start)).unbind(-1)
-            hot = [one_hot(column, n) for column, n in zip(columns, self.space.nvec, strict=True)]
-            return torch.cat(hot, dim=-1).float()
+            parts = zip(features.long().unbind(-1), self.space.start, self.space.nvec, strict=True)
+            return torch.cat([one_hot(column - low, n) for column, low, n in parts], dim=-1).float()
         flat = features.reshape(-1, self.features_dim).float()
         return flat if self.divisor is None else flat / self.divisor
