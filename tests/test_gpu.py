@@ -19,7 +19,7 @@ from gymnasium.spaces import Box, Discrete
 
 import rlsdk
 from rlsdk import tree
-from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete
+from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
 from rlsdk.kernels import cuda_graphs
 from rlsdk.kernels.cuda_graphs import Capture
 from rlsdk.kernels.factory import Graphed
@@ -57,6 +57,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo, images": ("ppo", {"policy": "CnnPolicy"}),
     "ppo, gSDE": ("ppo", {"env": "Pendulum-v1", "use_sde": True}),
     "maskable-ppo": ("maskable-ppo", {"env": InvalidActionEnvDiscrete(4, 2)}),
+    "maskable-ppo, two choices": ("maskable-ppo", {"env": InvalidActionEnvMultiDiscrete(4, 2)}),
 }
 ON_POLICY = ("ppo", "maskable-ppo", "recurrent-ppo")
 METHODS = {"dqn": "_learn_batch", "qrdqn": "_learn_batch"}
@@ -194,6 +195,7 @@ ACTING: dict[str, tuple[str, dict[str, Any]]] = {
         case: CASES[case] for case in ("dqn", "dqn, images", "qrdqn", "sac", "td3", "tqc, images", "ppo", "ppo, images")
     },
     "maskable-ppo": CASES["maskable-ppo"],
+    "maskable-ppo, two choices": CASES["maskable-ppo, two choices"],
     "maskable-ppo, images": ("maskable-ppo", {"policy": "CnnPolicy"}),
     "recurrent-ppo": ("recurrent-ppo", {}),
     "recurrent-ppo, images": ("recurrent-ppo", {"policy": "CnnLstmPolicy"}),
