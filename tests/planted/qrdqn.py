@@ -135,8 +135,8 @@ BUGS = (
         algorithm="qrdqn",
         kind="spaces",
         file=VALUES,
-        old="offsets = action.new_tensor([sum(sizes[:k]) for k in range(len(sizes))])",
-        new="offsets = action.new_tensor([0 for k in range(len(sizes))])",
+        old="offsets = constant([sum(sizes[:k]) for k in range(len(sizes))], action)",
+        new="offsets = constant([0 for k in range(len(sizes))], action)",
     ),
     Bug(
         id="time-limits-are-stored-as-ends",

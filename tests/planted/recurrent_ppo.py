@@ -127,7 +127,7 @@ BUGS = (
         algorithm="recurrent-ppo",
         kind="distributions",
         file=CATEGORICAL,
-        old="return self.log_probs.gather(-1, columns).sum(-1)",
-        new="return self.log_probs.gather(-1, columns)[:, 0]",
+        old="return torch.cat([own.gather(-1, chosen) for own, chosen in parts], -1).sum(-1)",
+        new="return torch.cat([own.gather(-1, chosen) for own, chosen in parts], -1)[:, 0]",
     ),
 )
