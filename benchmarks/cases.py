@@ -131,12 +131,13 @@ class Case:
         """The id of the environment, or a function that makes it."""
         from gymnasium.spaces import Discrete
 
-        from benchmarks.drawn_frames import DrawnFrames
         from rlsdk.environments import toy
 
         if self.env == "images":
             return lambda: toy.FakeImageEnv(84, 4, action_space=Discrete(6))
         if self.env == "drawn frames":
+            from benchmarks.drawn_frames import DrawnFrames
+
             return DrawnFrames
         if not self.env.startswith("toy:"):
             return self.env

@@ -64,7 +64,7 @@ class DiscreteValuePolicy(nn.Module):
         outputs = sum(self.sizes) * values_per_action
         self.head: nn.Module = nn.Linear(hidden[-1] if hidden else inputs, outputs)
         self.register_buffer("start", torch.tensor(space.start), persistent=False)
-        self._starts_late = bool(self.start.any())
+        self._starts_at_zero = not bool(self.start.any())
         self.register_buffer("epsilon", torch.tensor(1.0))
         self.has_train_mode = has_train_mode(encoder, self.body)
         self._choice = choice
@@ -170,5 +170,5 @@ class DiscreteValuePolicy(nn.Module):
 
     def from_environment(self, action: Tensor) -> Tensor:
         """Convert actions in environment units, [N] or [N, choices], to choices counted from 0, int64 [N, choices]."""
-        choices = action.long() - self.start if self._starts_late else action.long()
+        choices = action.long() if self._starts_at_zero else action.long() - self.start
         return choices.unsqueeze(-1) if isinstance(self.space, Discrete) else choices
