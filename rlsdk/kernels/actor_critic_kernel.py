@@ -12,9 +12,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
-from rlsdk.kernels.backends import TORCH
-from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
-from rlsdk.kernels.numpy_backend import NUMPY, Array, Backend
+from rlsdk.kernels import compiled_policy
+from rlsdk.kernels.backends import COMPILED, TORCH
+from rlsdk.kernels.compiled_dense import acting_dense, can_be_compiled, dense_of
+from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
+from rlsdk.kernels.numpy_backend import NUMPY, Array
 from rlsdk.kernels.numpy_distributions import sampler_of, taken
 from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
 from rlsdk.kernels.shared_layers import SharedLayers
@@ -27,9 +29,13 @@ class ActorCriticKernel(Generic[RowsT]):
     The `grad` of the parameters must be allocated.
     """
 
-    def __init__(self, layers: ActorCriticLayers, backend: Backend) -> None:
-        self.layers, self.backend, self.name = layers, backend, backend.name
-        self.actor, self.critic = (DenseKernel(own, backend) for own in (layers.actor, layers.critic[layers.shared :]))
+    def __init__(self, layers: ActorCriticLayers, name: str) -> None:
+        """`name` is that of the backend."""
+        parts = layers.actor, layers.critic[layers.shared :]
+        if name == COMPILED.name and (layers.shared or not all(map(can_be_compiled, parts))):
+            name = NUMPY.name
+        self.layers, (self.actor, self.critic) = layers, (dense_of(part, name) for part in parts)
+        self.backend, self.name = self.actor.backend, self.actor.name
         self.shared = SharedLayers(layers, self.critic) if layers.shared else None
         self._gradients = self.actor.gradients(), self.critic.gradients()
 
@@ -77,6 +83,8 @@ class ActorCriticKernel(Generic[RowsT]):
         head, array = self.layers.head, self.backend.array
         if head.sampling is not None:
             mask = observation.action_mask if self.layers.use_masks else None
+            if self.backend is COMPILED:
+                return compiled_policy.taken(raw, action, mask, head)
             found = taken(np.asarray(raw), action, mask, head.sampling)
 
             def numpy_vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Array:
@@ -135,14 +143,14 @@ class ActorCriticKernel(Generic[RowsT]):
 
 
 class ActorCriticActing:
-    """Acts in numpy for few rows, for which calls of torch would take longer than the arithmetic.
+    """Acts in compiled code or numpy for few rows, for which calls of torch would take longer than the arithmetic.
 
     On accelerators, and for values of many rows, it calls `reference`.
     """
 
     def __init__(self, layers: ActorCriticLayers, reference: PolicyActor) -> None:
         self.layers, self.reference, self.head = layers, reference, layers.head
-        self.actor, self.critic = DenseKernel(layers.actor, NUMPY), DenseKernel(layers.critic, NUMPY)
+        self.actor, self.critic = acting_dense(layers.actor), acting_dense(layers.critic)
         self.many_rows, self.sampler = DenseKernel(layers.actor, TORCH), sampler_of(layers.head.sampling)
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
@@ -150,19 +158,14 @@ class ActorCriticActing:
         first, layers = observation.is_first, self.layers
         if not first.is_cpu:
             return self.reference.act(observation, deterministic, generator)
-        raw = (self.actor if first.shape[0] <= ACTING_ROWS else self._of_many)(self._features(observation))
+        raw = (self.actor if first.shape[0] <= ACTING_ROWS else self.many_rows).outputs(self._features(observation))
         mask = observation.action_mask if layers.use_masks else None
         if self.sampler is not None and not deterministic:
-            return self.head.to_environment(torch.from_numpy(self.sampler(raw, mask, generator)))
+            return self.head.to_environment(self.sampler(raw, mask, generator))
         with torch.no_grad():
-            distribution = self.head.of(torch.from_numpy(raw), mask)
+            distribution = self.head.of(raw, mask)
             action = distribution.mode() if deterministic else distribution.sample(generator)
         return self.head.to_environment(action)
-
-    @torch.no_grad()
-    def _of_many(self, features: Array) -> Array:
-        """The output of the head's linear layer [B, O], for float32 [B, F]."""
-        return self.many_rows(torch.from_numpy(features)).numpy()
 
     @torch.no_grad()
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
@@ -170,17 +173,16 @@ class ActorCriticActing:
         if not observation.is_first.is_cpu:
             return self.reference.forward(observation)
         seen, mask = self._features(observation), observation.action_mask if self.layers.use_masks else None
-        values = torch.from_numpy(self.critic(seen)[:, 0])
-        return lambda: self.head.of(torch.from_numpy(self.actor(seen)), mask), values
+        values = self.critic.outputs(seen)[:, 0]
+        return lambda: self.head.of(self.actor.outputs(seen), mask), values
 
-    @torch.no_grad()
     def values(self, observation: Observation) -> Tensor:
         """The values [N]."""
         if observation.is_first.shape[0] > ACTING_ROWS or not observation.is_first.is_cpu:
             return self.reference.values(observation)
-        return torch.from_numpy(self.critic(self._features(observation))[:, 0])
+        return self.critic.outputs(self._features(observation))[:, 0]
 
-    def _features(self, observation: Observation) -> Array:
+    def _features(self, observation: Observation) -> Tensor:
         """The input of actor and critic, float32 [N, F]."""
         seen, layers = observation.features, self.layers
-        return (seen if layers.is_vector else layers.encoder(seen)).numpy()
+        return seen if layers.is_vector else layers.encoder(seen)  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copyreg
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -122,7 +123,9 @@ TORCH = Backend(
     },
 )
 LARGE = large_backend(TORCH)
-BACKENDS = {backend.name: backend for backend in (NUMPY, TORCH, LARGE)}
+COMPILED = replace(TORCH, name="compiled")
+"""Arrays are tensors. `rlsdk.kernels.compiled_dense` evaluates networks."""
+BACKENDS = {backend.name: backend for backend in (NUMPY, TORCH, LARGE, COMPILED)}
 
 
 def _by_name(name: str) -> Backend:

@@ -137,6 +137,10 @@ class DenseKernel:
                 x = layer.activation.apply(x)
         return x
 
+    def outputs(self, inputs: Tensor) -> Tensor:
+        """Return only the outputs [.., N, O] for inputs [N, I], both tensors."""
+        return self.backend.tensor(self(self.backend.array(inputs)))
+
     def blocks(self, x: Array) -> list[Array]:
         """Divide the rows of [N, I] into blocks of `BLOCK` rows."""
         return [x[start : start + BLOCK] for start in range(0, len(x), BLOCK)]
@@ -210,7 +214,7 @@ class DenseKernel:
         places, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
         if places != before:
             self._require_kind()
-            arrays, kinds = self.arrays(self.parameters), _activations(self.modules)
+            arrays, kinds = self.arrays(self.parameters), activations_of(self.modules)
             layers = [
                 Layer(
                     arrays[2 * i] if self.ensemble else arrays[2 * i].mT,
@@ -241,7 +245,7 @@ class DenseKernel:
         self.__init__(modules, BACKENDS[str(state["backend"])], member)  # type: ignore[misc]
 
 
-def _activations(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
+def activations_of(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:
     """The class of the activation after each linear layer; `nn.Identity` if there is none."""
     following = [*modules[1:], None]
     pairs = zip(modules, following, strict=True)

@@ -29,7 +29,7 @@ from rlsdk.kernels.protocol import (
     has_parameters,
     is_dense,
 )
-from rlsdk.kernels.switch import exists, is_on, may_use
+from rlsdk.kernels.switch import exists, is_on, may_compile, may_use
 
 if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
@@ -46,12 +46,14 @@ LARGE_SIZE = 2**17
 
 
 def backend_name(choice: KernelChoice) -> str | None:
-    """`numpy` or `torch`, whichever evaluates dense layers faster; None: autograd."""
+    """`compiled`, `numpy` or `torch`, whichever evaluates dense layers fastest; None: autograd."""
     if choice.setting == "autograd" or choice.device != "cpu":
         return None
     if choice.setting != "auto":
         return choice.setting
-    return "numpy" if choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE else "torch"
+    if choice.width > NUMPY_WIDTH or choice.width * choice.rows > NUMPY_SIZE:
+        return "torch"
+    return "compiled" if may_compile() else "numpy"
 
 
 def dense_network(
@@ -75,10 +77,9 @@ def dense_network(
     name = backend_name(choice)
     if hooked or name is None or not may_use("dense_kernel") or has_parameters(encoder) or not is_dense(modules):
         return reference
-    from rlsdk.kernels.backends import BACKENDS
-    from rlsdk.kernels.dense_kernel import DenseKernel
+    from rlsdk.kernels.compiled_dense import dense_of
 
-    return DenseKernel(modules, BACKENDS[name], member)
+    return dense_of(modules, name, member)
 
 
 def dense_acting(
@@ -118,10 +119,9 @@ def squashed_policy(
     name = backend_name(choice)
     if layers is None or hooked or name is None or not may_use("squashed_kernel"):
         return reference
-    from rlsdk.kernels.backends import BACKENDS
     from rlsdk.kernels.squashed_kernel import SquashedKernel
 
-    return SquashedKernel(layers, BACKENDS[name], reference)
+    return SquashedKernel(layers, name, reference)
 
 
 def policy_actor(
@@ -146,16 +146,19 @@ def policy_evaluator(
     if layers is None or hooked or name is None or not may_use("actor_critic_kernel") or not layers.differ_from_there:
         return reference
     from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
-    from rlsdk.kernels.backends import BACKENDS
 
     large = name == "torch" and choice.width * choice.rows >= LARGE_SIZE
-    return ActorCriticKernel[RowsT](layers, BACKENDS["torch-large" if large else name])
+    return ActorCriticKernel[RowsT](layers, "torch-large" if large else name)
 
 
 def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
     """Return the fastest loss of an actor-critic method: a kernel for rows on the CPU, else `reference`."""
     if choice.setting in ("autograd", "torch") or choice.device != "cpu" or not may_use("policy_loss"):
         return reference
+    if may_compile():
+        from rlsdk.kernels.compiled_policy import CompiledPolicyLoss
+
+        return CompiledPolicyLoss()
     from rlsdk.kernels.policy_loss import PolicyLossKernel
 
     return PolicyLossKernel()
@@ -234,6 +237,17 @@ def optimizer_step(
 
         return RmspropKernel(optimizer, flat).step
     return lambda *_: False
+
+
+def clip_norm(gradients: Tensor) -> Callable[[Tensor, float], None]:
+    """Return a function that scales vectors like `gradients` [D] down to a norm, in place."""
+    if may_compile():
+        from rlsdk.kernels.compiled_optimizers import clip_norm as by_compiled_code
+        from rlsdk.kernels.compiled_optimizers import fits
+
+        if fits((gradients,), gradients.numel()):
+            return by_compiled_code
+    return by_torch.clip_norm
 
 
 class Graphed(Generic[ResultT]):

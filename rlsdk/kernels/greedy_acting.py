@@ -1,4 +1,4 @@
-"""Epsilon-greedy acting with dense layers in numpy, for few rows: calls of torch would take longer than the network."""
+"""Epsilon-greedy acting with dense layers, in compiled code or numpy, for few rows: calls of torch would take longer than the network."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
-from rlsdk.kernels.numpy_backend import NUMPY
+from rlsdk.kernels import compiled_policy
+from rlsdk.kernels.compiled_dense import CompiledDense, acting_dense
+from rlsdk.kernels.dense_kernel import ACTING_ROWS
 from rlsdk.records import Observation
 
 
@@ -19,7 +21,8 @@ class GreedyActing:
 
     def __init__(self, modules: Iterable[nn.Module], actions: int, values_per_action: int) -> None:
         """`actions` is the number of actions, which are counted from 0; `values_per_action` is K."""
-        self.kernel, self.actions, self.values_per_action = DenseKernel(modules, NUMPY), actions, values_per_action
+        self.kernel, self.actions, self.values_per_action = acting_dense(modules), actions, values_per_action
+        self._compiled = isinstance(self.kernel, CompiledDense)
 
     def fits(self, observation: Observation) -> bool:
         """Whether the observation has few rows, is on the CPU and has no mask."""
@@ -29,11 +32,17 @@ class GreedyActing:
     def __call__(self, features: Tensor, epsilon: Tensor | None, generator: Generator) -> Tensor:
         """Return actions int64 [N] for encoded observations [N, F]; each is random with probability `epsilon` (0-d;
         None: 0)."""
-        values = self.kernel(features.numpy())  # [N, A * K]
+        values = self.kernel.outputs(features)
+        if self._compiled:
+            return compiled_policy.greedy(values, (self.actions, self.values_per_action), epsilon, generator)
+        return torch.from_numpy(self._chosen(values.numpy(), epsilon, generator))
+
+    def _chosen(self, values: NDArray[np.float32], epsilon: Tensor | None, generator: Generator) -> NDArray[np.int64]:
+        """Return actions [N] for values [N, A * K]."""
         if (entries := self.values_per_action) > 1:
             values = np.add.reduce(values.reshape(len(values), -1, entries), -1)  # the largest sum is the largest mean
-        found = values.argmax(-1)
+        found: NDArray[np.int64] = values.argmax(-1)
         if epsilon is not None:
             drawn = torch.randint(self.actions, found.shape, generator=generator).numpy()
             found = np.where(torch.rand(found.shape, generator=generator).numpy() < epsilon.numpy(), drawn, found)
-        return torch.from_numpy(found)
+        return found

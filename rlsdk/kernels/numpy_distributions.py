@@ -6,13 +6,17 @@ Calls of torch would take longer than the network. Results equal those of `rlsdk
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
+from rlsdk.kernels.switch import may_compile
 
 Floats = NDArray[np.float32]
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -25,7 +29,7 @@ class NormalSampler:
         self.log_std = noise.log_std
         self._known: tuple[int, Floats] = 0, np.zeros(0, np.float32)
 
-    def __call__(self, mean: Floats, mask: Tensor | None, generator: Generator) -> Floats:
+    def __call__(self, mean: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
         """Return actions [B, A] for means [B, A]. `mask` is not used."""
         noise: Floats = torch.randn(mean.shape, generator=generator).numpy()
         place, (before, log_std) = self.log_std.data_ptr(), self._known
@@ -33,8 +37,8 @@ class NormalSampler:
             log_std = self.log_std.detach().numpy()[None]  # [1, A], like the noise of one row: no broadcasting
             self._known = place, log_std  # one assignment, because several threads may predict
         noise *= np.exp(log_std)
-        noise += mean
-        return noise
+        noise += mean.numpy()
+        return torch.from_numpy(noise)
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without views of memory, which must not be copied or pickled."""
@@ -47,16 +51,14 @@ class GumbelSampler:
     def __init__(self, noise: GumbelNoise) -> None:
         self.forbidden, self.smallest = np.float32(noise.forbidden), np.float32(noise.smallest)
 
-    def __call__(self, logits: Floats, mask: Tensor | None, generator: Generator) -> NDArray[np.int64]:
+    def __call__(self, logits: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
         """Return actions [B] for logits [B, n] and a mask, bool [B, n] or None."""
-        if mask is not None:
-            logits = np.where(mask.numpy(), logits, self.forbidden)
         noise = torch.empty(logits.shape).exponential_(generator=generator).numpy()
-        found: NDArray[np.int64] = (logits - np.log(np.maximum(noise, self.smallest))).argmax(-1)
-        return found
+        allowed = logits.numpy() if mask is None else np.where(mask.numpy(), logits.numpy(), self.forbidden)
+        return torch.from_numpy((allowed - np.log(np.maximum(noise, self.smallest))).argmax(-1))
 
 
-Sampler = NormalSampler | GumbelSampler
+Sampler = Callable[[Tensor, Tensor | None, Generator], Tensor]
 """A function that returns internal actions [B, ..], given the output of the head's linear layer [B, ..] and the mask
 [B, ..]."""
 
@@ -65,7 +67,9 @@ def sampler_of(noise: NormalNoise | GumbelNoise | None) -> Sampler | None:
     """Return the sampler for this noise; None: the distribution samples."""
     if noise is None:
         return None
-    return NormalSampler(noise) if isinstance(noise, NormalNoise) else GumbelSampler(noise)
+    if isinstance(noise, NormalNoise):
+        return NormalSampler(noise)
+    return partial(compiled_policy.sampled, noise) if may_compile() else GumbelSampler(noise)
 
 
 class TakenChoices:

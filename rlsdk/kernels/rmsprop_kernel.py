@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlsdk.kernels.compiled_optimizers import fits, rmsprop_step
 from rlsdk.kernels.fused_adam import HOOKS
+from rlsdk.kernels.switch import may_compile
 
 UNUSUAL = ("weight_decay", "momentum", "centered", "maximize", "differentiable", "capturable")
 
@@ -21,7 +23,7 @@ class RmspropKernel:
 
     def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
         """`flat`, float [D], is the only parameter of `optimizer`."""
-        self.optimizer, self.flat = optimizer, flat
+        self.optimizer, self.flat, self._compiled = optimizer, flat, may_compile()
 
     @torch.no_grad()
     def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
@@ -45,6 +47,9 @@ class RmspropKernel:
             return False
         alpha, square = options["alpha"], moments["square_avg"]
         moments["step"] += 1
+        if self._compiled and fits((self.flat, gradients, square), self.flat.numel()):
+            rmsprop_step(self.flat, gradients, square, float(options["lr"]), alpha, options["eps"])
+            return True
         square.mul_(alpha).addcmul_(gradients, gradients, value=1 - alpha)
         self.flat.addcdiv_(gradients, square.sqrt().add_(options["eps"]), value=-options["lr"])
         return True

@@ -1,6 +1,7 @@
 """Switches kernels on and off.
 
-With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything.
+With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything. With
+`RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code.
 """
 
 from __future__ import annotations
@@ -17,24 +18,40 @@ from rlsdk.kernels.hooks import KNOWN
 VARIABLE = "RLSDK_KERNELS"
 
 
-def _as_switch(value: str) -> bool:
-    """Raises SettingsError if the value is neither on nor off."""
-    if value not in ("on", "off"):
-        raise SettingsError(f"the environment variable {VARIABLE} is {value!r}; {suggest(value, ('on', 'off'))}")
-    return value == "on"
+STATES = ("on", "uncompiled", "off")
 
 
-_on = [_as_switch(os.environ.get(VARIABLE, "on"))]
+def _as_state(value: str) -> str:
+    """Raises SettingsError if the value is none of `STATES`."""
+    if value not in STATES:
+        raise SettingsError(f"the environment variable {VARIABLE} is {value!r}; {suggest(value, STATES)}")
+    return value
+
+
+_states = [_as_state(os.environ.get(VARIABLE, "on"))]
 
 
 @contextmanager
 def kernels_off() -> Iterator[None]:
     """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
-    _on.append(False)
+    with _inside("off"):
+        yield
+
+
+@contextmanager
+def compiled_off() -> Iterator[None]:
+    """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
+    with _inside("off" if _states[-1] == "off" else "uncompiled"):
+        yield
+
+
+@contextmanager
+def _inside(state: str) -> Iterator[None]:
+    _states.append(state)
     try:
         yield
     finally:
-        _on.pop()
+        _states.pop()
 
 
 @cache
@@ -48,9 +65,23 @@ def exists(module: str) -> bool:
 
 def may_use(module: str) -> bool:
     """Whether kernels are on, support this version of torch, and are installed."""
-    return _on[-1] and KNOWN and exists(module)
+    return is_on() and KNOWN and exists(module)
 
 
 def is_on() -> bool:
     """Whether kernels are on."""
-    return _on[-1]
+    return _states[-1] != "off"
+
+
+def may_compile() -> bool:
+    """Whether kernels may use compiled code, and this installation has it for the processor."""
+    return _states[-1] == "on" and KNOWN and _has_library()
+
+
+@cache
+def _has_library() -> bool:
+    if not exists("compiled_library"):
+        return False
+    from rlsdk.kernels.compiled_library import library
+
+    return library() is not None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-FEW = 16
-"""Up to this number of environments, a loop over Python floats is faster than a loop over small tensors."""
+from rlsdk.kernels import losses
 
 
 def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, trace: Tensor) -> Tensor:
@@ -27,23 +26,7 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, tra
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """The sums S_t = value_t + weight_t S_{t+1}, computed backwards from S_T = 0; all float [T, B]."""
-    if value.shape[1] <= FEW and value.is_cpu:
-        columns = zip(value.numpy(force=True).T.tolist(), weight.numpy(force=True).T.tolist(), strict=True)
-        return value.new_tensor([_backwards(*column) for column in columns]).T
-    sums = torch.empty_like(value)
-    following = torch.zeros_like(value[0])
-    rows = list(zip(value.unbind(0), weight.unbind(0), sums.unbind(0), strict=True))
-    for own, share, target in reversed(rows):
-        following = torch.addcmul(own, share, following, out=target)
-    return sums
-
-
-def _backwards(value: list[float], weight: list[float]) -> list[float]:
-    """`discounted_sums` for one environment."""
-    following, sums = 0.0, [0.0] * len(value)
-    for t in reversed(range(len(value))):
-        sums[t] = following = value[t] + weight[t] * following
-    return sums
+    return losses.discounted_sums(value, weight)
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
@@ -51,5 +34,4 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
 
     1 is a perfect prediction, 0 is as good as predicting the mean. If the target is constant, the result is 0.
     """
-    spread, rest = torch.stack((target, target - prediction)).var(1, correction=0).tolist()
-    return target.new_full((), 1.0 - rest / spread if spread > 0.0 else 0.0)
+    return losses.explained_variance(prediction, target)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from operator import is_
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,21 +14,8 @@ from rlsdk.networks.flat import FlatParameters, is_trained
 from rlsdk.updates.optimizer_choice import maker
 from rlsdk.updates.optimizer_state import moved_state, own_state
 
-_ONE, _MARGIN = np.float32(1.0), np.float32(1e-6)
 _STEPS_BETWEEN_CLEARING = 32
 _SMALLEST_MOMENT = 100.0  # in smallest normal numbers: after 32 steps, 0.9 ** 32 = 1/29 of a moment is still normal
-
-
-def _clip_norm(gradients: Tensor, max_norm: float) -> None:
-    """Scale a gradient vector [D] down to the norm `max_norm`, in place."""
-    norm = torch.linalg.vector_norm(gradients)
-    if gradients.is_cpu and gradients.dtype is torch.float32:
-        scale = _ONE / (np.float32(norm.item()) + _MARGIN) * np.float32(max_norm)  # the same rounding as below
-        if not scale >= _ONE:  # also if NaN
-            values = gradients.numpy()
-            np.multiply(values, scale, values)  # takes half the time of torch's product
-    else:  # without reading the norm, which would wait for the device
-        gradients.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
 
 
 def _clear_decayed(state: Mapping[str, object]) -> None:
@@ -82,6 +68,7 @@ class FlatOptimizer:
         self.flat.grad = self.gradients
         self.optimizer = self._make(self.flat)
         self._kernel = factory.optimizer_step(self._choice, self.optimizer, self.flat)
+        self._clip = factory.clip_norm(self.gradients)
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
         """Train these parameters from now on. Parameters that were trained before retain their moments; new ones start
@@ -107,7 +94,7 @@ class FlatOptimizer:
         """
         frozen = self._memory.frozen() if False in map(is_trained, self._memory.parameters) else []
         if max_norm is not None:
-            _clip_norm(self.gradients, max_norm)
+            self._clip(self.gradients, max_norm)
         before = [parameter.detach().clone() for parameter in frozen]
         self.optimizer.param_groups[0]["lr"] = learning_rate
         state = self.optimizer.state.get(self.flat, {})

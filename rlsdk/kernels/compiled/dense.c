@@ -1,0 +1,157 @@
+/* Dense layers: outputs, gradients, and the change of outputs with the parameters. All matrices are stored by rows. */
+#include <stdlib.h>
+
+#include "products.h"
+
+#define FEW_ROWS 4
+
+enum { IDENTITY, RELU, TANH };
+
+/* A layer, y = activation(x weight^T + bias), with weight [outputs, inputs] and bias [outputs]. */
+typedef struct {
+    const float *weight, *bias;
+    int64_t inputs, outputs, activation;
+} Layer;
+
+static void activate(float *values, int64_t count, int64_t activation) {
+    if (activation == IDENTITY) return;
+    int64_t i = 0;
+    for (; i + WIDTH <= count; i += WIDTH) {
+        floats x = load(values + i);
+        store(values + i, activation == TANH ? tanh_of(x) : either(x < 0.0f, all(0.0f), x));
+    }
+    if (i < count) {
+        float rest[WIDTH] = {0};
+        memcpy(rest, values + i, 4 * (count - i));
+        floats x = load(rest);
+        store(rest, activation == TANH ? tanh_of(x) : either(x < 0.0f, all(0.0f), x));
+        memcpy(values + i, rest, 4 * (count - i));
+    }
+}
+
+/* changed [count] = grad [count] times the derivative of the activation with the outputs `y` [count]. */
+static void derive(const float *grad, const float *y, int64_t count, int64_t activation, float *changed) {
+    int64_t i = 0;
+    for (; i + WIDTH <= count; i += WIDTH) {
+        floats g = load(grad + i), out = load(y + i);
+        store(changed + i, activation == TANH ? g * (1.0f - out * out) : either(out <= 0.0f, all(0.0f), g));
+    }
+    for (; i < count; i++) changed[i] = activation == TANH ? grad[i] * (1.0f - y[i] * y[i]) : y[i] <= 0.0f ? 0.0f : grad[i];
+}
+
+static void sum_rows(const float *matrix, int64_t rows, int64_t columns, float *sums) {
+    memset(sums, 0, 4 * columns);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) sums[j] += matrix[i * columns + j];
+}
+
+/* Floats of working memory that the functions below need for `rows`. */
+static int64_t working_size(const Layer *layers, int64_t count, int64_t rows) {
+    int64_t largest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t in = padded(layers[i].inputs), out = padded(layers[i].outputs);
+        int64_t matrix = (in + 1) * out, activations = rows * (in > out ? in : out);
+        int64_t own = matrix > activations ? matrix : activations;
+        if (own > largest) largest = own;
+    }
+    return largest;
+}
+
+/* outputs [rows, O] = inputs [rows, I] weight^T + bias. `memory` has (I + 1) * padded O floats. */
+static void affine(const float *inputs, int64_t rows, const float *weight, const float *bias, int64_t in, int64_t out,
+                   float *memory, float *outputs) {
+    if (rows < FEW_ROWS) {
+        dot_products(inputs, rows, weight, in, bias, outputs, out);
+        return;
+    }
+    float *right = memory, *biases = memory + in * padded(out);
+    transpose(weight, out, in, right);
+    memset(biases, 0, 4 * padded(out));
+    memcpy(biases, bias, 4 * out);
+    product((Strided){inputs, in, 1}, rows, right, padded(out), in, biases, outputs, out);
+}
+
+/* Write the last layer's outputs to `outputs`, and those of the others to `trace`, one [rows, outputs] after another.
+ *
+ * Returns 1 if memory is exhausted, like the functions below. */
+API int dense_forward(const Layer *layers, int64_t count, const float *inputs, int64_t rows, float *trace, float *outputs) {
+    float *memory = malloc(4 * working_size(layers, count, FEW_ROWS));
+    if (!memory) return 1;
+    for (int64_t i = 0; i < count; i++) {
+        Layer layer = layers[i];
+        float *result = i == count - 1 ? outputs : trace;
+        affine(inputs, rows, layer.weight, layer.bias, layer.inputs, layer.outputs, memory, result);
+        activate(result, rows * layer.outputs, layer.activation);
+        inputs = result;
+        trace += rows * layer.outputs;
+    }
+    free(memory);
+    return 0;
+}
+
+/* Backpropagate `grad` [rows, outputs of the last layer]; `trace` and `outputs` are those of `dense_forward`.
+ *
+ * The gradients of weights and biases are written to `into` [2 * count], if it is not NULL, and the gradient with respect to
+ * the inputs to `input_grad` [rows, inputs], if that is not NULL. */
+API int dense_backward(const Layer *layers, int64_t count, const float *inputs, int64_t rows, const float *trace,
+                       const float *outputs, const float *grad, float *const *into, float *input_grad) {
+    int64_t size = working_size(layers, count, rows);
+    float *memory = malloc(4 * 3 * size);
+    if (!memory) return 1;
+    float *derived = memory, *copy = memory + size, *next = memory + 2 * size;
+    for (int64_t i = 0; i < count - 1; i++) trace += rows * layers[i].outputs;
+    for (int64_t i = count - 1; i >= 0; i--) {
+        Layer layer = layers[i];
+        int64_t in = layer.inputs, out = layer.outputs;
+        const float *y = i == count - 1 ? outputs : trace;
+        const float *x = i ? (trace -= rows * in) : inputs;
+        if (layer.activation != IDENTITY) {
+            derive(grad, y, rows * out, layer.activation, derived);
+            grad = derived;
+        }
+        if (into) {
+            const float *right = with_padding(x, rows, in, copy);
+            product((Strided){grad, 1, out}, out, right, padded(in), rows, 0, into[2 * i], in);
+            sum_rows(grad, rows, out, into[2 * i + 1]);
+        }
+        if (i || input_grad) {
+            float *result = i ? next : input_grad;
+            const float *right = with_padding(layer.weight, out, in, copy);
+            product((Strided){grad, out, 1}, rows, right, padded(in), out, 0, result, in);
+            grad = result;
+            next = derived; /* the next gradient is computed from this one, so they need different memory */
+            derived = result;
+        }
+    }
+    free(memory);
+    return 0;
+}
+
+/* Write how `outputs` change, [rows, outputs], if the weights and biases change by `direction` [2 * count]. */
+API int dense_jvp(const Layer *layers, int64_t count, const float *inputs, int64_t rows, const float *trace,
+                  const float *outputs, const float *const *direction, float *change) {
+    int64_t size = working_size(layers, count, rows);
+    float *memory = malloc(4 * 5 * size);
+    if (!memory) return 1;
+    float *copy = memory, *before = memory + size, *now = memory + 2 * size, *further = memory + 3 * size;
+    float *zeros = memory + 4 * size;
+    memset(zeros, 0, 4 * size);
+    for (int64_t i = 0; i < count; i++) {
+        Layer layer = layers[i];
+        int64_t in = layer.inputs, out = layer.outputs;
+        const float *y = i == count - 1 ? outputs : trace;
+        float *result = i == count - 1 ? change : now;
+        affine(inputs, rows, direction[2 * i], direction[2 * i + 1], in, out, copy, result);
+        if (i) {
+            affine(before, rows, layer.weight, zeros, in, out, copy, further);
+            for (int64_t j = 0; j < rows * out; j++) result[j] += further[j];
+        }
+        if (layer.activation != IDENTITY) derive(result, y, rows * out, layer.activation, result);
+        inputs = y;
+        trace += rows * out;
+        now = before;
+        before = result;
+    }
+    free(memory);
+    return 0;
+}

@@ -1,0 +1,134 @@
+/* Products of small matrices, of which each tile of the result stays in registers. */
+#ifndef RLSDK_PRODUCTS_H
+#define RLSDK_PRODUCTS_H
+
+#include "simd.h"
+
+/* A matrix whose element (i, j) is start[i * row + j * column]. */
+typedef struct {
+    const float *start;
+    int64_t row, column;
+} Strided;
+
+/* R rows and V registers of `result` = (`bias`, or 0) + left right. Only `columns` of V * WIDTH are stored. */
+INLINE void tile(const int R, const int V, Strided left, const float *right, int64_t right_row, int64_t inner,
+                 const float *bias, float *result, int64_t result_row, int64_t columns) {
+    floats sums[ROWS][VECTORS];
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V; v++) sums[r][v] = bias ? load(bias + v * WIDTH) : all(0.0f);
+    for (int64_t k = 0; k < inner; k++) {
+        const float *factors = left.start + k * left.column;
+        floats row[VECTORS];
+        for (int v = 0; v < V; v++) row[v] = load(right + k * right_row + v * WIDTH);
+        for (int r = 0; r < R; r++) {
+            floats factor = all(factors[r * left.row]);
+            for (int v = 0; v < V; v++) sums[r][v] = fused(factor, row[v], sums[r][v]);
+        }
+    }
+    for (int r = 0; r < R; r++) {
+        if (columns == V * WIDTH) {
+            for (int v = 0; v < V; v++) store(result + r * result_row + v * WIDTH, sums[r][v]);
+        } else {
+            float last[VECTORS * WIDTH]; /* the address of `sums` would force them out of the registers */
+            for (int v = 0; v < V; v++) store(last + v * WIDTH, sums[r][v]);
+            memcpy(result + r * result_row, last, 4 * columns);
+        }
+    }
+}
+
+#define TILES_OF(V)                                                                                            \
+    static void tiles_##V(Strided left, int64_t rows, const float *right, int64_t right_row, int64_t inner,    \
+                          const float *bias, float *result, int64_t result_row, int64_t columns) {             \
+        for (; rows >= ROWS; rows -= ROWS, left.start += ROWS * left.row, result += ROWS * result_row)         \
+            tile(ROWS, V, left, right, right_row, inner, bias, result, result_row, columns);                   \
+        switch (rows) {                                                                                        \
+            case 5: tile(5, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
+            case 4: tile(4, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
+            case 3: tile(3, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
+            case 2: tile(2, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
+            case 1: tile(1, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
+        }                                                                                                      \
+    }
+
+TILES_OF(1)
+TILES_OF(2)
+#if VECTORS > 2
+TILES_OF(3)
+TILES_OF(4)
+#endif
+
+INLINE int64_t padded(int64_t columns) { return (columns + WIDTH - 1) / WIDTH * WIDTH; }
+
+/* result [rows, columns] = (bias [padded columns], or 0) + left [rows, inner] right [inner, padded columns]. */
+static void product(Strided left, int64_t rows, const float *right, int64_t right_row, int64_t inner,
+                    const float *bias, float *result, int64_t columns) {
+    for (int64_t j = 0; j < columns; j += VECTORS * WIDTH) {
+        int64_t rest = columns - j, now = rest < VECTORS * WIDTH ? rest : VECTORS * WIDTH;
+        const float *own = bias ? bias + j : 0;
+        switch (padded(now) / WIDTH) {
+            case 1: tiles_1(left, rows, right + j, right_row, inner, own, result + j, columns, now); break;
+            case 2: tiles_2(left, rows, right + j, right_row, inner, own, result + j, columns, now); break;
+#if VECTORS > 2
+            case 3: tiles_3(left, rows, right + j, right_row, inner, own, result + j, columns, now); break;
+            case 4: tiles_4(left, rows, right + j, right_row, inner, own, result + j, columns, now); break;
+#endif
+        }
+    }
+}
+
+/* Copy [rows, columns] to [rows, padded columns], with zeros at the end of each row. */
+static const float *with_padding(const float *matrix, int64_t rows, int64_t columns, float *copy) {
+    int64_t width = padded(columns);
+    if (width == columns) return matrix;
+    for (int64_t i = 0; i < rows; i++) {
+        memcpy(copy + i * width, matrix + i * columns, 4 * columns);
+        memset(copy + i * width + columns, 0, 4 * (width - columns));
+    }
+    return copy;
+}
+
+typedef float four __attribute__((vector_size(16)));
+typedef float unaligned_four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t places __attribute__((vector_size(16)));
+
+/* Copy [4, 4] to its transpose. `row` and `copy_row` are the distances between rows. */
+INLINE void transpose_block(const float *matrix, int64_t row, float *copy, int64_t copy_row) {
+    four a = *(const unaligned_four *)matrix, b = *(const unaligned_four *)(matrix + row);
+    four c = *(const unaligned_four *)(matrix + 2 * row), d = *(const unaligned_four *)(matrix + 3 * row);
+    const places low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, first = {0, 1, 4, 5}, second = {2, 3, 6, 7};
+    four ab = __builtin_shuffle(a, b, low), cd = __builtin_shuffle(c, d, low);
+    four ab_high = __builtin_shuffle(a, b, high), cd_high = __builtin_shuffle(c, d, high);
+    *(unaligned_four *)copy = __builtin_shuffle(ab, cd, first);
+    *(unaligned_four *)(copy + copy_row) = __builtin_shuffle(ab, cd, second);
+    *(unaligned_four *)(copy + 2 * copy_row) = __builtin_shuffle(ab_high, cd_high, first);
+    *(unaligned_four *)(copy + 3 * copy_row) = __builtin_shuffle(ab_high, cd_high, second);
+}
+
+/* Copy [rows, columns] to its transpose [columns, padded rows], with zeros at the end of each row. */
+static void transpose(const float *matrix, int64_t rows, int64_t columns, float *copy) {
+    int64_t width = padded(rows), blocks = rows / 4 * 4, whole = columns / 4 * 4;
+    if (width != rows) memset(copy, 0, 4 * columns * width);
+    for (int64_t j = 0; j < whole; j += 4)
+        for (int64_t i = 0; i < blocks; i += 4) transpose_block(matrix + i * columns + j, columns, copy + j * width + i, width);
+    for (int64_t j = 0; j < columns; j++)
+        for (int64_t i = j < whole ? blocks : 0; i < rows; i++) copy[j * width + i] = matrix[i * columns + j];
+}
+
+/* result [rows, outputs] = inputs [rows, inner] weight^T + bias, as dot products: for few rows, without a transpose. */
+static void dot_products(const float *inputs, int64_t rows, const float *weight, int64_t inner, const float *bias,
+                         float *result, int64_t outputs) {
+    int64_t whole = inner / WIDTH * WIDTH;
+    for (int64_t o = 0; o < outputs; o++) {
+        const float *own = weight + o * inner;
+        for (int64_t i = 0; i < rows; i++) {
+            const float *row = inputs + i * inner;
+            floats sums = all(0.0f);
+            for (int64_t k = 0; k < whole; k += WIDTH) sums = fused(load(row + k), load(own + k), sums);
+            float sum = whole ? sum_of(sums) : 0.0f;
+            for (int64_t k = whole; k < inner; k++) sum += row[k] * own[k];
+            result[i * outputs + o] = sum + bias[o];
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,129 @@
+"""Loads the compiled kernels, whose C sources are in `compiled/`.
+
+The installation compiles them if it finds a C compiler (`hatch_build.py`). Without them, numpy and torch compute the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from ctypes import CDLL, c_double, c_float, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+FOLDER = Path(__file__).parent / "compiled"
+POINTER, COUNT = c_void_p, c_int64
+
+
+class Layer(ctypes.Structure):
+    """A layer of a dense network, as `dense.c` declares it."""
+
+    _fields_ = (
+        ("weight", POINTER),
+        ("bias", POINTER),
+        ("inputs", COUNT),
+        ("outputs", COUNT),
+        ("activation", COUNT),
+    )
+
+
+class Columns(ctypes.Structure):
+    """The columns of a minibatch, as `policy.c` declares them."""
+
+    _fields_ = tuple(
+        (name, POINTER)
+        for name in ("weight", "advantage", "old_log_prob", "old_value", "target", "log_prob", "entropy", "value")
+    )
+
+
+class Terms(ctypes.Structure):
+    """The coefficients of the loss, as `policy.c` declares them."""
+
+    _fields_ = (
+        ("clip", c_float),
+        ("clip_value", c_float),
+        ("entropy", c_float),
+        ("value", c_float),
+        ("normalize_advantage", c_int32),
+    )
+
+
+class Rmsprop(ctypes.Structure):
+    """The options of RMSprop, as `optimisers.c` declares them."""
+
+    _fields_ = tuple((name, c_float) for name in ("rate", "alpha", "complement", "eps"))
+
+
+class Adam(ctypes.Structure):
+    """The options of Adam, as `optimisers.c` declares them."""
+
+    _fields_ = (
+        *((name, c_float) for name in ("rate", "complement1", "beta2", "complement2", "inverse_correction2", "eps", "decay")),
+        ("maximize", c_int32),
+    )
+
+
+ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]] = {
+    "dense_forward": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER),
+    "dense_backward": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
+    "dense_jvp": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER),
+    "choices_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, c_float, POINTER, POINTER, POINTER),
+    "choices_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, POINTER, POINTER, POINTER),
+    "choices_sampled": (POINTER, POINTER, POINTER, COUNT, COUNT, c_float, c_float, POINTER),
+    "greedy_actions": (POINTER, COUNT, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER),
+    "vectors_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, POINTER, POINTER, POINTER),
+    "vectors_vjp": (POINTER, POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER),
+    "policy_loss": (POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
+    "discounted_sums": (POINTER, POINTER, COUNT, COUNT, POINTER),
+    "explained_variance": (POINTER, POINTER, COUNT),
+    "clip_norm": (POINTER, COUNT, c_float),
+    "rmsprop_step": (POINTER, POINTER, POINTER, COUNT, POINTER),
+    "adam_step": (POINTER, POINTER, POINTER, POINTER, COUNT, POINTER),
+}
+"""The arguments of each function. Those that allocate memory or check actions return 0 if they succeed."""
+
+
+def library_file(folder: Path = FOLDER) -> Path | None:
+    """Return the library for this processor; None if the installation compiled none."""
+    capability = torch.backends.cpu.get_cpu_capability().lower()
+    names = ["default"] if capability not in ("avx2", "avx512") else [capability, "default"]
+    return next((path for name in names if (path := folder / f"kernels-{name}.so").is_file()), None)
+
+
+@cache
+def library() -> CDLL | None:
+    """Load the library for this processor and declare its functions; None if there is none or it cannot be loaded."""
+    path = library_file()
+    if path is None:
+        return None
+    try:
+        loaded = CDLL(str(path))
+        for name, arguments in ARGUMENTS.items():
+            getattr(loaded, name).argtypes = arguments
+        loaded.explained_variance.restype = c_double
+    except (OSError, AttributeError):  # of another system, or of older sources
+        return None
+    return loaded
+
+
+def loaded_library() -> CDLL:
+    """Return the library, which must exist."""
+    found = library()
+    assert found is not None
+    return found
+
+
+def places(tensors: Iterable[Tensor]) -> ctypes.Array[c_void_p]:
+    """Return the addresses of tensors, which must stay alive."""
+    addresses = list(map(Tensor.data_ptr, tensors))
+    return (c_void_p * len(addresses))(*addresses)
+
+
+def as_floats(values: Tensor) -> Tensor:
+    """Return `values` as contiguous float32 on the CPU, without a copy if possible."""
+    if values.dtype is torch.float32 and values.is_cpu and values.is_contiguous():
+        return values
+    return values.detach().to("cpu", torch.float32).contiguous()

@@ -1,0 +1,181 @@
+"""Actions taken, sampled actions and the loss of actor-critic methods, in compiled code.
+
+Each function does the same as its counterpart in `numpy_distributions` or `policy_loss` in one call instead of ten to thirty.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.errors import UsageError
+from rlsdk.kernels.compiled_library import Columns, Terms, as_floats, loaded_library
+from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossGrads, LossRows, LossTerms, NormalNoise, PlainHead
+
+HeadVjp = Callable[[Tensor, Tensor | None], Tensor]
+"""A function of the gradients of log-probabilities and entropies [N]. It returns the gradient with respect to the output of
+the head's linear layer [N, O], and writes that of the head's own parameters to their `grad`."""
+
+
+def taken(raw: Tensor, action: Tensor, mask: Tensor | None, head: PlainHead) -> tuple[Tensor, Tensor, HeadVjp]:
+    """Return (log-probabilities [N] of the internal actions [N, ..], entropies [N], vjp), given the output `raw` [N, O] of
+    the head's linear layer and a mask, bool [N, O] or None."""
+    if isinstance(head.sampling, NormalNoise):
+        return _vectors_taken(raw, as_floats(action), head)
+    return _choices_taken(raw, action.contiguous(), mask, cast("GumbelNoise", head.sampling))
+
+
+def _choices_taken(
+    logits: Tensor, action: Tensor, mask: Tensor | None, noise: GumbelNoise
+) -> tuple[Tensor, Tensor, HeadVjp]:
+    """`action` is int64 [N], counted from 0."""
+    library, (rows, choices) = loaded_library(), logits.shape
+    _require(action, (rows,), torch.int64)
+    allowed = None if mask is None else _mask(mask, logits)
+    log_probs, (log_prob, entropy) = torch.empty_like(logits), logits.new_empty(2, rows).unbind()
+    if library.choices_taken(
+        logits.data_ptr(),
+        None if allowed is None else allowed.data_ptr(),
+        action.data_ptr(),
+        rows,
+        choices,
+        noise.forbidden,
+        log_probs.data_ptr(),
+        log_prob.data_ptr(),
+        entropy.data_ptr(),
+    ):
+        raise UsageError(f"an action is none of the {choices} choices, which are counted from 0")
+
+    def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Tensor:
+        grad, own = torch.empty_like(log_probs), as_floats(grad_log_prob)
+        of_entropy = None if grad_entropy is None else as_floats(grad_entropy)
+        start = log_probs.data_ptr(), entropy.data_ptr(), action.data_ptr(), rows, choices, own.data_ptr()
+        library.choices_vjp(*start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr())
+        return grad
+
+    return log_prob, entropy, vjp
+
+
+def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tensor, Tensor, HeadVjp]:
+    """`action` is float [N, A]."""
+    library, (rows, size), (parameter,) = loaded_library(), mean.shape, head.own_parameters
+    _require(action, (rows, size), torch.float32)
+    log_std = as_floats(parameter)
+    _require(log_std, (size,), torch.float32)
+    standardised, (log_prob, entropy) = torch.empty_like(mean), mean.new_empty(2, rows).unbind()
+    library.vectors_taken(
+        mean.data_ptr(),
+        log_std.data_ptr(),
+        action.data_ptr(),
+        rows,
+        size,
+        standardised.data_ptr(),
+        log_prob.data_ptr(),
+        entropy.data_ptr(),
+    )
+
+    def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Tensor:
+        grad, own = torch.empty_like(mean), as_floats(grad_log_prob)
+        of_entropy = None if grad_entropy is None else as_floats(grad_entropy)
+        grad_log_std = cast("Tensor", parameter.grad)
+        into = as_floats(grad_log_std)
+        start = standardised.data_ptr(), log_std.data_ptr(), rows, size, own.data_ptr()
+        library.vectors_vjp(
+            *start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr(), into.data_ptr()
+        )
+        if into is not grad_log_std:
+            grad_log_std.copy_(into)
+        return grad
+
+    return log_prob, entropy, vjp
+
+
+def sampled(noise: GumbelNoise, logits: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
+    """Sample actions int64 [B] as the index of the largest sum of logit [B, n] and Gumbel noise, with a mask, bool [B, n] or
+    None."""
+    rows, choices = logits.shape
+    drawn = torch.empty_like(logits).exponential_(generator=generator)
+    allowed = None if mask is None else _mask(mask, logits)
+    found = logits.new_empty(rows, dtype=torch.int64)
+    loaded_library().choices_sampled(
+        logits.data_ptr(),
+        None if allowed is None else allowed.data_ptr(),
+        drawn.data_ptr(),
+        rows,
+        choices,
+        noise.forbidden,
+        noise.smallest,
+        found.data_ptr(),
+    )
+    return found
+
+
+def greedy(values: Tensor, sizes: tuple[int, int], epsilon: Tensor | None, generator: Generator) -> Tensor:
+    """Return actions int64 [N] for values float [N, A * K], with `sizes` = (A, K).
+
+    Each action has the largest sum over K; it is random with probability `epsilon` (0-d; None: 0).
+    """
+    rows, (actions, entries) = len(values), sizes
+    _require(values, (rows, actions * entries), torch.float32)
+    found = values.new_empty(rows, dtype=torch.int64)
+    numbers: tuple[int | None, ...] = (None, None, None)
+    if epsilon is not None:
+        other = torch.randint(actions, (rows,), generator=generator, device="cpu")
+        random, limit = torch.rand(rows, generator=generator, device="cpu", dtype=torch.float32), as_floats(epsilon)
+        numbers = limit.data_ptr(), random.data_ptr(), other.data_ptr()
+    loaded_library().greedy_actions(values.data_ptr(), rows, actions, entries, *numbers, found.data_ptr())
+    return found
+
+
+def _mask(mask: Tensor, logits: Tensor) -> Tensor:
+    found = mask.contiguous()
+    _require(found, tuple(logits.shape), torch.bool)
+    return found
+
+
+def _require(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raises UsageError if compiled code would read other memory than that of `values`."""
+    if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
+        raise UsageError(
+            f"actions, masks and deviations of this batch are {values.dtype} {list(values.shape)} on {values.device}; the policy"
+            f" takes {dtype} {list(shape)} on cpu"
+        )
+
+
+class CompiledPolicyLoss:
+    """See `rlsdk.kernels.protocol.PolicyLoss`."""
+
+    def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+        size, clip = len(rows.target), terms.clip
+        unused = now.value
+        old_log_prob = unused if clip is None else rows.log_prob
+        old_value = unused if terms.clip_value is None else rows.value
+        weight = () if rows.weight is None else (rows.weight,)
+        given = (rows.advantage, old_log_prob, old_value, rows.target, now.log_prob, now.entropy, now.value)
+        columns = [as_floats(column) for column in (*weight, *given)]
+        if any(column.shape != (size,) for column in columns):
+            raise UsageError(f"the columns of a batch of {size} rows have the shapes {[list(c.shape) for c in columns]}")
+        addresses = [None] * (not weight) + list(map(Tensor.data_ptr, columns))
+        grad_log_prob, grad_entropy, grad_value = columns[-1].new_empty(3, size).unbind()
+        means = columns[-1].new_empty(6)
+        coefficients = Terms(
+            -1.0 if clip is None else clip,
+            -1.0 if terms.clip_value is None else terms.clip_value,
+            terms.ent_coef,
+            terms.vf_coef,
+            terms.normalize_advantage,
+        )
+        loaded_library().policy_loss(
+            ctypes.byref(Columns(*addresses)),
+            size,
+            ctypes.byref(coefficients),
+            means.data_ptr(),
+            grad_log_prob.data_ptr(),
+            grad_entropy.data_ptr() if terms.ent_coef else None,
+            grad_value.data_ptr(),
+        )
+        return means, (grad_log_prob, grad_entropy if terms.ent_coef else None, grad_value)
