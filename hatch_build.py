@@ -21,10 +21,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "RLSDK_COMPILED"
 FOLDER = Path("rlsdk/kernels/compiled")
-FLAGS = "-std=gnu11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden -fPIC -shared".split()
+FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden"]
+# results must not depend on which operations a compiler fuses
+FLAGS += ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 X86 = {
-    "avx512": "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mprefer-vector-width=512".split(),
-    "avx2": "-mavx2 -mfma".split(),
+    "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma", "-mprefer-vector-width=512"],
+    "avx2": ["-mavx2", "-mfma"],
 }
 """The capabilities of x86 processors that have their own library, as `torch.backends.cpu.get_cpu_capability` names them, and
 the compiler's options. There is one more library, `default`, for all processors."""
@@ -58,7 +60,7 @@ def compile_libraries(folder: Path, command: list[str]) -> list[Path]:
         define = f'-DSOURCES="{fingerprint(folder)}"'
         line = [*command, *FLAGS, *options, define, *sources, "-o", str(unfinished), "-lm"]
         try:
-            subprocess.run(line, check=True, capture_output=True, text=True)
+            subprocess.run(line, check=True, capture_output=True, text=True)  # noqa: S603 - no input of others
             unfinished.replace(library)  # a process that uses the old library keeps it
         finally:
             unfinished.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ import torch
 
 from rlsdk.environments import make_vec_env
 from rlsdk.interchange.sb3 import import_sb3
+from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from tests.peer_updates import distance
 from tests.test_loop_parity import functions, numbered
@@ -56,8 +57,10 @@ def follow(patch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
 
     patch.setattr(DiagGaussianDistribution, "sample", normal)
     patch.setattr(CategoricalDistribution, "sample", choice)
-    patch.setattr(NormalSampler, "__call__", lambda self, mean, *_: mean + self.log_std.detach().exp().numpy() * ours())
-    patch.setattr(GumbelSampler, "__call__", lambda self, logits, *_: (logits + ours()).argmax(-1))
+    noise_of = lambda: torch.from_numpy(ours())  # noqa: E731
+    patch.setattr(NormalSampler, "__call__", lambda self, mean, *_: mean + self.log_std.detach().exp() * noise_of())
+    patch.setattr(GumbelSampler, "__call__", lambda self, logits, *_: (logits + noise_of()).argmax(-1))
+    patch.setattr(compiled_policy, "sampled", lambda noise, logits, *_: (logits + noise_of()).argmax(-1))
 
 
 @pytest.mark.kernels("replaces the noise that kernels draw")

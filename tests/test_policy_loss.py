@@ -1,4 +1,5 @@
-"""The numpy kernels for the actor-critic loss and for distributions return the same values and gradients as torch."""
+"""The numpy kernels for the actor-critic loss and for distributions, and the compiled loss, return the same values and
+gradients as torch."""
 
 from __future__ import annotations
 
@@ -9,15 +10,20 @@ import torch
 
 from rlsdk.distributions import Categorical
 from rlsdk.distributions.gaussian import Gaussian
+from rlsdk.errors import UsageError
 from rlsdk.kernels import KernelChoice, factory
+from rlsdk.kernels.compiled_library import library
+from rlsdk.kernels.compiled_policy import CompiledPolicyLoss
 from rlsdk.kernels.numpy_distributions import Taken, taken
 from rlsdk.kernels.policy_loss import PolicyLossKernel
-from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossTerms, NormalNoise
+from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossTerms, NormalNoise, PolicyLoss
 from rlsdk.records import Observation
 from rlsdk.updates import PolicyBatch
 from rlsdk.updates.policy_loss import policy_loss
 
 NOISE = GumbelNoise(-1e8, 1e-30)
+LOSSES = [PolicyLossKernel(), *([CompiledPolicyLoss()] if library() is not None else [])]
+by_all = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 
 
 def rows_of(count: int, weighted: bool) -> tuple[PolicyBatch, Evaluation]:
@@ -31,6 +37,7 @@ def rows_of(count: int, weighted: bool) -> tuple[PolicyBatch, Evaluation]:
     return rows, Evaluation(log_prob=log_prob + 0.3 * moved, entropy=entropy.abs(), value=new_value, **nothing)  # type: ignore[arg-type]
 
 
+@by_all
 @pytest.mark.kernels("compares a kernel with torch")
 @pytest.mark.parametrize("count", [1, 2, 5, 64, 257])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -38,11 +45,17 @@ def rows_of(count: int, weighted: bool) -> tuple[PolicyBatch, Evaluation]:
 @pytest.mark.parametrize(("clip", "clip_value"), [(None, None), (0.2, None), (0.1, 0.3)])
 @pytest.mark.parametrize("ent_coef", [0.0, 0.01])
 def test_means_and_gradients(
-    count: int, weighted: bool, normalize: bool, clip: float | None, clip_value: float | None, ent_coef: float
+    loss: PolicyLoss,
+    count: int,
+    weighted: bool,
+    normalize: bool,
+    clip: float | None,
+    clip_value: float | None,
+    ent_coef: float,
 ) -> None:
     rows, now = rows_of(count, weighted)
     terms = LossTerms(clip, clip_value, ent_coef, 0.5, normalize)
-    means, grads = PolicyLossKernel()(rows, now, terms)
+    means, grads = loss(rows, now, terms)
     expected, others = policy_loss(rows, now, terms)
     assert means.dtype is expected.dtype
     torch.testing.assert_close(means, expected, atol=1e-6, rtol=1e-5)
@@ -62,12 +75,21 @@ def test_gradients_are_those_of_autograd() -> None:
         torch.testing.assert_close(mine, other, atol=1e-7, rtol=1e-5)
 
 
-def test_what_is_not_finite_comes_out_so() -> None:
+@by_all
+def test_what_is_not_finite_comes_out_so(loss: PolicyLoss) -> None:
     rows, now = rows_of(5, weighted=False)
     terms = LossTerms(0.2, None, 0.0, 0.5, True)
     for number in (float("nan"), float("inf")):
         rows.advantage[1] = number
-        assert not PolicyLossKernel()(rows, now, terms)[0].isfinite().all()
+        assert not loss(rows, now, terms)[0].isfinite().all()
+
+
+@pytest.mark.skipif(library() is None, reason="this installation compiled no kernels")
+def test_the_compiled_loss_reads_no_column_of_another_length() -> None:
+    rows, now = rows_of(5, weighted=True)
+    for short in (replace(rows, advantage=rows.advantage[:4]), replace(rows, weight=torch.ones(6))):
+        with pytest.raises(UsageError, match="the columns of a batch of 5 rows"):
+            CompiledPolicyLoss()(short, now, LossTerms(0.2, None, 0.0, 0.5, True))
 
 
 @pytest.mark.parametrize("setting", ["autograd", "torch"])

@@ -15,7 +15,8 @@ import rlsdk
 from rlsdk.environments import RecordedOnly, make_vec_env
 from rlsdk.environments.toy import ChainEnv, IdentityEnv
 from rlsdk.interchange.recorded_data import remember
-from rlsdk.math.returns import FEW, discounted_sums
+from rlsdk.kernels.reference import FEW
+from rlsdk.math.returns import discounted_sums
 from rlsdk.networks.running_moments import FIRST_COUNT, RunningMoments
 from rlsdk.preprocessing.rewards import RewardScale
 from rlsdk.records import Rollout, StepData

@@ -15,7 +15,7 @@ from rlsdk.interfaces import ClosedForm, Distribution
 from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.backends import COMPILED, TORCH
 from rlsdk.kernels.compiled_dense import acting_dense, can_be_compiled, dense_of
-from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
+from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
 from rlsdk.kernels.numpy_backend import NUMPY, Array
 from rlsdk.kernels.numpy_distributions import sampler_of, taken
 from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
@@ -37,7 +37,6 @@ class ActorCriticKernel(Generic[RowsT]):
         self.layers, (self.actor, self.critic) = layers, (dense_of(part, name) for part in parts)
         self.backend, self.name = self.actor.backend, self.actor.name
         self.shared = SharedLayers(layers, self.critic) if layers.shared else None
-        self._gradients = self.actor.gradients(), self.critic.gradients()
 
     @torch.no_grad()
     def prepared(self, rows: RowsT) -> RowsT:
@@ -65,9 +64,9 @@ class ActorCriticKernel(Generic[RowsT]):
 
         def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
             with torch.no_grad():  # a decorator would take some 12 microseconds per batch
-                self.actor.backward(actor_trace, head_vjp(grad_log_prob, grad_entropy), self._gradients[0])
+                self.actor.backward(actor_trace, head_vjp(grad_log_prob, grad_entropy), self.actor.gradients())
                 if grad_value is not None:
-                    self.critic.backward(critic_trace, array(grad_value)[:, None], self._gradients[1])
+                    self.critic.backward(critic_trace, array(grad_value)[:, None], self.critic.gradients())
 
         back = partial(self.shared.vjp, (actor_trace, critic_trace), head_vjp) if self.shared else vjp
         return Evaluation(distribution, log_prob, entropy, self.backend.tensor(value[:, 0]), fisher), back

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlsdk.errors import UsageError
 from rlsdk.kernels.backends import BACKENDS, COMPILED
 from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places
-from rlsdk.kernels.dense_kernel import BLOCK, DenseKernel, activations_of
+from rlsdk.kernels.dense_kernel import BLOCK, DenseKernel, DenseLayers, activations_of
 from rlsdk.kernels.hooks import is_hooked
 from rlsdk.kernels.numpy_backend import NUMPY
 from rlsdk.kernels.protocol import ACTIVATIONS, is_dense
@@ -45,7 +45,7 @@ class CompiledDense:
         """Check `can_be_compiled` first."""
         self.modules = list(modules)
         self.linear = [module for module in self.modules if isinstance(module, nn.Linear)]
-        self.parameters = [p for module in self.linear for p in (module.weight, module.bias)]
+        self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
         self._kinds = [ACTIVATIONS.index(kind) for kind in activations_of(self.modules)]
         self._width, self._outputs = self.linear[0].in_features, self.linear[-1].out_features
         self._hidden = sum(layer.out_features for layer in self.linear[:-1])
@@ -69,7 +69,7 @@ class CompiledDense:
         return outputs, lambda grad: self.input_grad(trace, grad)
 
     def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None:
-        """One call per batch is as fast; see `rlsdk.kernels.protocol.DenseNetwork`."""
+        """One call per batch [N, I] is as fast; see `rlsdk.kernels.protocol.DenseNetwork`."""
         return None
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Trace]:
@@ -77,9 +77,7 @@ class CompiledDense:
         x, layers = self._checked(inputs), self._layers()
         rows = len(x)
         hidden, outputs = x.new_empty(rows * self._hidden), x.new_empty(rows, self._outputs)
-        self._require(
-            self._forward(layers, len(layers), x.data_ptr(), rows, hidden.data_ptr(), outputs.data_ptr())
-        )
+        self._require(self._forward(layers, len(layers), x.data_ptr(), rows, hidden.data_ptr(), outputs.data_ptr()))
         return outputs, Trace(x, hidden, outputs)
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -131,7 +129,7 @@ class CompiledDense:
         return self._gradients[1]
 
     def arrays(self, tensors: Iterable[Tensor]) -> Places:
-        """Return the addresses of tensors shaped like the parameters. The tensors must stay alive.
+        """Return the addresses of tensors [..] shaped like the parameters. The tensors must stay alive.
 
         Raises:
             UsageError: a tensor has other numbers or another layout than C code can read.
@@ -194,7 +192,7 @@ def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
     )
 
 
-def dense_of(modules: Iterable[nn.Module], name: str, member: int | None = None) -> DenseKernel | CompiledDense:
+def dense_of(modules: Iterable[nn.Module], name: str, member: int | None = None) -> DenseLayers:
     """Return the dense kernel with the backend of this name. Numpy is used for what compiled code cannot evaluate.
 
     `member` is the index of one member of an ensemble, to evaluate it alone.
@@ -205,6 +203,6 @@ def dense_of(modules: Iterable[nn.Module], name: str, member: int | None = None)
     return DenseKernel(chosen, NUMPY if name == COMPILED.name else BACKENDS[name], member)
 
 
-def acting_dense(modules: Iterable[nn.Module]) -> DenseKernel | CompiledDense:
+def acting_dense(modules: Iterable[nn.Module]) -> DenseLayers:
     """Return the fastest kernel for acting with few rows."""
     return dense_of(modules, COMPILED.name if may_compile() else NUMPY.name)

@@ -61,7 +61,10 @@ class Adam(ctypes.Structure):
     """The options of Adam, as `optimisers.c` declares them."""
 
     _fields_ = (
-        *((name, c_float) for name in ("rate", "complement1", "beta2", "complement2", "inverse_correction2", "eps", "decay")),
+        *(
+            (name, c_float)
+            for name in ("rate", "complement1", "beta2", "complement2", "inverse_correction2", "eps", "decay")
+        ),
         ("maximize", c_int32),
     )
 
@@ -93,20 +96,23 @@ def library_file(folder: Path = FOLDER) -> Path | None:
     return next((path for name in names if (path := folder / f"kernels-{name}.so").is_file()), None)
 
 
-@cache
-def library() -> CDLL | None:
-    """Load the library for this processor and declare its functions; None if there is none or it cannot be loaded."""
-    path = library_file()
-    if path is None:
-        return None
+def load(path: Path) -> CDLL | None:
+    """Load a library and declare its functions; None if it is of another system or of other sources."""
     try:
         loaded = CDLL(str(path))
         for name, arguments in ARGUMENTS.items():
             getattr(loaded, name).argtypes = arguments
         loaded.explained_variance.restype = c_double
-    except (OSError, AttributeError):  # of another system, or of older sources
+    except (OSError, AttributeError):
         return None
     return loaded
+
+
+@cache
+def library() -> CDLL | None:
+    """Load the library for this processor; None if there is none."""
+    path = library_file()
+    return None if path is None else load(path)
 
 
 def loaded_library() -> CDLL:
@@ -117,13 +123,13 @@ def loaded_library() -> CDLL:
 
 
 def places(tensors: Iterable[Tensor]) -> ctypes.Array[c_void_p]:
-    """Return the addresses of tensors, which must stay alive."""
+    """Return the addresses of tensors [..], which must stay alive."""
     addresses = list(map(Tensor.data_ptr, tensors))
     return (c_void_p * len(addresses))(*addresses)
 
 
 def as_floats(values: Tensor) -> Tensor:
-    """Return `values` as contiguous float32 on the CPU, without a copy if possible."""
+    """Return `values` [..] as contiguous float32 on the CPU, without a copy if possible."""
     if values.dtype is torch.float32 and values.is_cpu and values.is_contiguous():
         return values
     return values.detach().to("cpu", torch.float32).contiguous()

@@ -138,11 +138,11 @@ def _mask(mask: Tensor, logits: Tensor) -> Tensor:
 
 
 def _require(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raises UsageError if compiled code would read other memory than that of `values`."""
+    """Raises UsageError if compiled code would read other memory than that of `values` [..]."""
     if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
         raise UsageError(
-            f"actions, masks and deviations of this batch are {values.dtype} {list(values.shape)} on {values.device}; the policy"
-            f" takes {dtype} {list(shape)} on cpu"
+            f"actions, masks and deviations of this batch are {values.dtype} {list(values.shape)} on {values.device}; the"
+            f" policy takes {dtype} {list(shape)} on cpu"
         )
 
 
@@ -158,7 +158,9 @@ class CompiledPolicyLoss:
         given = (rows.advantage, old_log_prob, old_value, rows.target, now.log_prob, now.entropy, now.value)
         columns = [as_floats(column) for column in (*weight, *given)]
         if any(column.shape != (size,) for column in columns):
-            raise UsageError(f"the columns of a batch of {size} rows have the shapes {[list(c.shape) for c in columns]}")
+            raise UsageError(
+                f"the columns of a batch of {size} rows have the shapes {[list(c.shape) for c in columns]}"
+            )
         addresses = [None] * (not weight) + list(map(Tensor.data_ptr, columns))
         grad_log_prob, grad_entropy, grad_value = columns[-1].new_empty(3, size).unbind()
         means = columns[-1].new_empty(6)

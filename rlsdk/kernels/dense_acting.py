@@ -12,8 +12,10 @@ from rlsdk.kernels.protocol import Acting
 
 
 class DenseActing:
-    """Acts in compiled code or numpy for few rows, for which calls of torch would take longer than the arithmetic; otherwise calls
-    `reference`."""
+    """Acts in compiled code or numpy for few rows, for which calls of torch would take longer than the arithmetic.
+
+    Otherwise it calls `reference`.
+    """
 
     def __init__(self, modules: Iterable[nn.Module], reference: Acting) -> None:
         self.kernel, self.reference = acting_dense(modules), reference

@@ -242,8 +242,8 @@ def optimizer_step(
 def clip_norm(gradients: Tensor) -> Callable[[Tensor, float], None]:
     """Return a function that scales vectors like `gradients` [D] down to a norm, in place."""
     if may_compile():
-        from rlsdk.kernels.compiled_optimizers import clip_norm as by_compiled_code
-        from rlsdk.kernels.compiled_optimizers import fits
+        from rlsdk.kernels.compiled_vectors import clip_norm as by_compiled_code
+        from rlsdk.kernels.compiled_vectors import fits
 
         if fits((gradients,), gradients.numel()):
             return by_compiled_code

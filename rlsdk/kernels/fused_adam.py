@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiled_optimizers import adam_step, fits
+from rlsdk.kernels.compiled_vectors import adam_step, fits
 from rlsdk.kernels.switch import may_compile
 
 COMPILED_SIZE = 2**17

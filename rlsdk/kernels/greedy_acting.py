@@ -1,4 +1,4 @@
-"""Epsilon-greedy acting with dense layers, in compiled code or numpy, for few rows: calls of torch would take longer than the network."""
+"""Epsilon-greedy acting with dense layers, for few rows: calls of torch would take longer than the network."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from rlsdk.kernels import reference as by_torch
 from rlsdk.kernels.switch import exists, is_on, may_compile
 
-_OfTwo = Callable[[Tensor, Tensor], Tensor]
+OfTwo = Callable[[Tensor, Tensor], Tensor]
 
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -39,15 +39,15 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     return _returns_for(target)[1](prediction, target)
 
 
-def _returns_for(values: Tensor) -> tuple[_OfTwo, _OfTwo]:
-    """Return the fastest functions for tensors like `values`."""
+def _returns_for(values: Tensor) -> tuple[OfTwo, OfTwo]:
+    """Return the fastest functions for tensors like `values` [..]."""
     if torch.compiler.is_compiling() or not values.is_cpu or not may_compile():
         return by_torch.discounted_sums, by_torch.explained_variance
     return _compiled_returns()
 
 
 @cache
-def _compiled_returns() -> tuple[_OfTwo, _OfTwo]:
-    from rlsdk.kernels import compiled_returns
+def _compiled_returns() -> tuple[OfTwo, OfTwo]:
+    from rlsdk.kernels import compiled_vectors
 
-    return compiled_returns.discounted_sums, compiled_returns.explained_variance
+    return compiled_vectors.discounted_sums, compiled_vectors.explained_variance

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiled_optimizers import fits, rmsprop_step
+from rlsdk.kernels.compiled_vectors import fits, rmsprop_step
 from rlsdk.kernels.fused_adam import HOOKS
 from rlsdk.kernels.switch import may_compile
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.dense_kernel import DenseKernel, Trace
+from rlsdk.kernels.dense_kernel import DenseKernel, DenseLayers, Trace
 from rlsdk.kernels.numpy_backend import Array
 from rlsdk.kernels.protocol import ActorCriticLayers
 
@@ -15,7 +15,7 @@ from rlsdk.kernels.protocol import ActorCriticLayers
 class SharedLayers:
     """Backpropagates the gradients of actor and critic through the layers that both share."""
 
-    def __init__(self, layers: ActorCriticLayers, critic: DenseKernel) -> None:
+    def __init__(self, layers: ActorCriticLayers, critic: DenseLayers) -> None:
         """`critic` contains the layers of the value function alone."""
         count, backend = layers.shared, critic.backend
         self.first, self.actor = DenseKernel(layers.actor[:count], backend), DenseKernel(layers.actor[count:], backend)

@@ -1,4 +1,4 @@
-"""Steps of optimisers and the norm of gradients in compiled code, for one vector of float32 on the CPU."""
+"""Vectors in compiled code: steps of optimisers, the norm of gradients, and returns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ctypes import byref
 import torch
 from torch import Tensor
 
+from rlsdk.kernels import reference
 from rlsdk.kernels.compiled_library import Adam, Rmsprop, loaded_library
 
 
@@ -43,3 +44,25 @@ def adam_step(
     correction1, correction2 = 1 - beta1**step, math.sqrt(1 - beta2**step)
     options = Adam(rate / correction1, 1 - beta1, beta2, 1 - beta2, 1 / correction2, eps, decay, maximize)
     loaded_library().adam_step(*map(Tensor.data_ptr, vectors), vectors[0].numel(), byref(options))
+
+
+def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
+    """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
+    if value.ndim != 2 or not _are_alike(value, weight):
+        return reference.discounted_sums(value, weight)
+    own, factors = value.detach().contiguous(), weight.detach().contiguous()
+    sums = torch.empty_like(own)
+    loaded_library().discounted_sums(own.data_ptr(), factors.data_ptr(), *own.shape, sums.data_ptr())
+    return sums
+
+
+def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
+    """Return a number, 0-d, for arguments [N]; see `rlsdk.kernels.reference.explained_variance`."""
+    if not _are_alike(prediction, target):
+        return reference.explained_variance(prediction, target)
+    own, goal = prediction.detach().contiguous(), target.detach().contiguous()
+    return own.new_tensor(loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
+
+
+def _are_alike(one: Tensor, two: Tensor) -> bool:
+    return one.shape == two.shape and all(t.dtype is torch.float32 and t.is_cpu for t in (one, two))

@@ -1,0 +1,397 @@
+"""Compiled kernels return the values and gradients of torch, refuse what C code must not read, and may be missing."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import itertools
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Generator, Tensor, nn
+
+import hatch_build
+import rlsdk
+from rlsdk.distributions import Categorical, Gaussian
+from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
+from rlsdk.errors import UsageError
+from rlsdk.kernels import KernelChoice, compiled_library, compiled_policy, compiled_vectors, factory, reference
+from rlsdk.kernels.compiled_dense import CompiledDense, acting_dense, can_be_compiled, dense_of
+from rlsdk.kernels.dense_kernel import DenseKernel
+from rlsdk.kernels.numpy_distributions import GumbelSampler
+from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
+from rlsdk.kernels.switch import compiled_off, kernels_off, may_compile
+from rlsdk.networks import flatten_parameters
+
+FOLDER = compiled_library.FOLDER
+CAPABILITY = torch.backends.cpu.get_cpu_capability().lower()
+RUNNABLE = {"avx512": ["default", "avx2", "avx512"], "avx2": ["default", "avx2"]}.get(CAPABILITY, ["default"])
+GUMBEL = GumbelNoise(FORBIDDEN, SMALLEST)
+ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
+needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
+pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
+
+
+@pytest.fixture(params=RUNNABLE)
+def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each library that this processor can run takes the place of the fastest one."""
+    loaded = compiled_library.load(FOLDER / f"kernels-{request.param}.so")
+    assert loaded is not None
+    monkeypatch.setattr(compiled_library, "library", lambda: loaded)
+    return request.param
+
+
+def test_the_libraries_are_made_from_these_sources() -> None:
+    for name in RUNNABLE:
+        found = ctypes.CDLL(str(FOLDER / f"kernels-{name}.so"))
+        found.sources.restype = ctypes.c_char_p
+        assert found.sources().decode() == hatch_build.fingerprint(FOLDER), "install rlsdk again: make demo"
+
+
+def layers(widths: list[int], activation: type[nn.Module]) -> list[nn.Module]:
+    found: list[nn.Module] = []
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        found += [nn.Linear(inputs, outputs), *([activation()] if i < len(widths) - 2 else [])]
+    return found
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    scale = float(expected.abs().max()) if expected.numel() else 0.0
+    torch.testing.assert_close(found, expected.float(), atol=3e-6 * scale + 1e-7, rtol=1e-5)
+
+
+SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 65, 80, 130]), min_size=2, max_size=5)
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("variant", RUNNABLE, indirect=True)
+def test_dense_layers(variant: str) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(
+        SIZES, st.sampled_from(ACTIVATIONS), st.sampled_from([1, 2, 3, 4, 5, 6, 7, 12, 13, 64, 67]), st.integers(0, 999)
+    )
+    def check(widths: list[int], activation: type[nn.Module], rows: int, seed: int) -> None:
+        torch.manual_seed(seed)
+        modules = layers(widths, activation)
+        flatten_parameters([p for module in modules for p in module.parameters()])
+        exact = copy.deepcopy(nn.Sequential(*modules)).double()
+        kernel = CompiledDense(modules)
+        x = torch.randn(rows, widths[0])
+        entered = x.double().requires_grad_()
+        before = [entered]
+        for module in exact:
+            before.append(module(before[-1]))
+        kinks = [z for z, module in zip(before, exact, strict=False) if type(module) is nn.ReLU]
+        assume(all(float(z.abs().min()) > 1e-5 for z in kinks))
+        outputs = before[-1]
+        found, trace = kernel.forward(x)
+        close(found, outputs.detach())
+        assert torch.equal(kernel(x), found)
+        grad = torch.randn(found.shape)
+        expected = torch.autograd.grad(outputs, [entered, *exact.parameters()], grad.double(), retain_graph=True)
+        close(kernel.input_grad(trace, grad, kernel.gradients()), expected[0])
+        close(kernel.input_grad(trace, grad), expected[0])
+        for parameter, gradient in zip(kernel.parameters, expected[1:], strict=True):
+            assert parameter.grad is not None
+            close(parameter.grad, gradient)
+        direction = [torch.randn_like(parameter) for parameter in kernel.parameters]
+        moved = kernel.jvp(trace, kernel.arrays(direction))
+        values = {name: p.detach() for name, p in exact.named_parameters()}
+        tangents = dict(zip(values, (d.double() for d in direction), strict=True))
+        call = lambda given: torch.func.functional_call(exact, given, (entered.detach(),))  # noqa: E731
+        close(moved, torch.func.jvp(call, (values,), (tangents,))[1])
+
+    check()
+
+
+def test_many_rows_are_evaluated_in_blocks() -> None:
+    modules = layers([3, 20, 2], nn.Tanh)
+    x = torch.randn(5000, 3)
+    close(CompiledDense(modules)(x), nn.Sequential(*modules)(x).detach().double())
+
+
+@pytest.mark.usefixtures("variant")
+def test_activations_have_small_errors_and_keep_what_is_not_finite() -> None:
+    identity = nn.Linear(1, 1)
+    with torch.no_grad():
+        identity.weight.fill_(1.0)
+        identity.bias.zero_()
+    size = torch.cat([torch.linspace(-12.0, 12.0, 40_001), torch.logspace(-30, 4, 3000), torch.tensor([0.0, -0.0])])
+    unusual = torch.tensor([float("nan"), float("inf"), -float("inf")])
+    x = torch.cat([size, -size, unusual]).unsqueeze(1)
+    found = CompiledDense([identity, nn.Tanh()])(x)
+    expected = torch.tanh(x.double())
+    assert float(((found - expected).abs() / expected.abs().clamp(min=1e-30))[:-3].max()) < 4e-7
+    assert found[-3].isnan()
+    assert found[-2:].flatten().tolist() == [1.0, -1.0]
+    rectified = CompiledDense([identity, nn.ReLU()])(x)
+    assert torch.equal(rectified.nan_to_num(7.0), torch.relu(x).nan_to_num(7.0))
+
+
+def test_a_compiled_network_follows_its_parameters() -> None:
+    """It uses the present parameters after changes in place, in new memory, of another layout, in copies and pickles."""
+    linear = nn.Linear(2, 3)
+    kernel, x = CompiledDense([linear, nn.Tanh()]), torch.ones(1, 2)
+
+    def agrees(kernel: CompiledDense, module: nn.Module) -> None:
+        assert torch.allclose(kernel(x), torch.tanh(module(x)), atol=1e-6)
+
+    agrees(kernel, linear)
+    with torch.no_grad():
+        linear.weight.add_(1.0)
+    agrees(kernel, linear)
+    flatten_parameters(linear.parameters())
+    with torch.no_grad():
+        linear.bias.add_(1.0)
+    agrees(kernel, linear)
+    for copied in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
+        own = copied.modules[0]
+        assert own is not linear
+        with torch.no_grad():
+            own.weight.mul_(2.0)
+        agrees(copied, own)
+    agrees(kernel, linear)
+    linear.weight.data = torch.randn(2, 3).T
+    agrees(kernel, linear)
+    with torch.no_grad():
+        linear.weight.mul_(2.0)
+    agrees(kernel, linear)
+    assert torch.allclose(kernel(torch.ones(2, 1, dtype=torch.float64).T), kernel(x)), "other numbers are converted"
+    linear.double()
+    with pytest.raises(UsageError, match=r"torch\.float64 on cpu; it must stay torch\.float32"):
+        kernel(x)
+
+
+def test_what_c_code_must_not_read() -> None:
+    modules = layers([4, 8, 2], nn.Tanh)
+    flatten_parameters([p for module in modules for p in module.parameters()])
+    kernel, x = CompiledDense(modules), torch.randn(5, 4)
+    _, trace = kernel.forward(x)
+    for wrong in (torch.randn(5, 3), torch.randn(4), torch.randn(1, 5, 4)):
+        with pytest.raises(ValueError, match=r"takes inputs \[N, 4\]"):
+            kernel(wrong)
+    for wrong in (torch.randn(4, 2), torch.randn(5, 3), torch.randn(5)):
+        with pytest.raises(ValueError, match="the outputs have"):
+            kernel.backward(trace, wrong, kernel.gradients())
+    for wrong_direction in (torch.randn(8, 3), torch.randn(8, 4, dtype=torch.float64), torch.randn(4, 8).T):
+        with pytest.raises(UsageError, match="must be contiguous float32"):
+            kernel.arrays([wrong_direction, *kernel.parameters[1:]])
+    logits, action = torch.randn(5, 3), torch.tensor([0, 1, 2, 0, 1])
+    head = head_of(GUMBEL)
+    for out_of_range in (-1, 3, 2**40):
+        with pytest.raises(UsageError, match="none of the 3 choices"):
+            compiled_policy.taken(logits, torch.tensor([0, 1, out_of_range, 0, 1]), None, head)
+    for actions in (action[:4], action.int(), action.float(), action.unsqueeze(1)):
+        with pytest.raises(UsageError, match="the policy takes"):
+            compiled_policy.taken(logits, actions, None, head)
+    for mask in (torch.ones(5, 2, dtype=torch.bool), torch.ones(5, 3)):
+        with pytest.raises(UsageError, match="the policy takes"):
+            compiled_policy.taken(logits, action, mask, head)
+        with pytest.raises(UsageError, match="the policy takes"):
+            compiled_policy.sampled(GUMBEL, logits, mask, Generator())
+    with pytest.raises(UsageError, match="the policy takes"):
+        compiled_policy.taken(logits, torch.randn(5, 2), None, head_of(NormalNoise(nn.Parameter(torch.zeros(3)))))
+
+
+def test_what_is_compiled() -> None:
+    plain = layers([2, 3, 1], nn.Tanh)
+    hooked = nn.Linear(2, 2)
+    hooked.register_forward_hook(lambda *_: None)
+    assert can_be_compiled(plain)
+    assert isinstance(dense_of(plain, "compiled"), CompiledDense)
+    for other in ([hooked], [nn.Linear(2, 2).double()], [nn.Linear(2, 2), nn.GELU()], []):
+        assert not can_be_compiled(other)
+    assert isinstance(dense_of([nn.Linear(2, 2).double()], "compiled"), DenseKernel)
+    assert isinstance(dense_of(plain, "numpy"), DenseKernel)
+
+
+def head_of(noise: Any) -> Any:
+    """An action head with this way of sampling."""
+    head: Any = nn.Module()
+    head.sampling, head.own_parameters = noise, [noise.log_std] if isinstance(noise, NormalNoise) else []
+    for parameter in head.own_parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    return head
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("kind", ["choices", "masked choices", "vectors"])
+@pytest.mark.parametrize(("rows", "size"), [(1, 2), (5, 3), (64, 17)])
+@pytest.mark.parametrize("with_entropy", [False, True])
+def test_actions_taken(kind: str, rows: int, size: int, with_entropy: bool) -> None:
+    torch.manual_seed(rows)
+    raw, mask, log_std = torch.randn(rows, size), None, nn.Parameter(0.3 * torch.randn(size))
+    exact = raw.double().requires_grad_()
+    inputs: list[Tensor] = [exact]
+    if kind == "vectors":
+        deviation = log_std.detach().double().requires_grad_()
+        action, inputs, head = torch.randn(rows, size), [exact, deviation], head_of(NormalNoise(log_std))
+        expected: Any = Gaussian(exact, deviation.expand_as(exact))
+    else:
+        if kind == "masked choices":
+            mask = torch.rand(rows, size) < 0.5
+            mask[:, 1] = True
+        expected, head = Categorical.of(exact, mask), head_of(GUMBEL)
+        action = Categorical.of(raw, mask).sample(Generator().manual_seed(0))
+    log_prob, entropy, vjp = compiled_policy.taken(raw, action, mask, head)
+    close(log_prob, expected.log_prob(action).detach())
+    close(entropy, expected.entropy().detach())
+    of_log_prob, of_entropy = torch.randn(rows), torch.randn(rows) if with_entropy else None
+    loss = (expected.log_prob(action) * of_log_prob).sum()
+    if of_entropy is not None:
+        loss = loss + (expected.entropy() * of_entropy).sum()
+    gradients = torch.autograd.grad(loss, inputs)
+    close(vjp(of_log_prob, of_entropy), gradients[0])
+    if kind == "vectors":
+        assert log_std.grad is not None
+        close(log_std.grad, gradients[1])
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("masked", [False, True])
+def test_samples_are_those_of_numpy(masked: bool) -> None:
+    torch.manual_seed(0)
+    logits, mask = torch.randn(300, 7), torch.rand(300, 7) < 0.5 if masked else None
+    if mask is not None:
+        mask[:, 3] = True
+    one, two = Generator().manual_seed(5), Generator().manual_seed(5)
+    found = compiled_policy.sampled(GUMBEL, logits, mask, one)
+    assert torch.equal(found, GumbelSampler(GUMBEL)(logits, mask, two))
+    assert torch.equal(one.get_state(), two.get_state())
+
+
+@pytest.mark.usefixtures("variant")
+def test_noise_that_is_zero_counts_as_the_smallest_number() -> None:
+    logits, drawn, found = torch.tensor([[1.0, 2.0, 0.0]]), torch.zeros(1, 3), torch.zeros(1, dtype=torch.int64)
+    given = logits.data_ptr(), None, drawn.data_ptr(), 1, 3, FORBIDDEN, SMALLEST, found.data_ptr()
+    compiled_library.loaded_library().choices_sampled(*given)
+    assert found.tolist() == [1]
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("entries", [1, 3])
+def test_greedy_actions(entries: int) -> None:
+    values, sizes = torch.randn(400, 4 * entries, generator=Generator().manual_seed(0)), (4, entries)
+    best = values.view(400, 4, entries).sum(-1).argmax(-1)
+    assert torch.equal(compiled_policy.greedy(values, sizes, None, Generator()), best)
+    numbers = Generator().manual_seed(1)
+    other, random = torch.randint(4, (400,), generator=numbers), torch.rand(400, generator=numbers)
+    limit = random[(other != best).nonzero()[9, 0]].clone()  # a number that is not below the limit
+    found = compiled_policy.greedy(values, sizes, limit, Generator().manual_seed(1))
+    assert torch.equal(found, torch.where(random < limit, other, best))
+
+
+@pytest.mark.usefixtures("variant")
+def test_optimisers_make_the_steps_of_torch() -> None:
+    torch.manual_seed(0)
+    values = nn.Parameter(torch.randn(101))
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (torch.optim.RMSprop, {"alpha": 0.9, "eps": 1e-3}),
+        (torch.optim.Adam, {"betas": (0.8, 0.99), "eps": 1e-5}),
+        (torch.optim.Adam, {"weight_decay": 0.1}),
+        (torch.optim.Adam, {"maximize": True}),
+    ]
+    for kind, options in cases:
+        theirs, mine = copy.deepcopy(values), values.detach().clone()
+        optimizer, moments = kind([theirs], 0.01, **options), [torch.zeros(101), torch.zeros(101)]
+        for step in range(1, 30):
+            gradient = torch.randn(101) * 10.0 ** torch.randint(-4, 4, (101,))
+            theirs.grad = gradient.clone()
+            optimizer.step()
+            if kind is torch.optim.RMSprop:
+                compiled_vectors.rmsprop_step(mine, gradient, moments[0], 0.01, options["alpha"], options["eps"])
+            else:
+                betas = options.get("betas", (0.9, 0.999))
+                numbers = 0.01, *betas, options.get("eps", 1e-8), options.get("weight_decay", 0.0)
+                vectors = mine, gradient, *moments
+                compiled_vectors.adam_step(vectors, step, numbers, options.get("maximize", False))
+        torch.testing.assert_close(mine, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("size", [1, 7, 8, 50, 1001])
+def test_the_norm_of_gradients(size: int) -> None:
+    for scale in (0.001, 1.0, 1e6):
+        gradients = scale * torch.randn(size)
+        mine, theirs = gradients.clone(), gradients.clone()
+        compiled_vectors.clip_norm(mine, 0.5)
+        reference.clip_norm(theirs, 0.5)
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=0.0)
+    broken = torch.ones(size)
+    broken[-1] = float("nan")
+    compiled_vectors.clip_norm(broken, 0.5)
+    assert broken.isnan().all()
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("copies", [1, 2, 15, 16, 17, 40])
+def test_returns(copies: int) -> None:
+    torch.manual_seed(copies)
+    value, weight = torch.randn(30, copies), torch.rand(30, copies)
+    expected = reference.discounted_sums(value.double(), weight.double())
+    close(compiled_vectors.discounted_sums(value, weight), expected)
+    close(compiled_vectors.discounted_sums(value.T.contiguous().T, weight), expected)
+    assert compiled_vectors.discounted_sums(value.double(), weight.double()).dtype is torch.float64
+    one, two = value.flatten(), value.flatten() + 0.3 * weight.flatten()
+    close(compiled_vectors.explained_variance(one, two), reference.explained_variance(one.double(), two.double()))
+    assert compiled_vectors.explained_variance(one, torch.ones(30 * copies)) == 0.0
+    assert compiled_vectors.explained_variance(one * float("nan"), two).isnan()
+
+
+def test_compiled_code_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice, modules = KernelChoice(width=8, rows=8), layers([2, 3, 1], nn.Tanh)
+    assert may_compile()
+    assert factory.backend_name(choice) == "compiled"
+    for off in (compiled_off, kernels_off):
+        with off():
+            assert not may_compile()
+            assert isinstance(acting_dense(modules), DenseKernel)
+    with kernels_off(), compiled_off():
+        assert not may_compile()
+    with compiled_off():
+        assert factory.backend_name(choice) == "numpy"
+    assert may_compile()
+
+
+def test_no_library_or_another(tmp_path: Path) -> None:
+    assert compiled_library.library_file(tmp_path) is None
+    (tmp_path / "kernels-default.so").write_bytes(b"not a library")
+    path = compiled_library.library_file(tmp_path)
+    assert path is not None
+    assert compiled_library.load(path) is None
+
+
+@pytest.mark.parametrize("name", ["a2c", "ppo", "maskable-ppo", "trpo", "dqn", "sac"])
+def test_agents_learn_the_same_without_compiled_code(name: str) -> None:
+    env = {"sac": "Pendulum-v1", "maskable-ppo": "rlsdk/InvalidActionEnvDiscrete-v0"}.get(name, "CartPole-v1")
+    given: dict[str, Any] = {"n_steps": 32} if name in ("ppo", "maskable-ppo", "trpo") else {}
+    if name in ("dqn", "sac"):
+        given = {"learning_starts": 20, "buffer_size": 200, "batch_size": 16, "policy_kwargs": {"net_arch": [32, 32]}}
+
+    def learnt() -> dict[str, Tensor]:
+        agent = rlsdk.make(name, env=env, seed=0, **given)
+        agent.learn(96)
+        return {key: value.clone() for key, value in agent.policy.state_dict().items()}
+
+    with compiled_off():
+        expected = learnt()
+    for key, value in learnt().items():
+        torch.testing.assert_close(
+            value, expected[key], rtol=2e-3, atol=2e-4, msg=lambda text, key=key: f"{key}: {text}"
+        )
+
+
+def test_gradients_of_long_rollouts_are_finite() -> None:
+    modules = layers([3, 64, 64, 2], nn.Tanh)
+    flatten_parameters([p for module in modules for p in module.parameters()])
+    kernel = CompiledDense(modules)
+    outputs, vjp = kernel.evaluate(1e4 * torch.randn(4096, 3))
+    vjp(torch.ones_like(outputs))
+    assert all(bool(torch.isfinite(p.grad).all()) for p in kernel.parameters if p.grad is not None)
+    assert np.isfinite(outputs.numpy()).all()
