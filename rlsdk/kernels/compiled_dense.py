@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple, cast
 
@@ -13,9 +14,9 @@ from torch import Tensor, nn
 from rlsdk.errors import UsageError
 from rlsdk.kernels.backends import BACKENDS, COMPILED
 from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places
-from rlsdk.kernels.dense_kernel import BLOCK, DenseKernel, DenseLayers, activations_of
+from rlsdk.kernels.dense_kernel import DenseKernel, DenseLayers, activations_of
 from rlsdk.kernels.hooks import is_hooked
-from rlsdk.kernels.numpy_backend import NUMPY
+from rlsdk.kernels.numpy_backend import NUMPY, NUMPY_WIDTH
 from rlsdk.kernels.protocol import ACTIVATIONS, is_dense
 from rlsdk.kernels.switch import may_compile
 
@@ -47,16 +48,14 @@ class CompiledDense:
         self.linear = [module for module in self.modules if isinstance(module, nn.Linear)]
         self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
         self._kinds = [ACTIVATIONS.index(kind) for kind in activations_of(self.modules)]
-        self._width, self._outputs = self.linear[0].in_features, self.linear[-1].out_features
-        self._hidden = sum(layer.out_features for layer in self.linear[:-1])
+        self._shapes = [parameter.shape for parameter in self.parameters]
+        outputs, self._width = [shape[0] for shape in self._shapes[::2]], self._shapes[0][1]
+        self._outputs, self._hidden = outputs[-1], sum(outputs[:-1])
         self._known: tuple[list[int], ctypes.Array[Layer], list[Tensor]] = [], (Layer * 0)(), []
         self._gradients: tuple[list[int], Places] = [], places(())
         library = loaded_library()
-        self._forward, self._backward_pass, self._jvp = (
-            library.dense_forward,
-            library.dense_backward,
-            library.dense_jvp,
-        )
+        self._count, self._only_outputs = len(self.linear), library.dense_outputs
+        self._forward, self._backpropagate, self._jvp = library.dense_forward, library.dense_backward, library.dense_jvp
 
     def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """See `rlsdk.kernels.protocol.Kernel`; inputs [N, I], outputs [N, O]."""
@@ -75,21 +74,19 @@ class CompiledDense:
     def forward(self, inputs: Tensor) -> tuple[Tensor, Trace]:
         """Return (outputs [N, O], the trace for `backward` and `jvp`) for inputs [N, I]."""
         x, layers = self._checked(inputs), self._layers()
-        rows = len(x)
+        rows = x.shape[0]
         hidden, outputs = x.new_empty(rows * self._hidden), x.new_empty(rows, self._outputs)
-        self._require(self._forward(layers, len(layers), x.data_ptr(), rows, hidden.data_ptr(), outputs.data_ptr()))
+        if self._forward(layers, self._count, x.data_ptr(), rows, hidden.data_ptr(), outputs.data_ptr()):
+            raise _exhausted()
         return outputs, Trace(x, hidden, outputs)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return only the outputs [N, O] for inputs [N, I]."""
         x, layers = self._checked(inputs), self._layers()
-        rows = len(x)
-        hidden, outputs = x.new_empty(min(rows, BLOCK) * self._hidden), x.new_empty(rows, self._outputs)
-        source, target = x.data_ptr(), outputs.data_ptr()
-        for start in range(0, rows, BLOCK):
-            now = min(rows - start, BLOCK)
-            self._require(self._forward(layers, len(layers), source, now, hidden.data_ptr(), target))
-            source, target = source + 4 * now * self._width, target + 4 * now * self._outputs
+        rows = x.shape[0]
+        outputs = x.new_empty(rows, self._outputs)
+        if self._only_outputs(layers, self._count, x.data_ptr(), rows, outputs.data_ptr()):
+            raise _exhausted()
         return outputs
 
     outputs = __call__
@@ -106,18 +103,20 @@ class CompiledDense:
         return result
 
     def _backward(self, trace: Trace, grad: Tensor, into: Places | None, input_grad: int | None) -> None:
-        layers, (x, hidden, outputs), rows = self._layers(), trace, len(trace.outputs)
+        layers, (x, hidden, outputs) = self._layers(), trace
         if grad.shape != outputs.shape:
             raise ValueError(f"the gradient has the shape {list(grad.shape)}, the outputs have {list(outputs.shape)}")
         found = as_floats(grad)
-        start = layers, len(layers), x.data_ptr(), rows, hidden.data_ptr(), outputs.data_ptr(), found.data_ptr()
-        self._require(self._backward_pass(*start, into, input_grad))
+        start = layers, self._count, x.data_ptr(), x.shape[0], hidden.data_ptr(), outputs.data_ptr(), found.data_ptr()
+        if self._backpropagate(*start, into, input_grad):
+            raise _exhausted()
 
     def jvp(self, trace: Trace, direction: Places) -> Tensor:
         """Return the change of the outputs [N, O] if the parameters change by `direction`."""
         layers, (x, hidden, outputs), change = self._layers(), trace, torch.empty_like(trace.outputs)
-        start = layers, len(layers), x.data_ptr(), len(x), hidden.data_ptr(), outputs.data_ptr()
-        self._require(self._jvp(*start, direction, change.data_ptr()))
+        start = layers, self._count, x.data_ptr(), x.shape[0], hidden.data_ptr(), outputs.data_ptr()
+        if self._jvp(*start, direction, change.data_ptr()):
+            raise _exhausted()
         return change
 
     def gradients(self) -> Places:
@@ -153,25 +152,21 @@ class CompiledDense:
         addresses, (before, layers, _) = list(map(Tensor.data_ptr, self.parameters)), self._known
         if addresses == before:
             return layers
-        for parameter in self.parameters:
-            if parameter.dtype is not torch.float32 or not parameter.is_cpu:
+        for parameter, shape in zip(self.parameters, self._shapes, strict=True):
+            if parameter.dtype is not torch.float32 or not parameter.is_cpu or parameter.shape != shape:
                 raise UsageError(
-                    f"a parameter of the policy became {parameter.dtype} on {parameter.device}; it must stay torch.float32 on"
-                    " cpu: call policy.float(), and choose the device when the agent is made or loaded"
+                    f"a parameter of the policy became {parameter.dtype} {list(parameter.shape)} on {parameter.device}; it must"
+                    f" stay torch.float32 {list(shape)} on cpu: call policy.float(), and choose the device when the agent is"
+                    " made or loaded"
                 )
         memory = list(map(as_floats, self.parameters))
         pairs = zip(memory[::2], memory[1::2], self._kinds, strict=True)
-        layers = (Layer * len(self.linear))(
+        layers = (Layer * self._count)(
             *(Layer(w.data_ptr(), b.data_ptr(), w.shape[1], w.shape[0], kind) for w, b, kind in pairs)
         )
         copied = any(own is not parameter for own, parameter in zip(memory, self.parameters, strict=True))
         self._known = [] if copied else addresses, layers, memory  # one assignment, because several threads may predict
         return layers
-
-    @staticmethod
-    def _require(failed: int) -> None:
-        if failed:
-            raise MemoryError("there is no memory for the layers of a network")
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without addresses, which must not be copied or pickled."""
@@ -181,14 +176,21 @@ class CompiledDense:
         self.__init__(cast("list[nn.Module]", state["modules"]))  # type: ignore[misc]
 
 
+def _exhausted() -> MemoryError:
+    return MemoryError("there is no memory for the layers of a network; use fewer rows or narrower layers")
+
+
 def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
     """Whether modules are dense layers of float32 on the CPU, of one network, without hooks."""
     chosen = list(modules)
+    if not is_dense(chosen) or any(map(is_hooked, chosen)):
+        return False
+    linear = [module for module in chosen if isinstance(module, nn.Linear)]
     parameters = [parameter for module in chosen for parameter in module.parameters()]
     return (
-        is_dense(chosen)
-        and not any(map(is_hooked, chosen))
-        and all(p.dim() < 3 and p.dtype is torch.float32 and p.is_cpu for p in parameters)
+        all(p.dim() < 3 and p.dtype is torch.float32 and p.is_cpu for p in parameters)
+        and all(module.bias.shape == module.weight.shape[:1] for module in linear)
+        and all(one.weight.shape[0] == two.weight.shape[1] for one, two in pairwise(linear))
     )
 
 
@@ -204,5 +206,7 @@ def dense_of(modules: Iterable[nn.Module], name: str, member: int | None = None)
 
 
 def acting_dense(modules: Iterable[nn.Module]) -> DenseLayers:
-    """Return the fastest kernel for acting with few rows."""
-    return dense_of(modules, COMPILED.name if may_compile() else NUMPY.name)
+    """Return the fastest kernel for acting with few rows. Numpy is as fast for wide layers."""
+    chosen = list(modules)
+    narrow = all(max(parameter.shape) <= NUMPY_WIDTH for module in chosen for parameter in module.parameters())
+    return dense_of(chosen, COMPILED.name if narrow and may_compile() else NUMPY.name)

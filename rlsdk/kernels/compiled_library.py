@@ -57,20 +57,9 @@ class Rmsprop(ctypes.Structure):
     _fields_ = tuple((name, c_float) for name in ("rate", "alpha", "complement", "eps"))
 
 
-class Adam(ctypes.Structure):
-    """The options of Adam, as `optimisers.c` declares them."""
-
-    _fields_ = (
-        *(
-            (name, c_float)
-            for name in ("rate", "complement1", "beta2", "complement2", "inverse_correction2", "eps", "decay")
-        ),
-        ("maximize", c_int32),
-    )
-
-
 ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]] = {
     "dense_forward": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER),
+    "dense_outputs": (POINTER, COUNT, POINTER, COUNT, POINTER),
     "dense_backward": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
     "dense_jvp": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER),
     "choices_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, c_float, POINTER, POINTER, POINTER),
@@ -84,7 +73,6 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "explained_variance": (POINTER, POINTER, COUNT),
     "clip_norm": (POINTER, COUNT, c_float),
     "rmsprop_step": (POINTER, POINTER, POINTER, COUNT, POINTER),
-    "adam_step": (POINTER, POINTER, POINTER, POINTER, COUNT, POINTER),
 }
 """The arguments of each function. Those that allocate memory or check actions return 0 if they succeed."""
 

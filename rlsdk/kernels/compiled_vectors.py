@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from ctypes import byref
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.kernels import reference
-from rlsdk.kernels.compiled_library import Adam, Rmsprop, loaded_library
+from rlsdk.kernels.compiled_library import Rmsprop, loaded_library
 
 
 def fits(vectors: Iterable[Tensor], size: int) -> bool:
@@ -27,23 +26,6 @@ def rmsprop_step(values: Tensor, gradients: Tensor, square: Tensor, rate: float,
     """Make the step of RMSprop; all vectors [D]."""
     addresses = values.data_ptr(), gradients.data_ptr(), square.data_ptr()
     loaded_library().rmsprop_step(*addresses, values.numel(), byref(Rmsprop(rate, alpha, 1 - alpha, eps)))
-
-
-def adam_step(
-    vectors: tuple[Tensor, Tensor, Tensor, Tensor],
-    step: float,
-    numbers: tuple[float, float, float, float, float],
-    maximize: bool,
-) -> None:
-    """Make step number `step` of Adam.
-
-    `vectors` [D] are values, gradients and the two moments; `numbers` are the learning rate, the two betas, eps and the weight
-    decay.
-    """
-    rate, beta1, beta2, eps, decay = numbers
-    correction1, correction2 = 1 - beta1**step, math.sqrt(1 - beta2**step)
-    options = Adam(rate / correction1, 1 - beta1, beta2, 1 - beta2, 1 / correction2, eps, decay, maximize)
-    loaded_library().adam_step(*map(Tensor.data_ptr, vectors), vectors[0].numel(), byref(options))
 
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import reference as by_torch
+from rlsdk.kernels.numpy_backend import NUMPY_WIDTH
 from rlsdk.kernels.protocol import (
     Acting,
     ActorCriticLayers,
@@ -35,11 +36,8 @@ if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
 
 ResultT = TypeVar("ResultT")
-NUMPY_WIDTH, NUMPY_SIZE = 128, 128 * 128
-"""numpy is faster up to this width, and up to this product of width and batch rows.
-
-Its calls take a third of the time of torch's, and the arithmetic is small.
-"""
+NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
+"""The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
 
 LARGE_SIZE = 2**17
 """From this product of width and batch rows on, the memory of batches is reused. The C library reuses smaller arrays itself."""

@@ -12,11 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiled_vectors import adam_step, fits
-from rlsdk.kernels.switch import may_compile
-
-COMPILED_SIZE = 2**17
-"""For longer vectors torch is as fast, and uses several threads."""
 _options = itemgetter("lr", "betas", "weight_decay", "eps", "maximize")
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _fused: Callable[..., object] | None = getattr(torch, "_fused_adam_", None)
@@ -28,7 +23,6 @@ class AdamKernel:
     def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
         """`flat`, float [D], is the only parameter of `optimizer`."""
         self.optimizer, self.flat = optimizer, flat
-        self._compiled = may_compile()
         self._known = _fused is not None and all(hasattr(optimizer, name) for name in HOOKS)
 
     def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
@@ -48,11 +42,8 @@ class AdamKernel:
             return False
         assert _fused is not None
         moments["step"] += 1
-        vectors = self.flat.detach(), gradients, moments["exp_avg"], moments["exp_avg_sq"]
+        averages = [moments["exp_avg"]], [moments["exp_avg_sq"]]
+        lists = [self.flat.detach()], [gradients], *averages, list[Tensor](), [moments["step"]]
         rate, (beta1, beta2), decay, eps, maximize = _options(options)
-        if self._compiled and self.flat.numel() <= COMPILED_SIZE and fits(vectors, self.flat.numel()):
-            adam_step(vectors, float(moments["step"]), (float(rate), beta1, beta2, eps, decay), maximize)
-            return True
-        lists = *([vector] for vector in vectors), list[Tensor](), [moments["step"]]
         _fused(*lists, lr=rate, beta1=beta1, beta2=beta2, weight_decay=decay, eps=eps, amsgrad=False, maximize=maximize)
         return True

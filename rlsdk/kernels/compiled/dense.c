@@ -4,6 +4,7 @@
 #include "products.h"
 
 #define FEW_ROWS 4
+#define BLOCK 512 /* rows that are evaluated together without a trace, so that their outputs stay in the caches */
 
 enum { IDENTITY, RELU, TANH };
 
@@ -84,6 +85,29 @@ API int dense_forward(const Layer *layers, int64_t count, const float *inputs, i
         activate(result, rows * layer.outputs, layer.activation);
         inputs = result;
         trace += rows * layer.outputs;
+    }
+    free(memory);
+    return 0;
+}
+
+/* Write the last layer's outputs [rows, outputs] to `outputs`, without a trace. */
+API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, int64_t rows, float *outputs) {
+    int64_t block = rows < BLOCK ? rows : BLOCK, size = working_size(layers, count, FEW_ROWS), widest = 0;
+    for (int64_t i = 0; i < count - 1; i++)
+        if (layers[i].outputs > widest) widest = layers[i].outputs;
+    float *memory = malloc(4 * (size + 2 * block * widest));
+    if (!memory) return 1;
+    for (int64_t start = 0; start < rows; start += BLOCK) {
+        int64_t now = rows - start < BLOCK ? rows - start : BLOCK;
+        const float *x = inputs + start * layers[0].inputs;
+        for (int64_t i = 0; i < count; i++) {
+            Layer layer = layers[i];
+            float *hidden = memory + size + (i % 2) * block * widest;
+            float *y = i == count - 1 ? outputs + start * layer.outputs : hidden;
+            affine(x, now, layer.weight, layer.bias, layer.inputs, layer.outputs, memory, y);
+            activate(y, now * layer.outputs, layer.activation);
+            x = y;
+        }
     }
     free(memory);
     return 0;

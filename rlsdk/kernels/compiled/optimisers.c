@@ -37,22 +37,3 @@ API void rmsprop_step(float *value, const float *grad, float *square, int64_t si
         value[i] += -o.rate * g / (sqrtf(s) + o.eps);
     }
 }
-
-typedef struct {
-    float rate, complement1, beta2, complement2, inverse_correction2, eps, decay; /* complement: 1 - beta */
-    int32_t maximize;
-} Adam;
-
-API void adam_step(float *value, const float *grad, float *average, float *square, int64_t size, const Adam *options) {
-    Adam o = *options;
-    float sign = o.maximize ? -1.0f : 1.0f;
-    for (int64_t i = 0; i < size; i++) {
-        float g = sign * grad[i];
-        g = o.decay == 0.0f ? g : fused_one(value[i], o.decay, g);
-        float m = fused_one(o.complement1, g - average[i], average[i]);
-        float s = fused_one(o.complement2 * g, g, square[i] * o.beta2);
-        average[i] = m;
-        square[i] = s;
-        value[i] += -o.rate * m / (sqrtf(s) * o.inverse_correction2 + o.eps);
-    }
-}
