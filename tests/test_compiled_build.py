@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def built(project: Path, version: str = "standard") -> tuple[dict[str, Any], list[str]]:
-    """Return (what the hook tells hatchling, its warnings)."""
+    """Return (the build data that the hook changed, its warnings)."""
     warnings: list[str] = []
     data: dict[str, Any] = {"artifacts": [], "pure_python": True}
     hook: Any = hatch_build.CompiledKernels

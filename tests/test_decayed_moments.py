@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from rlsdk.kernels.switch import compiled_off
 from rlsdk.updates import FlatOptimizer
 
 NUMBERS, STEPS = 64, 2000
@@ -55,14 +58,18 @@ def parameter() -> nn.Parameter:
 
 
 @CHOICES
-def test_the_parameters_are_those_of_torch_and_no_moment_is_subnormal(choice, arguments, reference):
+@pytest.mark.parametrize("switch", [compiled_off, nullcontext], ids=["uncompiled", "any code"])
+def test_the_parameters_are_those_of_torch_and_no_moment_is_subnormal(choice, arguments, reference, switch):
     ours, theirs = parameter(), parameter()
-    optimizer, plain = FlatOptimizer([ours], choice, 1e-2, arguments), reference([theirs])
+    with switch():
+        optimizer, plain = FlatOptimizer([ours], choice, 1e-2, arguments), reference([theirs])
     assert trained(optimizer, range(STEPS)) == 0
     follow(plain, theirs, STEPS)
     state = plain.state[theirs]
     assert sum(subnormal(value) for value in state.values()) > 0, "the reference has none, so this tests nothing"
-    assert torch.equal(ours, theirs)
+    # compiled code rounds every square root, torch's vector library rounds one in about ten thousand differently
+    rounding = 1e-6 if switch is nullcontext and choice == "rmsprop" else 0.0
+    torch.testing.assert_close(ours, theirs, rtol=rounding, atol=rounding)
     for name, value in optimizer.state_dict().items():
         assert torch.equal(value[NUMBERS // 2 :], state[name][NUMBERS // 2 :]) if value.dim() else value == state[name]
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from rlsdk.errors import UsageError
 from rlsdk.kernels.backends import BACKENDS, COMPILED
 from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places
-from rlsdk.kernels.dense_kernel import DenseKernel, DenseLayers, activations_of
+from rlsdk.kernels.dense_kernel import DenseKernel, activations_of
 from rlsdk.kernels.hooks import is_hooked
 from rlsdk.kernels.numpy_backend import NUMPY, NUMPY_WIDTH
-from rlsdk.kernels.protocol import ACTIVATIONS, is_dense
+from rlsdk.kernels.protocol import ACTIVATIONS, DenseLayers, is_dense
 from rlsdk.kernels.switch import may_compile
 
 Places = ctypes.Array[ctypes.c_void_p]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -24,10 +24,7 @@ from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend
 from rlsdk.kernels.protocol import is_dense, is_linear
 
 Trace = Array
-"""What a forward pass leaves for the gradients: for numpy and torch a list of the input and the output of every layer after its
-activation, or a list of the traces of members."""
-Places = Array
-"""Arrays shaped like the parameters, as `arrays` and `gradients` return them."""
+"""The list of the input of a forward pass and the output of every layer after its activation; or the traces of members."""
 _grad = attrgetter("grad")
 BLOCK = 2048
 """The number of rows that are evaluated together if no trace is needed.
@@ -46,30 +43,6 @@ class Layer:
     matrix: Array
     bias: Array
     activation: Activation | None
-
-
-class DenseLayers(Protocol):
-    """The methods of a dense kernel that other kernels call; see `DenseKernel`."""
-
-    @property
-    def backend(self) -> Backend: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def parameters(self) -> Sequence[nn.Parameter]: ...
-    @property
-    def linear(self) -> Sequence[nn.Module]: ...
-    def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]: ...
-    def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]: ...
-    def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None: ...
-    def outputs(self, inputs: Tensor) -> Tensor: ...
-    def forward(self, x: Array, /) -> tuple[Array, Trace]: ...
-    def __call__(self, x: Array, /) -> Array: ...
-    def backward(self, trace: Trace, grad: Array, into: Places | None) -> None: ...
-    def input_grad(self, trace: Trace, grad: Array, into: Places | None = None) -> Array: ...
-    def jvp(self, trace: Trace, direction: Places) -> Array: ...
-    def gradients(self) -> Places: ...
-    def arrays(self, tensors: Iterable[Tensor]) -> Places: ...
 
 
 class DenseKernel:

@@ -117,9 +117,11 @@ def squashed_policy(
     name = backend_name(choice)
     if layers is None or hooked or name is None or not may_use("squashed_kernel"):
         return reference
+    from rlsdk.kernels.backends import BACKENDS
     from rlsdk.kernels.squashed_kernel import SquashedKernel
 
-    return SquashedKernel(layers, name, reference)
+    # compiled code makes these updates no faster: most of their time is in the ensembles of critics
+    return SquashedKernel(layers, BACKENDS["numpy" if name == "compiled" else name], reference)
 
 
 def policy_actor(

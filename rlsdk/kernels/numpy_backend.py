@@ -91,7 +91,7 @@ def tanh_vjp(grad: Array, y: Array) -> Array:
 
 NUMPY = Backend(
     "numpy",
-    array=lambda tensor: tensor.numpy(),
+    array=Tensor.numpy,
     tensor=torch.from_numpy,
     affine=_numpy_affine,
     product=_numpy_product,

@@ -6,7 +6,7 @@ depend on the kind of kernel; `rlsdk.kernels.reference.Autograd` implements the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Protocol, TypeVar
@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
+from rlsdk.kernels.numpy_backend import Array, Backend
 from rlsdk.records import Act, Observation
 
 InputsT_contra = TypeVar("InputsT_contra", contravariant=True)
@@ -26,7 +27,7 @@ class Kernel(Protocol[InputsT_contra, OutputsT_co, VjpT_co]):
 
     @property
     def name(self) -> str:
-        """`autograd`, `numpy` or `torch`."""
+        """`autograd`, `compiled`, `numpy` or `torch`."""
         ...
 
     def evaluate(self, inputs: InputsT_contra, /) -> tuple[OutputsT_co, VjpT_co]:
@@ -55,6 +56,33 @@ class DenseNetwork(Kernel[Tensor, Tensor, Callable[[Tensor], None]], Protocol):
         They equal those of `evaluate` for each batch, bit by bit. Returns None if one call per batch is as fast.
         """
         ...
+
+
+class DenseLayers(Protocol):
+    """The methods of a dense kernel that other kernels call; see `rlsdk.kernels.dense_kernel.DenseKernel`.
+
+    The type of traces and of arrays shaped like the parameters depends on the kernel.
+    """
+
+    @property
+    def backend(self) -> Backend: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> Sequence[nn.Parameter]: ...
+    @property
+    def linear(self) -> Sequence[nn.Module]: ...
+    def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]: ...
+    def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]: ...
+    def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None: ...
+    def outputs(self, inputs: Tensor) -> Tensor: ...
+    def forward(self, x: Array, /) -> tuple[Array, Array]: ...
+    def __call__(self, x: Array, /) -> Array: ...
+    def backward(self, trace: Array, grad: Array, into: Array) -> None: ...
+    def input_grad(self, trace: Array, grad: Array, into: Array = None) -> Array: ...
+    def jvp(self, trace: Array, direction: Array) -> Array: ...
+    def gradients(self) -> Array: ...
+    def arrays(self, tensors: Iterable[Tensor]) -> Array: ...
 
 
 class Acting(Protocol):

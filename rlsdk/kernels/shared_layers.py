@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.dense_kernel import DenseKernel, DenseLayers, Trace
+from rlsdk.kernels.dense_kernel import DenseKernel, Trace
 from rlsdk.kernels.numpy_backend import Array
-from rlsdk.kernels.protocol import ActorCriticLayers
+from rlsdk.kernels.protocol import ActorCriticLayers, DenseLayers
 
 
 class SharedLayers:

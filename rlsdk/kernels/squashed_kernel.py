@@ -6,32 +6,29 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels.compiled_dense import acting_dense, dense_of
-from rlsdk.kernels.dense_kernel import ACTING_ROWS
+from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
+from rlsdk.kernels.numpy_backend import Backend
 from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
 
 
 class SquashedKernel:
-    """Acts in compiled code or numpy for few rows, for which calls of torch would take longer than the arithmetic."""
+    """Learns with `backend`. Acts in numpy for few rows, for which calls of torch would take longer than the arithmetic."""
 
-    def __init__(self, layers: SquashedLayers, name: str, reference: SquashedPolicy) -> None:
-        """Learn with the backend `name`; `reference` acts for many rows."""
-        self.layers, self.reference = layers, reference
+    def __init__(self, layers: SquashedLayers, backend: Backend, reference: SquashedPolicy) -> None:
+        """`reference` acts for many rows."""
+        self.layers, self.backend, self.reference, self.name = layers, backend, reference, backend.name
+        self._acting, self._spread = DenseKernel([*layers.body, layers.mean]), DenseKernel([layers.log_std])
         parts = layers.body, [layers.mean], [layers.log_std]
-        self._acting = [acting_dense(part) for part in parts]
-        self.body, self.mean, self.log_std = (dense_of(part, name) for part in parts)
-        self.backend, self.name = self.body.backend, self.body.name
+        self.body, self.mean, self.log_std = (DenseKernel(part, backend) for part in parts)
 
     def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
         """Return unit actions [N, A] for features [N, F]."""
         if len(features) > ACTING_ROWS or not features.is_cpu:
             return self.reference.act(features, deterministic, generator)
-        body, to_mean, to_log_std = self._acting
-        latent = body.outputs(features)
-        mean = to_mean.outputs(latent).numpy()
+        mean, trace = self._acting.forward(features.numpy())
         if deterministic:
             return torch.from_numpy(np.tanh(mean))
-        log_std, (low, high) = to_log_std.outputs(latent).numpy(), self.layers.log_std_range
+        log_std, (low, high) = self._spread(trace[-2]), self.layers.log_std_range
         noise = torch.randn(mean.shape, generator=generator).numpy()
         std = np.exp(np.minimum(np.maximum(log_std, low), high))
         return torch.from_numpy(np.tanh(mean + std * noise))
@@ -42,8 +39,7 @@ class SquashedKernel:
         features, noise = inputs
         array, tensor, (low, high) = self.backend.array, self.backend.tensor, self.layers.log_std_range
         latent, trace = self.body.forward(array(features))
-        (mean, mean_trace), (spread, spread_trace) = self.mean.forward(latent), self.log_std.forward(latent)
-        raw = tensor(spread)
+        mean, raw = self.mean(latent), tensor(self.log_std(latent))
         distribution = self.layers.distribution(tensor(mean), raw.clamp(low, high))
         action, log_prob = distribution.transform(noise)
 
@@ -51,8 +47,8 @@ class SquashedKernel:
         def vjp(grad_action: Tensor, grad_log_prob: Tensor) -> None:
             grad_mean, grad_log_std = distribution.transform_vjp(noise, action, grad_action, grad_log_prob)
             grad_log_std *= (raw >= low) & (raw <= high)
-            grad = self.mean.input_grad(mean_trace, array(grad_mean), self.mean.gradients())
-            grad += self.log_std.input_grad(spread_trace, array(grad_log_std), self.log_std.gradients())
+            grad = self.mean.input_grad([latent, mean], array(grad_mean), self.mean.gradients())
+            grad += self.log_std.input_grad([latent, array(raw)], array(grad_log_std), self.log_std.gradients())
             self.body.backward(trace, grad, self.body.gradients())
 
         return (action, log_prob), vjp

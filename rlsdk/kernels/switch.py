@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib.util import find_spec
 
@@ -31,18 +31,14 @@ def _as_state(value: str) -> str:
 _states = [_as_state(os.environ.get(VARIABLE, "on"))]
 
 
-@contextmanager
-def kernels_off() -> Iterator[None]:
+def kernels_off() -> AbstractContextManager[None]:
     """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
-    with _inside("off"):
-        yield
+    return _inside("off")
 
 
-@contextmanager
-def compiled_off() -> Iterator[None]:
+def compiled_off() -> AbstractContextManager[None]:
     """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
-    with _inside("off" if _states[-1] == "off" else "uncompiled"):
-        yield
+    return _inside("off" if _states[-1] == "off" else "uncompiled")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlsdk.kernels import losses
+from rlsdk.kernels import returns
 
 
 def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, trace: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, tra
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """The sums S_t = value_t + weight_t S_{t+1}, computed backwards from S_T = 0; all float [T, B]."""
-    return losses.discounted_sums(value, weight)
+    return returns.discounted_sums(value, weight)
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
@@ -34,4 +34,4 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
 
     1 is a perfect prediction, 0 is as good as predicting the mean. If the target is constant, the result is 0.
     """
-    return losses.explained_variance(prediction, target)
+    return returns.explained_variance(prediction, target)
