@@ -119,7 +119,7 @@ def greedy(values: Tensor, sizes: tuple[int, int], epsilon: Tensor | None, gener
 
     Each action has the largest sum over K; it is random with probability `epsilon` (0-d; None: 0).
     """
-    rows, (actions, entries) = len(values), sizes
+    rows, (actions, entries) = values.shape[0], sizes
     _require(values, (rows, actions * entries), torch.float32)
     found = values.new_empty(rows, dtype=torch.int64)
     numbers: tuple[int | None, ...] = (None, None, None)
@@ -150,7 +150,7 @@ class CompiledPolicyLoss:
     """See `rlsdk.kernels.protocol.PolicyLoss`."""
 
     def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
-        size, clip = len(rows.target), terms.clip
+        size, clip = rows.target.shape[0], terms.clip
         unused = now.value
         old_log_prob = unused if clip is None else rows.log_prob
         old_value = unused if terms.clip_value is None else rows.value

@@ -43,7 +43,7 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     if not _are_alike(prediction, target):
         return reference.explained_variance(prediction, target)
     own, goal = prediction.detach().contiguous(), target.detach().contiguous()
-    return own.new_tensor(loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
+    return own.new_full((), loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
 
 
 def _are_alike(one: Tensor, two: Tensor) -> bool:

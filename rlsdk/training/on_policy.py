@@ -63,7 +63,7 @@ class OnPolicyPlan:
         counter, discarding = ability(algorithm, CountsUpdates), ability(algorithm, SeesDiscarded)
         while cursor.env_steps < training.end:
             rollout = collector.collect(policy, self.n_steps)
-            length = len(rollout.steps.reward)
+            length = rollout.steps.reward.shape[0]
             cursor, metrics = Cursor(cursor.env_steps + length * collector.num_envs, cursor.updates), None
             if length == self.n_steps and bool(rollout.steps.valid.any()):  # all rows may be filler rows
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
