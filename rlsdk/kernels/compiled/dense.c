@@ -4,6 +4,7 @@
 #include "products.h"
 
 #define FEW_ROWS 4
+#define FEW_OUTPUTS (WIDTH / 4) /* padding to a whole register would take longer */
 #define BLOCK 512 /* rows that are evaluated together without a trace, so that their outputs stay in the caches */
 
 enum { IDENTITY, RELU, TANH };
@@ -51,8 +52,7 @@ static int64_t working_size(const Layer *layers, int64_t count, int64_t rows) {
     int64_t largest = 0;
     for (int64_t i = 0; i < count; i++) {
         int64_t in = padded(layers[i].inputs), out = padded(layers[i].outputs);
-        int64_t matrix = (in + 1) * out, activations = rows * (in > out ? in : out);
-        int64_t own = matrix > activations ? matrix : activations;
+        int64_t own = (in + 1) * out + rows * (in > out ? in : out); /* a matrix, a bias and the outputs or inputs */
         if (own > largest) largest = own;
     }
     return largest;
@@ -61,7 +61,7 @@ static int64_t working_size(const Layer *layers, int64_t count, int64_t rows) {
 /* outputs [rows, O] = inputs [rows, I] weight^T + bias. `memory` has (I + 1) * padded O floats. */
 static void affine(const float *inputs, int64_t rows, const float *weight, const float *bias, int64_t in, int64_t out,
                    float *memory, float *outputs) {
-    if (rows < FEW_ROWS) {
+    if (rows < FEW_ROWS || out <= FEW_OUTPUTS) {
         dot_products(inputs, rows, weight, in, bias, outputs, out);
         return;
     }
@@ -70,6 +70,21 @@ static void affine(const float *inputs, int64_t rows, const float *weight, const
     memset(biases, 0, 4 * padded(out));
     memcpy(biases, bias, 4 * out);
     product((Strided){inputs, in, 1}, rows, right, padded(out), in, biases, outputs, out);
+}
+
+/* result [out, in] = grad^T x, given grad [rows, out] and x [rows, in]. `memory` has `working_size` floats. */
+static void weight_grad(const float *grad, const float *x, int64_t rows, int64_t in, int64_t out, float *memory,
+                        float *result) {
+    if (in <= FEW_OUTPUTS && out > in) { /* the transpose needs less padding */
+        const float *right = with_padding(grad, rows, out, memory);
+        float *transposed = memory + rows * padded(out);
+        product((Strided){x, 1, in}, in, right, padded(out), rows, 0, transposed, out);
+        for (int64_t o = 0; o < out; o++)
+            for (int64_t k = 0; k < in; k++) result[o * in + k] = transposed[k * out + o];
+        return;
+    }
+    const float *right = with_padding(x, rows, in, memory);
+    product((Strided){grad, 1, out}, out, right, padded(in), rows, 0, result, in);
 }
 
 /* Write the last layer's outputs to `outputs`, and those of the others to `trace`, one [rows, outputs] after another.
@@ -134,8 +149,7 @@ API int dense_backward(const Layer *layers, int64_t count, const float *inputs, 
             grad = derived;
         }
         if (into) {
-            const float *right = with_padding(x, rows, in, copy);
-            product((Strided){grad, 1, out}, out, right, padded(in), rows, 0, into[2 * i], in);
+            weight_grad(grad, x, rows, in, out, copy, into[2 * i]);
             sum_rows(grad, rows, out, into[2 * i + 1]);
         }
         if (i || input_grad) {
