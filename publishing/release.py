@@ -20,6 +20,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from publishing.packages import ROOT, Package, packages
+from publishing.wheels import build_wheels, environments
 
 TAG = re.compile(r"(?P<name>[a-z][a-z0-9-]*?)-v(?P<version>\d.*)")
 BEFORE_PUBLISHING = "nothing is published yet"
@@ -120,7 +121,7 @@ def check(tag: str, root: Path = ROOT) -> Package:
 
 
 def main(tag: str, folder: Path | None) -> None:
-    """Check the release, then build its wheel and its source archive into `folder`."""
+    """Check the release, then build its wheels and its source archive into `folder`."""
     try:
         package = check(tag)
     except ReleaseError as error:
@@ -128,7 +129,10 @@ def main(tag: str, folder: Path | None) -> None:
     print(f"{tag}: tag, version, CHANGELOG and range of the SDK agree")
     if folder is not None:
         command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(package.folder)]
-        raise SystemExit(subprocess.run(command, check=False).returncode)
+        if failed := subprocess.run(command, check=False).returncode:
+            raise SystemExit(failed)
+        if len(environments(package.folder)) > 1:  # then also the wheel without compiled code
+            build_wheels([package.folder], folder)
 
 
 if __name__ == "__main__":

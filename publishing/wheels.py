@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from publishing.packages import packages
 
+COMPILED = "RLSDK_COMPILED"
+"""The environment variable that `hatch_build.py` reads: with "off", nothing is compiled."""
 PAGE = """<!DOCTYPE html>
 <html>
 <head><meta name="pypi:repository-version" content="1.0"><title>{title}</title></head>
@@ -31,12 +34,22 @@ PAGE = """<!DOCTYPE html>
 
 
 def build_wheels(sources: Iterable[Path], folder: Path) -> None:
-    """Build the wheel of each source tree into `folder`, with the build tools of this environment."""
+    """Build the wheels of each source tree into `folder`, with the build tools of this environment."""
     for source in sources:
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{source} cannot be built:\n{done.stdout}{done.stderr}")
+        for environment in environments(source):
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+            if done.returncode:
+                raise SystemExit(f"{source} cannot be built:\n{done.stdout}{done.stderr}")
+
+
+def environments(source: Path) -> list[dict[str, str]]:
+    """The environment variables of each build of a source tree.
+
+    A package with compiled code has a wheel for this kind of machine, and one without compiled code for all others.
+    """
+    own = dict(os.environ)
+    return [own, {**own, COMPILED: "off"}] if (source / "hatch_build.py").exists() else [own]
 
 
 def write_index(folder: Path) -> Path:
@@ -81,7 +94,7 @@ def main(folder: Path) -> None:
     found = packages()
     build_wheels((package.folder for package in found), folder)
     index = write_index(folder)
-    print(f"{len(found)} wheels in {folder}; install them with")
+    print(f"wheels of {len(found)} packages in {folder}; install them with")
     print(f'  pip install --extra-index-url "{index.resolve().as_uri()}" {found[0].name} {found[1].name}')
 
 

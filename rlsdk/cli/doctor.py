@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,7 +29,8 @@ def diagnose(as_json: Annotated[bool, typer.Option("--json", help="Print JSON in
         _print_system(versions)
     trials = list(zip(found, all_tried(found), strict=True))
     if as_json:
-        typer.echo(json.dumps({"versions": versions, "cores": os.cpu_count(), "plugins": _records(trials)}, indent=1))
+        system = {"versions": versions, "cores": os.cpu_count(), "compiled_kernels": has_compiled_kernels()}
+        typer.echo(json.dumps({**system, "plugins": _records(trials)}, indent=1))
     else:
         for plugin, trial in trials:
             _show(plugin, trial)
@@ -51,10 +53,17 @@ def _version(package: str) -> str | None:
         return None
 
 
+def has_compiled_kernels() -> bool:
+    """Whether the installation compiled kernels."""
+    return any((Path(__file__).parents[1] / "kernels" / "compiled").glob("kernels-*.so"))
+
+
 def _print_system(versions: dict[str, str | None]) -> None:
     for package, version in versions.items():
         typer.echo(f"{package:<14}{version or 'NOT INSTALLED'}")
     typer.echo(f"{'cores':<14}{os.cpu_count()}")
+    compiled = "compiled" if has_compiled_kernels() else "not compiled: rlsdk was installed without a C compiler, so small networks train more slowly"
+    typer.echo(f"{'kernels':<14}{compiled}")
     if os.environ.get(SWITCH):
         typer.echo(f"{SWITCH}={os.environ[SWITCH]} hides some plugins")
 

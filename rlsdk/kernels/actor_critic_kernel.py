@@ -36,6 +36,7 @@ class ActorCriticKernel(Generic[RowsT]):
             name = NUMPY.name
         self.layers, (self.actor, self.critic) = layers, (dense_of(part, name) for part in parts)
         self.backend, self.name = self.actor.backend, self.actor.name
+        self._has_no_graph = self.backend is COMPILED and layers.head.sampling is not None
         self.shared = SharedLayers(layers, self.critic) if layers.shared else None
 
     @torch.no_grad()
@@ -46,8 +47,13 @@ class ActorCriticKernel(Generic[RowsT]):
         encoded = self.layers.encoder(rows.observation.features)
         return replace(rows, observation=replace(rows.observation, features=encoded))  # type: ignore[type-var]
 
-    @torch.no_grad()
     def evaluate(self, rows: RowsT) -> tuple[Evaluation, PolicyVjp]:
+        if self._has_no_graph:  # the context manager would take longer than the distribution
+            return self._evaluate(rows)
+        with torch.no_grad():
+            return self._evaluate(rows)
+
+    def _evaluate(self, rows: RowsT) -> tuple[Evaluation, PolicyVjp]:
         array, action = self.backend.array, self.layers.head.from_environment(rows.action)
         raw, actor_trace = self.actor.forward(array(rows.observation.features))
         value, critic_trace = self.critic.forward(actor_trace[self.shared.depth if self.shared else 0])
@@ -166,9 +172,8 @@ class ActorCriticActing:
             action = distribution.mode() if deterministic else distribution.sample(generator)
         return self.head.to_environment(action)
 
-    @torch.no_grad()
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
-        """Return (function that creates the distribution, values [N])."""
+        """Return (function that creates the distribution, values [N] without graph)."""
         if not observation.is_first.is_cpu:
             return self.reference.forward(observation)
         seen, mask = self._features(observation), observation.action_mask if self.layers.use_masks else None

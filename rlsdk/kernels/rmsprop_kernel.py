@@ -25,7 +25,6 @@ class RmspropKernel:
         """`flat`, float [D], is the only parameter of `optimizer`."""
         self.optimizer, self.flat, self._compiled = optimizer, flat, may_compile()
 
-    @torch.no_grad()
     def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
         """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
 
@@ -50,6 +49,7 @@ class RmspropKernel:
         if self._compiled and fits((self.flat, gradients, square), self.flat.numel()):
             rmsprop_step(self.flat, gradients, square, float(options["lr"]), alpha, options["eps"])
             return True
-        square.mul_(alpha).addcmul_(gradients, gradients, value=1 - alpha)
-        self.flat.addcdiv_(gradients, square.sqrt().add_(options["eps"]), value=-options["lr"])
+        with torch.no_grad():
+            square.mul_(alpha).addcmul_(gradients, gradients, value=1 - alpha)
+            self.flat.addcdiv_(gradients, square.sqrt().add_(options["eps"]), value=-options["lr"])
         return True

@@ -116,6 +116,7 @@ class ActorCritic(nn.Module):
         self.recurrent = bool(cast("Memory", self.memory).initial(1))
         if isinstance(self.head, SdeHead):
             self.sde = self.head.noise
+        self._has_log_std = isinstance(getattr(self.head, "log_std", None), Tensor)
         self._dense = self.dense_layers()
         kernel = factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ByModules(self))
         act = self._act_and_estimate if self._dense is None else partial(_act_only, kernel)
@@ -287,8 +288,7 @@ class ActorCritic(nn.Module):
         """Mean standard deviation of Box actions, 0-d; None for other actions."""
         if self.sde is not None:
             return self.sde.std().detach().mean()
-        own = getattr(self.head, "log_std", None)
-        return None if own is None else own.detach().exp().mean()
+        return cast("Tensor", self.head.log_std).detach().exp().mean() if self._has_log_std else None
 
     # --- for users -----------------------------------------------------------------------------------------------------
 
