@@ -196,6 +196,10 @@ def test_what_c_code_must_not_read() -> None:
             compiled_policy.taken(logits, action, mask, head)
         with pytest.raises(UsageError, match="the policy takes"):
             compiled_policy.sampled(GUMBEL, logits, mask, Generator())
+    *_, vjp = compiled_policy.taken(logits, action, None, head)
+    for gradients in ((torch.randn(4), None), (torch.randn(5), torch.randn(6)), (torch.randn(5, 1), None)):
+        with pytest.raises(UsageError, match="the policy takes"):
+            vjp(*gradients)
     with pytest.raises(UsageError, match="the policy takes"):
         compiled_policy.taken(logits, torch.randn(5, 2), None, head_of(NormalNoise(nn.Parameter(torch.zeros(3)))))
 

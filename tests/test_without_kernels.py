@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 WITHOUT_MODULES = """
 import importlib.abc, sys, warnings
 warnings.simplefilter("ignore")
-NEEDED = {"compiler_import", "factory", "hooks", "losses", "protocol", "reference", "structure", "switch"}
+NEEDED = {"compiler_import", "factory", "hooks", "losses", "protocol", "reference", "returns", "structure", "switch"}
 
 class Hidden(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -63,6 +63,7 @@ def test_all_algorithms_train_without_the_modules_of_kernels() -> None:
                 "losses",
                 "protocol",
                 "reference",
+                "returns",
                 "structure",
                 "switch",
             )

@@ -62,7 +62,11 @@ def _print_system(versions: dict[str, str | None]) -> None:
     for package, version in versions.items():
         typer.echo(f"{package:<14}{version or 'NOT INSTALLED'}")
     typer.echo(f"{'cores':<14}{os.cpu_count()}")
-    compiled = "compiled" if has_compiled_kernels() else "not compiled: rlsdk was installed without a C compiler, so small networks train more slowly"
+    compiled = (
+        "compiled"
+        if has_compiled_kernels()
+        else "not compiled: rlsdk was installed without a C compiler, so small networks train more slowly"
+    )
     typer.echo(f"{'kernels':<14}{compiled}")
     if os.environ.get(SWITCH):
         typer.echo(f"{SWITCH}={os.environ[SWITCH]} hides some plugins")

@@ -16,8 +16,8 @@ from rlsdk.kernels.backends import BACKENDS, COMPILED
 from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places
 from rlsdk.kernels.dense_kernel import DenseKernel, activations_of
 from rlsdk.kernels.hooks import is_hooked
-from rlsdk.kernels.numpy_backend import NUMPY, NUMPY_WIDTH
-from rlsdk.kernels.protocol import ACTIVATIONS, DenseLayers, is_dense
+from rlsdk.kernels.numpy_backend import NUMPY
+from rlsdk.kernels.protocol import ACTIVATIONS, NUMPY_WIDTH, DenseLayers, is_dense
 from rlsdk.kernels.switch import may_compile
 
 Places = ctypes.Array[ctypes.c_void_p]

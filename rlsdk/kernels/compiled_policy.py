@@ -51,8 +51,8 @@ def _choices_taken(
         raise UsageError(f"an action is none of the {choices} choices, which are counted from 0")
 
     def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Tensor:
-        grad, own = torch.empty_like(log_probs), as_floats(grad_log_prob)
-        of_entropy = None if grad_entropy is None else as_floats(grad_entropy)
+        grad, own = torch.empty_like(log_probs), _column(grad_log_prob, rows)
+        of_entropy = None if grad_entropy is None else _column(grad_entropy, rows)
         start = log_probs.data_ptr(), entropy.data_ptr(), action.data_ptr(), rows, choices, own.data_ptr()
         library.choices_vjp(*start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr())
         return grad
@@ -79,10 +79,10 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
     )
 
     def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Tensor:
-        grad, own = torch.empty_like(mean), as_floats(grad_log_prob)
-        of_entropy = None if grad_entropy is None else as_floats(grad_entropy)
+        grad, own = torch.empty_like(mean), _column(grad_log_prob, rows)
+        of_entropy = None if grad_entropy is None else _column(grad_entropy, rows)
         grad_log_std = cast("Tensor", parameter.grad)
-        into = as_floats(grad_log_std)
+        into = _column(grad_log_std, size)
         start = standardised.data_ptr(), log_std.data_ptr(), rows, size, own.data_ptr()
         library.vectors_vjp(
             *start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr(), into.data_ptr()
@@ -97,6 +97,7 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
 def sampled(noise: GumbelNoise, logits: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
     """Sample actions int64 [B] as the index of the largest sum of logit [B, n] and Gumbel noise, with a mask, bool [B, n] or
     None."""
+    logits = as_floats(logits)
     rows, choices = logits.shape
     drawn = torch.empty_like(logits).exponential_(generator=generator)
     allowed = None if mask is None else _mask(mask, logits)
@@ -131,6 +132,13 @@ def greedy(values: Tensor, sizes: tuple[int, int], epsilon: Tensor | None, gener
     return found
 
 
+def _column(values: Tensor, size: int) -> Tensor:
+    """Return `values` as float32 [size]."""
+    found = as_floats(values)
+    _require(found, (size,), torch.float32)
+    return found
+
+
 def _mask(mask: Tensor, logits: Tensor) -> Tensor:
     found = mask.contiguous()
     _require(found, tuple(logits.shape), torch.bool)
@@ -138,11 +146,11 @@ def _mask(mask: Tensor, logits: Tensor) -> Tensor:
 
 
 def _require(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raises UsageError if compiled code would read other memory than that of `values` [..]."""
+    """Raises UsageError if compiled code would read other memory than that of `values` [..], which are contiguous."""
     if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
         raise UsageError(
-            f"actions, masks and deviations of this batch are {values.dtype} {list(values.shape)} on {values.device}; the"
-            f" policy takes {dtype} {list(shape)} on cpu"
+            f"actions, masks, deviations or gradients of this batch are {values.dtype} {list(values.shape)} on"
+            f" {values.device}; the policy takes {dtype} {list(shape)} on cpu"
         )
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels import reference as by_torch
-from rlsdk.kernels.numpy_backend import NUMPY_WIDTH
 from rlsdk.kernels.protocol import (
+    NUMPY_WIDTH,
     Acting,
     ActorCriticLayers,
     Acts,

@@ -16,8 +16,6 @@ Array = Any
 
 
 MANY = 4096
-NUMPY_WIDTH = 128
-"""Up to this width of layers, numpy is faster than torch: its calls take a third of the time, and the arithmetic is small."""
 Vjp = Callable[[Array, Array], Array]
 """A function: (gradient with respect to an activation's output, that output) -> gradient with respect to its input."""
 

@@ -41,7 +41,7 @@ API void choices_vjp(const float *log_probs, const float *entropy, const int64_t
         float of_entropy = grad_entropy ? grad_entropy[i] : 0.0f;
         for (int64_t j = 0; j < choices; j++)
             grad[j] = -expf(log_probs[j]) * (grad_log_prob[i] + of_entropy * (log_probs[j] + entropy[i]));
-        grad[action[i]] += grad_log_prob[i];
+        if (action[i] >= 0 && action[i] < choices) grad[action[i]] += grad_log_prob[i]; /* the caller may have changed it */
     }
 }
 

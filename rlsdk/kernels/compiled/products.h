@@ -114,7 +114,7 @@ static void transpose(const float *matrix, int64_t rows, int64_t columns, float 
         for (int64_t i = j < whole ? blocks : 0; i < rows; i++) copy[j * width + i] = matrix[i * columns + j];
 }
 
-/* result [rows, outputs] = inputs [rows, inner] weight^T + bias, as dot products: for few rows, without a transpose. */
+/* result [rows, outputs] = inputs [rows, inner] weight^T + bias, as dot products: for few rows or outputs. */
 static void dot_products(const float *inputs, int64_t rows, const float *weight, int64_t inner, const float *bias,
                          float *result, int64_t outputs) {
     int64_t whole = inner / WIDTH * WIDTH;
