@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
 from publishing.packages import ROOT, Package, packages
-from publishing.wheels import COMPILED
+from publishing.wheels import COMPILED, compiles
 
 RECIPE = ROOT / "conda" / "meta.yaml"
 NAMES = {"torch": "pytorch"}
@@ -49,7 +49,7 @@ def recipe(package: Package, folder: Path) -> dict[str, Any]:
         "number": 0,
         "script": "{{ PYTHON }} -m pip install . --no-deps --no-build-isolation -vv",
     }
-    if (package.folder / "hatch_build.py").exists():
+    if compiles(package.folder):
         build["script_env"] = [f"{COMPILED}=off"]  # a package for all kinds of machines
     test: dict[str, Any] = {"imports": [package.name.replace("-", "_")]}
     if scripts := project.get("scripts"):

@@ -20,7 +20,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from publishing.packages import ROOT, Package, packages
-from publishing.wheels import build_wheels, environments
+from publishing.wheels import environments
 
 TAG = re.compile(r"(?P<name>[a-z][a-z0-9-]*?)-v(?P<version>\d.*)")
 BEFORE_PUBLISHING = "nothing is published yet"
@@ -129,10 +129,9 @@ def main(tag: str, folder: Path | None) -> None:
     print(f"{tag}: tag, version, CHANGELOG and range of the SDK agree")
     if folder is not None:
         command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(package.folder)]
-        if failed := subprocess.run(command, check=False).returncode:
-            raise SystemExit(failed)
-        if len(environments(package.folder)) > 1:  # then also the wheel without compiled code
-            build_wheels([package.folder], folder)
+        for environment in environments(package.folder):
+            if failed := subprocess.run(command, check=False, env=environment).returncode:
+                raise SystemExit(failed)
 
 
 if __name__ == "__main__":

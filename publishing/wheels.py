@@ -49,7 +49,12 @@ def environments(source: Path) -> list[dict[str, str]]:
     A package with compiled code has a wheel for this kind of machine, and one without compiled code for all others.
     """
     own = dict(os.environ)
-    return [own, {**own, COMPILED: "off"}] if (source / "hatch_build.py").exists() else [own]
+    return [own, {**own, COMPILED: "off"}] if compiles(source) else [own]
+
+
+def compiles(source: Path) -> bool:
+    """Whether the build of a source tree may compile code."""
+    return (source / "hatch_build.py").exists()
 
 
 def write_index(folder: Path) -> Path:

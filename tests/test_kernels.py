@@ -24,6 +24,8 @@ from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.kernels import KernelChoice, is_hooked
 from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
 from rlsdk.kernels.backends import LARGE, TORCH
+from rlsdk.kernels.compiled_dense import CompiledDense
+from rlsdk.kernels.compiled_library import library
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.factory import backend_name
 from rlsdk.kernels.numpy_backend import NUMPY, Backend
@@ -92,15 +94,14 @@ def test_a_dense_kernel_equals_autograd(
     assert float((moved * grad).sum()) == pytest.approx(inner, abs=1e-8), "<J v, w> = <v, J^T w>"
 
 
-def test_a_dense_kernel_follows_its_parameters() -> None:
+@pytest.mark.parametrize("make", [DenseKernel, *([CompiledDense] if library() is not None else [])])
+def test_a_dense_kernel_follows_its_parameters(make: Any) -> None:
     """A dense kernel uses the present parameters after changes in place, in new memory, and in copies and pickles."""
     linear = nn.Linear(2, 3)
-    kernel = DenseKernel([linear, nn.Tanh()], NUMPY)
-    x = np.ones((1, 2), np.float32)
+    kernel, x = make([linear, nn.Tanh()]), torch.ones(1, 2)
 
-    def agrees(kernel: DenseKernel, module: nn.Module) -> None:
-        expected = torch.tanh(module(torch.from_numpy(x))).detach().numpy()
-        assert np.allclose(kernel(x), expected, atol=1e-6)
+    def agrees(kernel: Any, module: nn.Module) -> None:
+        assert torch.allclose(kernel.outputs(x), torch.tanh(module(x)), atol=1e-6)
 
     agrees(kernel, linear)
     with torch.no_grad():
