@@ -113,7 +113,7 @@ def assemble(
     require_groups(num_envs, config.env_groups)
     bare, _ = split_wrapper_settings(config.env)
     seed = fresh_seed() if config.seed is None else int(config.seed)
-    device, reason = choose_device(config.device, config.policy)
+    device, reason = choose_device(config.device, config.policy, "cpu" if env is None else env.device)
     use = spec.action_masks if getattr(config, "use_masking", True) else "ignored"
     agent = AssembledAgent(
         spec,

@@ -72,9 +72,10 @@ class Session:
         return map_tensors(lambda leaf: leaf.cpu(), self.act_on(observation).action)
 
     def act_on(self, observation: Observation) -> Act[object, object]:
-        """The output of the policy for an `Observation` on the CPU; the session stores its carry for the next step."""
+        """The output of the policy for an `Observation`; the session stores its carry for the next step."""
         device = self.context.device
-        moved = observation if device == "cpu" else map_tensors(lambda leaf: leaf.to(device), observation)
+        there = device == "cpu" and observation.is_first.is_cpu
+        moved = observation if there else map_tensors(lambda leaf: leaf.to(device), observation)
         carry = self._begun(moved.is_first)
         act = self.preprocessing.act(
             self.policy, moved, carry, deterministic=self.deterministic, generator=self.generator

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
     from rlsdk.environments.vector.on_device import on_device as on_device
     from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
+    from rlsdk.environments.vector.torch_vector import make_torch_vec_env as make_torch_vec_env
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
     from rlsdk.environments.wrapper_settings import NormalizeObservation as NormalizeObservation
@@ -77,6 +78,7 @@ __all__ = [
     "load_results",
     "make_atari_env",
     "make_c_vec_env",
+    "make_torch_vec_env",
     "make_vec_env",
     "plot_results",
     "to_gymnasium",
@@ -91,6 +93,7 @@ __getattr__, __dir__ = attach(
         "AtariWrapper": "rlsdk.environments.wrappers.atari",
         "make_atari_env": "rlsdk.environments.make_atari",
         "make_c_vec_env": "rlsdk.environments.vector.c_vector",
+        "make_torch_vec_env": "rlsdk.environments.vector.torch_vector",
         "make_vec_env": "rlsdk.environments.vectorize",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",

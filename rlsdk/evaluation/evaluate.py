@@ -145,7 +145,7 @@ def _called_back(
     with gathered_infos(envs, True), limited_threads(1):
         for step in _played(session, envs, None, use_masking):
             values = step_values(step, session.decode, time.perf_counter() - began)
-            rewards, lengths = rewards + values["rewards"], lengths + step.valid.numpy()
+            rewards, lengths = rewards + values["rewards"], lengths + step.valid.numpy(force=True)
             ended = {episode.env: episode for episode in step.episodes}
             scope |= {**values, "new_observations": values["new_obs"]}
             scope |= {"current_rewards": rewards, "current_lengths": lengths}

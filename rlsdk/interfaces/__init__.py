@@ -23,11 +23,14 @@ from rlsdk.interfaces.context_protocols import Conversion, Frames, GoalRewards
 from rlsdk.interfaces.distributions import ClosedForm, Distribution
 from rlsdk.interfaces.environments import (
     CapturesState,
+    HasDevice,
     HasMasks,
     HasSeparateEnvs,
     KeepsInfos,
+    MasksStates,
     PlaysEpisodes,
     SelectsInfo,
+    TorchEnv,
     VectorEnv,
 )
 from rlsdk.interfaces.executors import Executor, HasStatefulWorkers, StatefulWorkers
@@ -75,9 +78,10 @@ __all__ = [
     "FollowsSettings",
     "Frames",
     "GoalRewards",
+    "HasDevice",
+    "HasEpisodeRewards",
     "HasMasks",
     "HasObservations",
-    "HasEpisodeRewards",
     "HasRolloutLength",
     "HasSeparateEnvs",
     "HasStatefulWorkers",
@@ -85,6 +89,7 @@ __all__ = [
     "Imitates",
     "KeepsInfos",
     "LearnsOffline",
+    "MasksStates",
     "NormalizesEpisodes",
     "Parts",
     "Plan",
@@ -100,6 +105,7 @@ __all__ = [
     "State",
     "Stateful",
     "StatefulWorkers",
+    "TorchEnv",
     "TorchPolicy",
     "Training",
     "UpdatesSeveral",

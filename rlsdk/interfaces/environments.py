@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from torch import Tensor
+import torch
+from torch import Generator, Tensor
 
 from rlsdk.interfaces.state import State
-from rlsdk.records import EnvStep, Observation
+from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.spaces import Space
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+StateT = TypeVar("StateT")
 
 
 class VectorEnv(Protocol):
     """B environments stepped together.
 
     An agent accepts any object with these members; the spaces may be those of gymnasium. The Protocols of optional
-    abilities are `HasMasks`, `CapturesState`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and `PlaysEpisodes`.
+    abilities are `HasDevice`, `HasMasks`, `CapturesState`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and `PlaysEpisodes`.
     """
 
     @property
@@ -36,6 +38,67 @@ class VectorEnv(Protocol):
     def step(self, action: Tensor) -> EnvStep: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class HasDevice(Protocol):
+    """Environments whose records have their tensors on this device, and that take actions there; others are on the CPU.
+
+    If that is the agent's device, nothing is copied between CPU and GPU.
+    """
+
+    @property
+    def device(self) -> str | torch.device: ...
+
+
+class TorchEnv(Protocol[StateT]):
+    """An environment as functions of tensors, for `rlsdk.environments.make_torch_vec_env`.
+
+    The names are those of gymnasium's `FuncEnv`. A state is a tensor, or a tuple, dict or dataclass of tensors, all [B, ..]:
+    the states of B environments. Functions return new tensors and do not change their arguments. They draw random numbers from
+    `rng` only. They must not read values of tensors in Python, as in `if float(state[0]) > 1`, if a GPU shall replay them as a
+    CUDA graph.
+    """
+
+    @property
+    def observation_space(self) -> object: ...
+
+    @property
+    def action_space(self) -> object: ...
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """The step that truncates an episode; None: no limit."""
+        ...
+
+    def initial(self, count: int, rng: Generator) -> StateT:
+        """Return `count` first states, on the device of `rng`."""
+        ...
+
+    def transition(self, state: StateT, action: Any, rng: Generator) -> StateT:
+        """Return the next states. `action` is [B, ..], nested like the action space; actions of a float Box are clipped."""
+        ...
+
+    def observation(self, state: StateT) -> Features:
+        """Return the observations [B, ..], nested like the space, in the dtypes of `rlsdk.spaces.dtype_of`."""
+        ...
+
+    def reward(self, state: StateT, action: Any, next_state: StateT) -> Tensor:
+        """Return the rewards, float32 [B]."""
+        ...
+
+    def terminal(self, state: StateT) -> Tensor:
+        """Return whether the episodes end in these states, bool [B]."""
+        ...
+
+
+@runtime_checkable
+class MasksStates(Protocol):
+    """Environments in torch that allow some actions only."""
+
+    def action_mask(self, state: Any) -> Tensor:
+        """Return the masks of these states, bool [B, A], True where the action is allowed."""
+        ...
 
 
 @runtime_checkable

@@ -8,10 +8,10 @@ from functools import cache
 from importlib.util import find_spec
 from inspect import getattr_static
 from types import MethodType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from rlsdk.kernels import reference as by_torch
 from rlsdk.kernels.protocol import (
@@ -33,6 +33,7 @@ from rlsdk.kernels.protocol import (
 from rlsdk.kernels.switch import exists, is_on, may_compile, may_use
 
 if TYPE_CHECKING:
+    from rlsdk.kernels.graphed_transition import GraphedTransition
     from rlsdk.kernels.greedy_acting import GreedyActing
 
 ResultT = TypeVar("ResultT")
@@ -179,6 +180,17 @@ def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool
     from rlsdk.kernels.graphed_acting import GraphedActing
 
     return GraphedActing(act, network) if all(map(is_known, network.modules())) else act
+
+
+def graphed_transition(
+    step: Callable[[Any, Generator], ResultT], env: object, generator: Generator
+) -> GraphedTransition[ResultT] | None:
+    """Return the step of an environment as a CUDA graph; None if `generator` is on the CPU. See `GraphedTransition`."""
+    if generator.device.type != "cuda" or not may_use("graphed_transition"):
+        return None
+    from rlsdk.kernels.graphed_transition import GraphedTransition
+
+    return GraphedTransition(step, env, generator)
 
 
 def convolutions(

@@ -9,9 +9,9 @@ import torch
 from rlsdk.errors import SettingsError
 
 
-def choose_device(wanted: str, policy: str) -> tuple[str, str]:
-    """(device, reason) for the setting `wanted`. `auto` chooses an accelerator only for image policies: many small networks
-    train faster on the CPU, where the same seed also gives the same weights.
+def choose_device(wanted: str, policy: str, environments: str = "cpu") -> tuple[str, str]:
+    """(device, reason) for the setting `wanted`. `auto` chooses an accelerator only for image policies, and if the device
+    `environments` is one: many small networks train faster on the CPU, where the same seed also gives the same weights.
 
     Raises:
         SettingsError: this machine has no such device.
@@ -22,6 +22,8 @@ def choose_device(wanted: str, policy: str) -> tuple[str, str]:
     if wanted == "auto":
         if not torch.cuda.is_available():
             return "cpu", "no accelerator is available"
+        if environments != "cpu":
+            return environments, "the environments are on this device"
         if policy.startswith("Cnn"):
             return "cuda", "image policies train faster on the accelerator"
         return "cpu", f"many networks of {policy} train faster on the CPU; compare with device='cuda'"
@@ -34,3 +36,15 @@ def choose_device(wanted: str, policy: str) -> tuple[str, str]:
     if device.type == "meta":
         raise SettingsError("device 'meta' holds no data; try 'auto' or 'cpu'")
     return str(device), "by the setting device"
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two names mean one device: `cuda` is the GPU that torch uses by default."""
+    return one == other or _numbered(one) == _numbered(other)
+
+
+def _numbered(name: str) -> torch.device:
+    device = torch.device(name)
+    if device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", torch.cuda.current_device())

@@ -75,6 +75,8 @@ class ConnectedEnv(
     """
 
     name: str
+    device: str
+    """The torch device of the tensors in records. Actions may be on any device."""
     env_id: str | None
     """The id that makes the same environment again; None if no id does."""
     seeds: Seeds
@@ -109,6 +111,8 @@ class SteppedVector:
 
     environments: Sequence[object] = ()
     """The environments; empty if they are in other processes."""
+    device: str = "cpu"
+    """The torch device of the tensors in records."""
 
     def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name

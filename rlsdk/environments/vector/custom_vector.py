@@ -24,9 +24,11 @@ from rlsdk.environments.vector.connected import (
 )
 from rlsdk.environments.vector.fingerprints import count_reset, resets_of
 from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
-from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError, raised, shown
+from rlsdk.environments.vector.record_checks import require_features, require_tensor
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, raised, shown
 from rlsdk.interfaces import (
     CapturesState,
+    HasDevice,
     HasMasks,
     KeepsInfos,
     PlaysEpisodes,
@@ -35,14 +37,16 @@ from rlsdk.interfaces import (
     VectorEnv,
 )
 from rlsdk.records import EnvStep, Observation
-from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
+from rlsdk.runtime.device import choose_device
+from rlsdk.spaces import Space
+from rlsdk.tree import map_tensors
 
 
 class CustomVectorEnv(SteppedVector):
     """Wraps an object with the members of `VectorEnv`, and checks the records that it returns.
 
-    The object may also have the members of `CapturesState`, `HasMasks`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and
-    `PlaysEpisodes`. Calls of these are passed on to the object.
+    The object may also have the members of `HasDevice`, `CapturesState`, `HasMasks`, `SelectsInfo`, `KeepsInfos`,
+    `HasSeparateEnvs` and `PlaysEpisodes`. Calls of these are passed on to the object.
     """
 
     def __init__(self, env: VectorEnv) -> None:
@@ -51,7 +55,7 @@ class CustomVectorEnv(SteppedVector):
         pair = _space(env.observation_space, "observation"), _space(env.action_space, "action")
         own = getattr(env, "name", None)
         super().__init__(*pair, own if isinstance(own, str) else type(env).__name__)
-        self._moves = 0
+        self._moves, self.device = 0, _device(env)
         self.has_masks = isinstance(env, HasMasks) and bool(env.has_masks)
         self.environments = [env]
 
@@ -66,6 +70,8 @@ class CustomVectorEnv(SteppedVector):
 
     def step(self, action: Tensor) -> EnvStep:
         self._moves += 1
+        if self.device != "cpu":
+            action = map_tensors(lambda leaf: leaf.to(self.device), action)
         step = self._ask(lambda: self.env.step(action), EnvStep, "step")
         flags = {"terminated": step.terminated, "truncated": step.truncated, "valid": step.valid}
         for field, value in {**flags, "reward": step.reward}.items():
@@ -164,22 +170,14 @@ class CustomVectorEnv(SteppedVector):
     def _check(self, observation: Observation, rows: int, what: str) -> None:
         """Raises EnvironmentFault when an observation does not have the shapes and dtypes of its space."""
         self._leaf(observation.is_first, (rows,), torch.bool, f"{what}, is_first")
+        require_features(self.observation_space, observation.features, rows, self.device, f"{self._named}, {what}, ")
 
-        def check(path: str, leaf: Space, value: object) -> object:
-            return self._leaf(value, (rows, *shape_of(leaf)), getattr(torch, dtype_of(leaf)), f"{what}, {path}")
+    def _leaf(self, value: object, shape: tuple[int, ...], dtype: torch.dtype, what: str) -> None:
+        require_tensor(value, shape, dtype, self.device, f"{self._named}, {what}")
 
-        try:
-            map_leaves(self.observation_space, check, observation.features)
-        except (KeyError, IndexError, TypeError, AttributeError):
-            raise EnvironmentFault(
-                f"environment {self.name!r}, {what}: features {shown(observation.features)} are not nested as the space"
-            ) from None
-
-    def _leaf(self, value: object, shape: tuple[int, ...], dtype: torch.dtype, what: str) -> Tensor:
-        if not isinstance(value, Tensor) or value.shape != shape or value.dtype != dtype:
-            got = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else shown(value)
-            raise EnvironmentFault(f"environment {self.name!r}, {what}: got {got}, not a tensor {dtype} {shape}")
-        return value
+    @property
+    def _named(self) -> str:
+        return f"environment {self.name!r}"
 
     def fingerprint(self) -> Hashable:
         """A value that changes when the environment is stepped or reset."""
@@ -200,6 +198,15 @@ class CustomVectorEnv(SteppedVector):
 
     def close(self) -> None:
         self._call(self.env.close, "close")
+
+
+def _device(env: VectorEnv) -> str:
+    """The device of the tensors of `env`. Raises EnvironmentFault if this machine has no such device."""
+    given = env.device if isinstance(env, HasDevice) else "cpu"
+    try:
+        return choose_device(str(given), "")[0]
+    except SettingsError as error:
+        raise EnvironmentFault(f"environment {shown(env)}: {error}") from None
 
 
 def _space(space: object, path: str) -> Space:

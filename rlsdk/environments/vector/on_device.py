@@ -1,4 +1,4 @@
-"""A wrapper of a vector environment that moves its tensors to an accelerator."""
+"""A wrapper of a vector environment that moves its tensors to another device."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from rlsdk.environments.states import read_state
-from rlsdk.interfaces import VectorEnv
+from rlsdk.interfaces import HasDevice, VectorEnv
 from rlsdk.records import EnvStep, Observation
+from rlsdk.runtime.device import is_same
 from rlsdk.spaces import Space
 from rlsdk.tree import map_tensors
 
@@ -15,15 +16,16 @@ T = TypeVar("T")
 
 
 def on_device(env: VectorEnv, device: str) -> VectorEnv:
-    """The environment with its tensors on `device`; unchanged if that is the CPU, where they are anyway."""
-    return env if device == "cpu" else OnDevice(env, device)
+    """The environment with its tensors on `device`; unchanged if they are there anyway."""
+    own = str(env.device) if isinstance(env, HasDevice) else "cpu"
+    return env if is_same(own, device) else OnDevice(env, own, device)
 
 
 class OnDevice:
-    """Wraps a vector environment: moves the tensors of its records to `device`, and actions to the CPU."""
+    """Wraps a vector environment on the device `own`: moves the tensors of its records to `device`, and actions back."""
 
-    def __init__(self, env: VectorEnv, device: str) -> None:
-        self.env, self.device = env, device
+    def __init__(self, env: VectorEnv, own: str, device: str) -> None:
+        self.env, self.own, self.device = env, own, device
 
     @property
     def num_envs(self) -> int:
@@ -44,7 +46,7 @@ class OnDevice:
         return self._move(self.env.reset(seed))
 
     def step(self, action: Any) -> EnvStep:
-        step = self.env.step(map_tensors(lambda leaf: leaf.cpu(), action))
+        step = self.env.step(map_tensors(lambda leaf: leaf.to(self.own), action))
         return replace(
             step,
             observation=self._move(step.observation),

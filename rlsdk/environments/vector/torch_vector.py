@@ -1,0 +1,302 @@
+"""Vector environments that are written in torch, as functions of the states of many environments.
+
+On a GPU, states, observations and rewards stay there. The step of all environments is one CUDA graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import torch
+from torch import Generator, Tensor
+
+from rlsdk import tree
+from rlsdk.environments.adapters.space_conversion import to_space
+from rlsdk.environments.vector.custom_vector import CustomVectorEnv
+from rlsdk.environments.vector.record_checks import require_features, require_tensor
+from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, shown
+from rlsdk.interfaces import MasksStates, State, TorchEnv
+from rlsdk.kernels.factory import graphed_transition
+from rlsdk.records import EnvStep, Episode, Features, Observation
+from rlsdk.runtime.device import choose_device
+from rlsdk.runtime.seeding import checked_seed, fresh_seed
+from rlsdk.runtime.stored import put_back, stored_like
+from rlsdk.spaces import Box, Space, choices_of, dtype_of, map_leaves, shape_of
+
+MEMBERS = ("initial", "max_episode_steps", "observation", "reward", "terminal", "transition")
+"""The members of `TorchEnv` besides its spaces."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outcome:
+    """The result of a step of B environments, as tensors only."""
+
+    observation: Features  # [B, ..]; where an episode ended, the first one of the next episode
+    last: Features  # [B, ..]; the observations of the states after the step
+    masks: tuple[Tensor, Tensor] | None  # bool [B, A] each, for `observation` and `last`
+    reward: Tensor  # float32 [B]
+    flags: Tensor  # bool [3, B]: terminated, truncated, ended
+    totals: Tensor  # float64 [2, B]: returns and lengths of the episodes so far
+    summary: Tensor  # bool [3]: an episode ended; actions are finite; observations and rewards are finite
+
+
+class TorchVectorEnv:
+    """B environments of a `TorchEnv`. The step that ends an episode begins the next one."""
+
+    def __init__(self, env: TorchEnv[Any], count: int, spaces: tuple[Space, Space], device: str) -> None:
+        self.env, self.num_envs, self.device = env, count, device
+        self.observation_space, self.action_space = spaces
+        self.name = type(env).__name__
+        self.has_masks = isinstance(env, MasksStates)
+        self._generator = Generator(device)
+        self._bounds = {path: _bounds(leaf, device) for path, leaf in _boxes(spaces[1])}
+        self._valid = torch.ones(count, dtype=torch.bool, device=device)
+        self._lengths = torch.zeros(count, dtype=torch.int64, device=device)
+        self._returns = torch.zeros(count, dtype=torch.float64, device=device)
+        self._state: Any = None  # its tensors keep their memory
+        self._replayed = graphed_transition(self._transition, env, self._generator)
+
+    @torch.no_grad()
+    def reset(self, seed: int | None = None) -> Observation:
+        self._generator.manual_seed(fresh_seed() if seed is None else seed)
+        self._begin()
+        if self._replayed is not None:
+            self._replayed.forget()
+        return Observation(self._observed(self._state), self._valid.clone(), self._mask(self._state))
+
+    def _begin(self) -> None:
+        """Set first states and empty episodes."""
+        with torch.inference_mode(False):  # so that the memory of the states may be changed in any mode
+            state = self.env.initial(self.num_envs, self._generator)
+            if self._state is None:
+                self._state = self._first(state)
+            self._put(state, "initial")
+        self._lengths.zero_()
+        self._returns.zero_()
+
+    def _first(self, state: Any) -> Any:
+        """A copy of the first states. Raises EnvironmentFault when they are anything else than tensors [B, ..]."""
+        try:
+            leaves = tree.leaves(state)
+        except TypeError as error:
+            raise EnvironmentFault(f"environment {self.name!r}, initial: {error}") from None
+        if not leaves:
+            raise EnvironmentFault(f"environment {self.name!r}, initial: got {shown(state)}, which has no tensors")
+        for leaf in leaves:
+            self._leaf(leaf, leaf.dtype, "initial", *leaf.shape[1:])
+        return tree.map_tensors(Tensor.clone, state)
+
+    def _put(self, state: Any, what: str) -> None:
+        for mine, new in zip(tree.leaves(self._state), self._leaves(state, what), strict=True):
+            mine.copy_(new)
+
+    @torch.no_grad()
+    def step(self, action: Any) -> EnvStep:
+        advance = self._replayed
+        outcome = self._transition(action, self._generator) if advance is None else advance(action)
+        ended, has_actions, is_finite = outcome.summary.tolist()
+        if not has_actions:
+            raise DivergenceError("the policy chose an action that is not finite; its weights have diverged")
+        if not is_finite:
+            raise EnvironmentFault(f"environment {self.name!r} gave an observation or a reward that is not finite")
+        terminated, truncated, is_first = outcome.flags.unbind()
+        final, episodes = self._ended(outcome) if ended else (None, ())
+        mask = None if outcome.masks is None else outcome.masks[0]
+        observation = Observation(outcome.observation, is_first, mask)
+        return EnvStep(observation, outcome.reward, terminated, truncated, self._valid, final, episodes)
+
+    def _transition(self, action: Any, generator: Generator) -> _Outcome:
+        """Make a step; a GPU replays it. It changes the tensors of the state, the lengths and the returns in place."""
+        env, state = self.env, self._state
+        has_actions = _all_finite(action, self._valid)
+        action = map_leaves(self.action_space, self._accepted, action, path="action")
+        after = env.transition(state, action, generator)
+        later = self._leaves(after, "transition")
+        reward, terminated = env.reward(state, action, after), env.terminal(after)
+        self._leaf(reward, torch.float32, "reward")
+        self._leaf(terminated, torch.bool, "terminal")
+        self._lengths += 1
+        self._returns += reward
+        limit = env.max_episode_steps
+        truncated = torch.zeros_like(terminated) if limit is None else self._lengths >= limit
+        ended = terminated | truncated
+        last, last_mask = self._observed(after), self._mask(after)
+        totals = torch.stack([self._returns, self._lengths.double()])
+        self._renew(later, ended, generator)
+        observation, mask = self._observed(self._state), self._mask(self._state)
+        is_finite = _all_finite((observation, last, reward), self._valid)
+        return _Outcome(
+            observation,
+            last,
+            None if mask is None or last_mask is None else (mask, last_mask),
+            reward.clone(),
+            torch.stack([terminated, truncated, ended]),
+            totals,
+            torch.stack([ended.any(), has_actions, is_finite]),
+        )
+
+    def _renew(self, later: list[Tensor], ended: Tensor, generator: Generator) -> None:
+        """Continue with the states whose leaves [B, ..] are `later`, and with first states where `ended` bool [B]."""
+        fresh = self._leaves(self.env.initial(self.num_envs, generator), "initial")
+        rows = [ended.view(-1, *(1,) * (leaf.dim() - 1)) for leaf in fresh]
+        # all before the first copy, as `later` may contain the memory of the current states
+        found = [torch.where(*leaves) for leaves in zip(rows, fresh, later, strict=True)]
+        for mine, new in zip(tree.leaves(self._state), found, strict=True):
+            mine.copy_(new)
+        self._lengths.masked_fill_(ended, 0)
+        self._returns.masked_fill_(ended, 0.0)
+
+    def _ended(self, outcome: _Outcome) -> tuple[Observation, tuple[Episode, ...]]:
+        """The last observations of the F episodes that ended, and the episodes."""
+        rows = outcome.flags[2].nonzero().squeeze(-1)
+        features = tree.map_tensors(lambda leaf: leaf[rows], outcome.last)
+        mask = None if outcome.masks is None else outcome.masks[1][rows]
+        returns, lengths = outcome.totals[:, rows].tolist()
+        final = Observation(features, torch.zeros(len(rows), dtype=torch.bool, device=self.device), mask)
+        return final, tuple(map(Episode, rows.tolist(), returns, map(int, lengths)))
+
+    # --- checks ----------------------------------------------------------------------------------------------------
+
+    def _accepted(self, path: str, space: Space, action: Tensor) -> Tensor:
+        """Actions in the shape and dtype of their space; those of a float Box are clipped."""
+        action = action.to(self.device).reshape(self.num_envs, *shape_of(space))
+        bounds = self._bounds.get(path)
+        return action if bounds is None else action.clamp(*bounds)
+
+    def _observed(self, state: Any) -> Features:
+        """The observations [B, ..] of states. They are copied, because they may be the memory of the states."""
+        features = self.env.observation(state)
+        require_features(self.observation_space, features, self.num_envs, self.device, f"environment {self.name!r}, ")
+        return tree.map_tensors(Tensor.clone, features)
+
+    def _mask(self, state: Any) -> Tensor | None:
+        if not isinstance(self.env, MasksStates):
+            return None
+        mask = self.env.action_mask(state)
+        self._leaf(mask, torch.bool, "action_mask", sum(choices_of(self.action_space)))
+        return mask.clone()
+
+    def _leaf(self, value: object, dtype: torch.dtype, what: str, *shape: int) -> None:
+        require_tensor(value, (self.num_envs, *shape), dtype, self.device, f"environment {self.name!r}, {what}")
+
+    def _leaves(self, state: Any, what: str) -> list[Tensor]:
+        """The leaves [B, ..] of states, in the order of those of the current states.
+
+        Raises:
+            EnvironmentFault: they have another structure, shape or dtype.
+        """
+        mine = tree.leaves(self._state)
+        try:
+            given = list(tree.layout(self._state).pick(state))
+            same = len(tree.leaves(state)) == len(mine)
+        except (AttributeError, KeyError, IndexError, TypeError):
+            same = False
+        if not same:
+            raise EnvironmentFault(
+                f"environment {self.name!r}, {what}: got {shown(state)}, not states with the structure of the first ones"
+            )
+        for leaf, new in zip(mine, given, strict=True):
+            self._leaf(new, leaf.dtype, what, *leaf.shape[1:])
+        return given
+
+    # --- state -----------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> State:
+        """The states, lengths and returns of the running episodes, and the random generator, on the CPU."""
+        counts = {"lengths": self._lengths.cpu(), "returns": self._returns.cpu()}
+        states = {name: leaf.cpu() for name, leaf in tree.number(self._state).items()}
+        return {"states": states, "counts": counts, "generator": self._generator.get_state()}
+
+    @torch.no_grad()
+    def set_state(self, state: State) -> None:
+        """Restore a state from `get_state`.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is not one of these environments.
+        """
+        self._begin()
+        states, counts = stored_like(self._state, state["states"]), _counts(state["counts"], self._lengths)
+        put_back(self._generator, state["generator"])
+        self._put(states, "set_state")
+        self._lengths.copy_(counts["lengths"])
+        self._returns.copy_(counts["returns"])
+
+    def close(self) -> None:
+        """Do nothing; the memory is freed with the object."""
+
+
+def make_torch_vec_env(
+    env: TorchEnv[Any], n_envs: int, seed: int | None = None, *, device: str = "auto"
+) -> CustomVectorEnv:
+    """A vector environment of an environment that is written in torch.
+
+    Args:
+        env: functions of states; see `rlsdk.interfaces.TorchEnv`. With a method `action_mask(state)` it has action masks.
+        n_envs: number of environments.
+        seed: seed of the first reset that gets no seed.
+        device: the torch device of all tensors; `auto` is a GPU if there is one.
+
+    Raises:
+        EnvironmentFault: `env` lacks a member. SettingsError: `n_envs` or `seed` is out of range, or there is no such device.
+        UnsupportedSpaceError: a space is of an unknown kind.
+    """
+    if not isinstance(n_envs, int) or isinstance(n_envs, bool) or n_envs < 1:
+        raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
+    if missing := [name for name in ("observation_space", "action_space", *MEMBERS) if not hasattr(env, name)]:
+        raise EnvironmentFault(f"{shown(env)} lacks {', '.join(missing)} (rlsdk.interfaces.TorchEnv)")
+    limit = env.max_episode_steps
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise SettingsError(f"max_episode_steps = {limit!r} must be a positive whole number, or None")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    made = TorchVectorEnv(env, n_envs, _spaces(env), choose_device(device, "")[0])
+    vector = CustomVectorEnv(made)
+    vector.seeds = Seeds(None if seed is None else checked_seed(seed))
+    return vector
+
+
+def _spaces(env: TorchEnv[Any]) -> tuple[Space, Space]:
+    """(observation space, action space); those of gymnasium are converted."""
+    pair = (env.observation_space, "observation"), (env.action_space, "action")
+    observation, action = (
+        to_space(space, path) if isinstance(space, gymnasium.Space) else space for space, path in pair
+    )
+    return observation, action  # type: ignore[return-value]  # `CustomVectorEnv` refuses other objects
+
+
+def _boxes(space: Space) -> list[tuple[str, Box]]:
+    """(path, space) of every Box with floats in an action space."""
+    found: list[tuple[str, Box]] = []
+
+    def add(path: str, leaf: Space) -> None:
+        if isinstance(leaf, Box) and dtype_of(leaf) == "float32":
+            found.append((path, leaf))
+
+    map_leaves(space, add, path="action")
+    return found
+
+
+def _bounds(box: Box, device: str) -> tuple[Tensor, Tensor]:
+    low, high = (torch.as_tensor(bound, dtype=torch.float32, device=device) for bound in (box.low, box.high))
+    return low, high
+
+
+def _all_finite(node: object, true: Tensor) -> Tensor:
+    """Whether all numbers of the leaves [B, ..] of a tree are finite, bool []. `true` is bool [B]."""
+    found = [leaf.isfinite().all() for leaf in tree.leaves(node) if leaf.is_floating_point()]
+    return torch.stack([leaf.to(true.device) for leaf in found]).all() if found else true.all()
+
+
+def _counts(stored: Mapping[str, Any], lengths: Tensor) -> Mapping[str, Tensor]:
+    """The lengths int64 [B] and returns float64 [B] in a stored state. Raises ValueError for others."""
+    for name, dtype in (("lengths", torch.int64), ("returns", torch.float64)):
+        value = stored[name]
+        if not isinstance(value, Tensor) or value.shape != lengths.shape or value.dtype != dtype:
+            raise ValueError(f"{name} are {shown(value)}, not {dtype} {tuple(lengths.shape)}")
+    if bool((stored["lengths"] < 0).any()) or not bool(stored["returns"].isfinite().all()):
+        raise ValueError("the lengths or returns of running episodes are not possible")
+    return stored

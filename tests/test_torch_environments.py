@@ -1,0 +1,412 @@
+"""Environments that are written in torch: their steps, episodes, states and checks, and training in them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Generator, Tensor
+
+import rlsdk
+from rlsdk import tree
+from rlsdk.environments import NumpyVectorEnv, make_torch_vec_env, read_state
+from rlsdk.environments.vector.torch_vector import TorchVectorEnv
+from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError
+from rlsdk.evaluation import evaluate_policy
+from rlsdk.kernels.graphed_transition import GraphedTransition
+from tests.test_gpu import has_gpu, on_gpu, stand_in
+
+sys.path.append(str(Path(__file__).parents[1] / "examples" / "torch_environment"))
+CartPole: Any = __import__("cartpole").CartPole
+DEVICE = "cuda" if has_gpu else "cpu"
+
+
+@dataclass(frozen=True)
+class Point:
+    """The state of `Chase`: the place now and one step before, and a counter."""
+
+    place: Tensor
+    before: Tensor
+    count: Tensor
+
+
+class Chase:
+    """Points that are to be moved to 0. The observation has two parts that are the memory of the states."""
+
+    observation_space: Any = spaces.Dict({"at": spaces.Box(-9, 9, (2,)), "was": spaces.Box(-9, 9, (2,))})
+    action_space: Any = spaces.Box(-1.0, 1.0, (2,))
+    max_episode_steps: Any = 5
+    speed = 1.0
+
+    def initial(self, count: int, rng: Generator) -> Any:
+        place = torch.rand(count, 2, generator=rng, device=rng.device)
+        return Point(place, torch.zeros_like(place), torch.zeros(count, dtype=torch.int64, device=rng.device))
+
+    def transition(self, state: Any, action: Tensor, rng: Generator) -> Any:
+        return Point(state.place + self.speed * action, state.place, state.count + 1)
+
+    def observation(self, state: Any) -> Any:
+        return {"at": state.place, "was": state.before}
+
+    def reward(self, state: Any, action: Any, next_state: Any) -> Any:
+        return next_state.place[:, 0]
+
+    def terminal(self, state: Any) -> Any:
+        return state.place.abs().amax(1) > 3
+
+
+class Masked(Chase):
+    """Allows the first `count` of three actions."""
+
+    action_space = spaces.Discrete(3)
+
+    def transition(self, state: Any, action: Tensor, rng: Generator) -> Any:
+        return super().transition(state, action.unsqueeze(1).float() - 1, rng)
+
+    def action_mask(self, state: Any) -> Any:
+        return torch.arange(3, device=state.count.device) <= state.count.unsqueeze(1)
+
+
+def exact_weights(model: Any) -> dict[str, bytes]:
+    return {name: value.cpu().numpy().tobytes() for name, value in model.parts.policy.state_dict().items()}
+
+
+def actions(count: int, seed: int = 0) -> Tensor:
+    return torch.rand(count, 2, generator=Generator().manual_seed(seed)) * 4 - 2
+
+
+def test_cartpole_of_the_examples_is_that_of_gymnasium() -> None:
+    ours, theirs = make_torch_vec_env(CartPole(), 8, seed=1, device="cpu"), gymnasium.make("CartPole-v1").unwrapped
+    seen, rng = ours.reset().features, np.random.default_rng(0)
+    ends = 0
+    for _ in range(120):
+        chosen = rng.integers(2, size=8)
+        step = ours.step(torch.from_numpy(chosen))
+        finals = iter([] if step.final_observation is None else step.final_observation.features)
+        for i in range(8):
+            theirs.state = seen[i].double().tolist()
+            theirs.steps_beyond_terminated = None
+            after, reward, terminated, _, _ = theirs.step(int(chosen[i]))
+            assert bool(step.terminated[i]) is terminated
+            assert float(step.reward[i]) == reward
+            found = next(finals) if terminated else step.observation.features[i]
+            np.testing.assert_allclose(found, after, rtol=1e-5, atol=1e-6)
+            ends += terminated
+        seen = step.observation.features
+    assert ends > 20
+
+
+def test_episodes_end_and_begin() -> None:
+    """Five steps of three environments: clipped actions, terminations, time limits, last and first observations, totals."""
+    env, played = make_torch_vec_env(Chase(), 3, seed=3, device="cpu"), []
+    observation = env.reset()
+    assert observation.is_first.all()
+    totals, lengths = torch.zeros(3), torch.zeros(3)
+    for t in range(40):
+        action = actions(3, t)
+        step = env.step(action)
+        expected = observation.features["at"] + action.clamp(-1, 1)
+        totals, lengths = totals + expected[:, 0], lengths + 1
+        torch.testing.assert_close(step.reward, expected[:, 0])
+        ended = step.terminated | step.truncated
+        assert torch.equal(step.terminated, expected.abs().amax(1) > 3)
+        assert torch.equal(step.truncated, lengths >= 5)
+        assert torch.equal(step.observation.is_first, ended)
+        assert torch.equal(step.observation.features["at"][~ended], expected[~ended])
+        assert bool((step.observation.features["at"][ended] < 1).all())
+        assert [episode.env for episode in step.episodes] == ended.nonzero().squeeze(1).tolist()
+        for episode in step.episodes:
+            assert episode.episode_return == pytest.approx(float(totals[episode.env]), rel=1e-5)
+            assert episode.length == lengths[episode.env]
+        if step.final_observation is not None:
+            assert torch.equal(step.final_observation.features["at"], expected[ended])
+            assert torch.equal(step.final_observation.features["was"], observation.features["at"][ended])
+            assert not step.final_observation.is_first.any()
+        assert step.valid.all()
+        totals[ended], lengths[ended] = 0, 0
+        played += step.episodes
+        observation = step.observation
+    assert {episode.length for episode in played} > {5}
+
+
+def test_records_are_not_overwritten() -> None:
+    env = make_torch_vec_env(Chase(), 3, seed=3, device=DEVICE)
+    records = [env.reset()] + [env.step(actions(3, t)) for t in range(30)]
+    copies = [tree.map_tensors(Tensor.clone, record) for record in records[:1]]
+    copies += [replace(step, observation=tree.map_tensors(Tensor.clone, step.observation)) for step in records[1:]]
+    again = make_torch_vec_env(Chase(), 3, seed=3, device=DEVICE)
+    same = [again.reset()] + [again.step(actions(3, t)) for t in range(30)]
+    for one, other in zip(records[1:], same[1:], strict=True):
+        assert torch.equal(one.observation.features["at"], other.observation.features["at"])
+        assert torch.equal(one.reward, other.reward)
+    assert len({step.observation.features["at"].data_ptr() for step in records[1:]}) == 30
+    assert torch.equal(records[0].features["at"], copies[0].features["at"])
+    assert not torch.equal(records[1].observation.features["at"], records[2].observation.features["at"])
+
+
+def test_masks_are_used() -> None:
+    env = make_torch_vec_env(Masked(), 4, seed=0, device=DEVICE)
+    model = rlsdk.make("maskable-ppo", env=env, policy="MultiInputPolicy", n_steps=10, batch_size=20, seed=0).learn(80)
+    assert model.num_timesteps == 80
+    observation = env.reset(1)
+    assert observation.action_mask.tolist() == [[True, False, False]] * 4  # type: ignore[union-attr]
+    step = env.step(torch.ones(4, dtype=torch.int64))
+    assert step.observation.action_mask.tolist() == [[True, True, False]] * 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["ppo", "trpo", "recurrent-ppo", "a2c", "sac", "tqc", "td3"])
+def test_algorithms_train(name: str) -> None:
+    """The same seed gives the same weights; the agent is on the device of the environments."""
+    settings: dict[str, Any] = {"policy": "MultiInputLstmPolicy" if name == "recurrent-ppo" else "MultiInputPolicy"}
+    if name in ("sac", "tqc", "td3"):
+        settings |= {"learning_starts": 20, "batch_size": 8, "buffer_size": 200}
+    else:
+        settings |= {"n_steps": 10}
+    agents = [
+        rlsdk.make(name, env=make_torch_vec_env(Chase(), 4, device=DEVICE), seed=1, normalize=True, **settings).learn(
+            80
+        )
+        for _ in range(2)
+    ]
+    assert agents[0].device == DEVICE
+    assert agents[0].num_timesteps == 80
+    if not has_gpu:
+        assert exact_weights(agents[0]) == exact_weights(agents[1])
+    assert len(agents[0].ep_info_buffer) > 5
+
+
+def test_training_continues_from_a_file_in_the_middle_of_episodes(tmp_path: Path) -> None:
+    def agent() -> Any:
+        env = make_torch_vec_env(Chase(), 4, device="cpu")
+        return rlsdk.make("ppo", env=env, policy="MultiInputPolicy", n_steps=7, batch_size=14, seed=5)
+
+    whole = agent().learn(28).learn(56, reset_num_timesteps=False)
+    agent().learn(28).save(tmp_path / "half")
+    half = rlsdk.load(tmp_path / "half", env=make_torch_vec_env(Chase(), 4, device="cpu"), force_reset=False)
+    half.learn(56, reset_num_timesteps=False)
+    assert exact_weights(whole) == exact_weights(half)
+
+
+def test_evaluations_and_loops_take_it() -> None:
+    env = make_torch_vec_env(Chase(), 2, seed=0, device=DEVICE)
+    model = rlsdk.make("ppo", env=env, policy="MultiInputPolicy", n_steps=10, batch_size=20, device="cpu").learn(40)
+    assert model.device == "cpu"
+    returns, lengths = evaluate_policy(model, env, 4, return_episode_rewards=True)
+    assert len(returns) == 4
+    assert max(lengths) <= 5
+    calls: list[Any] = []
+    evaluate_policy(model, env, 2, callback=lambda known, _: calls.append(known["reward"]))
+    assert len(calls) >= 2
+    loop = NumpyVectorEnv(env)
+    observation = loop.reset()
+    assert observation["at"].shape == (2, 2)  # type: ignore[call-overload,index]
+    _, rewards, dones, infos = loop.step(model.predict(observation)[0])
+    assert rewards.dtype == np.float32
+    assert dones.tolist() == [False, False]
+    assert infos[0]["TimeLimit.truncated"] is False
+
+
+def test_a_state_of_another_environment_is_refused() -> None:
+    env = make_torch_vec_env(Chase(), 3, seed=3, device="cpu")
+    env.reset()
+    state: Any = read_state(env)
+    for change in (
+        {"states": {}},
+        {"states": {**state["states"], "000": torch.zeros(2, 2)}},
+        {"counts": {**state["counts"], "lengths": torch.tensor([-1, 0, 0])}},
+        {"counts": {**state["counts"], "returns": torch.full((3,), torch.nan, dtype=torch.float64)}},
+        {"generator": torch.zeros(7, dtype=torch.uint8)},
+    ):
+        with pytest.raises((ValueError, RlsdkError)):
+            env.set_state({**state, **change})
+    env.set_state(state)
+    assert torch.equal(read_state(env)["states"]["000"], state["states"]["000"])
+
+
+def given(changes: dict[str, Any]) -> Any:
+    """A `Chase` with other members."""
+    return type("Chase", (Chase,), changes)()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"reward": lambda *_: torch.zeros(3, 1)}, r"'Chase', reward: got torch.float32 \(3, 1\), not a tensor"),
+        ({"reward": lambda *_: torch.zeros(3, dtype=torch.float64)}, r"reward: got torch.float64"),
+        (
+            {"reward": lambda *_: torch.full((3,), torch.inf)},
+            "'Chase' gave an observation or a reward that is not finite",
+        ),
+        ({"terminal": lambda *_: torch.zeros(3)}, r"terminal: got torch.float32 \(3,\), not a tensor torch.bool"),
+        ({"observation": lambda self, state: state.place}, "features .* are not nested as the space"),
+        (
+            {"observation": lambda self, state: {"at": state.place, "was": state.before.double()}},
+            r"observation\['was'\]: got torch.float64 \(3, 2\)",
+        ),
+        ({"initial": lambda self, count, rng: 3}, "initial: int is not a tree of tensors"),
+        ({"initial": lambda self, count, rng: ()}, r"initial: got \(\), which has no tensors"),
+        ({"initial": lambda self, count, rng: torch.zeros(2)}, r"initial: got torch.float32 \(2,\)"),
+        (
+            {"transition": lambda self, state, action, rng: state.place},
+            "transition: got .*, not states with the structure",
+        ),
+        (
+            {"transition": lambda self, state, action, rng: replace(state, count=state.count.float())},
+            r"transition: got torch.float32 \(3,\), not a tensor torch.int64",
+        ),
+        ({"transition": lambda self, state, action, rng: 1 / 0}, "ZeroDivisionError"),
+    ],
+)
+def test_wrong_functions_are_told(changes: dict[str, Any], words: str) -> None:
+    env = make_torch_vec_env(given(changes), 3, seed=0, device="cpu")
+
+    def play() -> None:
+        env.reset()
+        env.step(torch.zeros(3, 2))
+
+    with pytest.raises(EnvironmentFault, match=words):
+        play()
+
+
+@pytest.mark.parametrize(
+    ("env", "arguments", "error", "words"),
+    [
+        (Chase(), {"n_envs": 0}, SettingsError, "n_envs = 0 must be a positive whole number"),
+        (Chase(), {"n_envs": 2.0}, SettingsError, "n_envs = 2.0"),
+        (Chase(), {"seed": -1}, SettingsError, "seed = -1"),
+        (Chase(), {"device": "quantum"}, SettingsError, "device 'quantum' cannot be used here"),
+        (object(), {}, EnvironmentFault, "lacks observation_space, action_space, initial, max_episode_steps"),
+        (gymnasium.make("CartPole-v1"), {}, EnvironmentFault, "lacks initial, max_episode_steps, observation, reward"),
+        (given({"max_episode_steps": 0}), {}, SettingsError, "max_episode_steps = 0 must be"),
+        (given({"observation_space": spaces.Text(3)}), {}, UnsupportedSpaceError, "observation is a Text"),
+        (given({"action_space": 4}), {}, EnvironmentFault, "the action space is 4"),
+    ],
+)
+def test_wrong_arguments_are_told(env: Any, arguments: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        make_torch_vec_env(env, **{"n_envs": 3, **arguments})
+
+
+def test_actions_that_are_not_finite_are_told() -> None:
+    env = make_torch_vec_env(Chase(), 3, seed=0, device=DEVICE)
+    env.reset()
+    with pytest.raises(DivergenceError, match="not finite"):
+        env.step(torch.full((3, 2), torch.nan))
+
+
+# --- graphs ---------------------------------------------------------------------------------------------------------
+
+
+class Rerun(GraphedTransition[Any]):
+    """Makes the step again where a graph would be replayed, with the same tensors for inputs and results."""
+
+    def _capture(self, inputs: Any) -> Any:
+        own = tree.map_tensors(Tensor.clone, inputs)
+        values = self.vector.twin()._transition(own, Generator())  # type: ignore[attr-defined]  # a capture changes nothing
+        return stand_in(lambda: self._step(own, self._generator), values, tree.leaves(own), [])
+
+
+class Replayed(TorchVectorEnv):
+    """Replays steps on the CPU, too."""
+
+    def __init__(self, env: Any, count: int) -> None:
+        made = make_torch_vec_env(env, count, device=DEVICE)
+        super().__init__(env, count, (made.observation_space, made.action_space), made.device)
+        if not has_gpu:
+            graph = self._replayed = Rerun(self._transition, env, self._generator)
+            graph.vector = self  # type: ignore[attr-defined]
+
+    def twin(self) -> TorchVectorEnv:
+        found = TorchVectorEnv(self.env, self.num_envs, (self.observation_space, self.action_space), DEVICE)
+        found.reset(0)
+        return found
+
+
+def as_written(env: Any, count: int) -> TorchVectorEnv:
+    """The same environments without graphs."""
+    found = Replayed(env, count)
+    found._replayed = None
+    return found
+
+
+def require_equal_steps(ours: TorchVectorEnv, theirs: TorchVectorEnv, count: int = 12) -> None:
+    for t in range(count):
+        action = actions(3, t).to(DEVICE)
+        one, other = ours.step(action), theirs.step(action)
+        assert one.episodes == other.episodes
+        for mine, plain in zip(tree.leaves(_tensors(one)), tree.leaves(_tensors(other)), strict=True):
+            assert torch.equal(mine, plain)
+
+
+def _tensors(step: Any) -> Any:
+    return step.observation, step.reward, step.terminated, step.truncated, step.final_observation
+
+
+def test_a_replayed_step_is_the_step_as_written() -> None:
+    """Also after a changed attribute, and after a reset."""
+    env = Chase()
+    ours, theirs = Replayed(env, 3), as_written(env, 3)
+    for vector in (ours, theirs):
+        vector.reset(4)
+    require_equal_steps(ours, theirs)
+    graph: Any = ours._replayed
+    first = dict(graph.captures.made)
+    assert first
+    env.speed = 0.25
+    require_equal_steps(ours, theirs)
+    assert graph.captures.made
+    assert not set(first.values()) & set(graph.captures.made.values())
+    for vector in (ours, theirs):
+        vector.reset(6)
+    assert not graph.captures.made
+    require_equal_steps(ours, theirs)
+    assert torch.equal(ours._generator.get_state(), theirs._generator.get_state())
+
+
+def test_an_environment_that_changes_its_attributes_is_never_replayed() -> None:
+    class Counts(Chase):
+        calls = 0
+
+        def transition(self, state: Any, action: Tensor, rng: Generator) -> Any:
+            self.calls += 1000
+            return super().transition(state, action, rng)
+
+    ours = Replayed(Counts(), 3)
+    ours.reset(1)
+    for t in range(10):
+        ours.step(actions(3, t).to(DEVICE))
+    assert not ours._replayed.captures.made  # type: ignore[union-attr]
+    assert ours.env.calls == 10_000
+
+
+@on_gpu
+def test_an_environment_that_reads_values_is_never_replayed() -> None:
+    class Reads(Chase):
+        def transition(self, state: Any, action: Tensor, rng: Generator) -> Any:
+            return super().transition(state, action * float(torch.rand(1, generator=rng, device="cuda")), rng)
+
+    ours, theirs = Replayed(Reads(), 3), as_written(Reads(), 3)
+    for vector in (ours, theirs):
+        vector.reset(4)
+    require_equal_steps(ours, theirs)
+    assert ours._replayed.captures.fails  # type: ignore[union-attr]
+
+
+@on_gpu
+def test_training_copies_nothing_between_cpu_and_gpu() -> None:
+    env = make_torch_vec_env(CartPole(), 16, seed=0)
+    assert env.device == "cuda"
+    model = rlsdk.make("ppo", env=env, n_steps=16, batch_size=64, seed=0)
+    assert model.device == "cuda"
+    assert model.device_reason == "the environments are on this device"
+    model.learn(2048)
+    step = model.env.step(torch.zeros(16, dtype=torch.int64, device="cuda"))
+    assert step.reward.is_cuda
+    assert rlsdk.make("ppo", env=make_torch_vec_env(CartPole(), 2, device="cuda:0"), device="cuda").learn(4096)
