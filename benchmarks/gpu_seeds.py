@@ -48,7 +48,7 @@ def together(name: str, count: int, duration: float) -> float:
     workers = [context.Process(target=train, args=(name, i, duration, start, speeds)) for i in range(count)]
     for worker in workers:
         worker.start()
-    total = sum(speeds.get(timeout=180) for _ in workers)
+    total: float = sum(speeds.get(timeout=180) for _ in workers)
     for worker in workers:
         worker.join()
     return total

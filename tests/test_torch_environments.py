@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import runpy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from rlsdk.evaluation import evaluate_policy
 from rlsdk.kernels.graphed_transition import GraphedTransition
 from tests.test_gpu import has_gpu, on_gpu, stand_in
 
-sys.path.append(str(Path(__file__).parents[1] / "examples" / "torch_environment"))
-CartPole: Any = __import__("cartpole").CartPole
+CartPole = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "torch_environment" / "cartpole.py"))["CartPole"]
 DEVICE = "cuda" if has_gpu else "cpu"
 
 
@@ -304,7 +303,7 @@ def test_actions_that_are_not_finite_are_told() -> None:
 # --- graphs ---------------------------------------------------------------------------------------------------------
 
 
-class Rerun(GraphedTransition[Any]):
+class Rerun(GraphedTransition[Any, Any]):
     """Makes the step again where a graph would be replayed, with the same tensors for inputs and results."""
 
     def _capture(self, inputs: Any) -> Any:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
 
 ResultT = TypeVar("ResultT")
+KeptT = TypeVar("KeptT")
+PassingT = TypeVar("PassingT")
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
 """The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
 
@@ -183,8 +185,8 @@ def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool
 
 
 def graphed_transition(
-    step: Callable[[Any, Generator], ResultT], env: object, generator: Generator
-) -> GraphedTransition[ResultT] | None:
+    step: Callable[[Any, Generator], tuple[KeptT, PassingT]], env: object, generator: Generator
+) -> GraphedTransition[KeptT, PassingT] | None:
     """Return the step of an environment as a CUDA graph; None if `generator` is on the CPU. See `GraphedTransition`."""
     if generator.device.type != "cuda" or not may_use("graphed_transition"):
         return None

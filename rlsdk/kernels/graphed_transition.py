@@ -14,24 +14,27 @@ from rlsdk import tree
 from rlsdk.kernels.cuda_graphs import Capture, Captures, captured, signature
 from rlsdk.kernels.hooks import function_modes
 
-ResultT = TypeVar("ResultT")
+KeptT = TypeVar("KeptT")
+PassingT = TypeVar("PassingT")
 
 
-class GraphedTransition(Generic[ResultT]):
+class GraphedTransition(Generic[KeptT, PassingT]):
     """Calls a function `step(inputs, generator)` that changes tensors in place, and replays it once it was called a few times
     with tensors on a GPU.
 
-    It is captured again when an attribute of the environment has changed, or after `forget`. So it is never replayed if each
-    call changes an attribute.
+    It returns two trees of tensors; the next call may overwrite those of the second. It is captured again when an attribute of
+    the environment has changed, or after `forget`. So it is never replayed if each call changes an attribute.
     """
 
-    def __init__(self, step: Callable[[Any, Generator], ResultT], env: object, generator: Generator) -> None:
+    def __init__(
+        self, step: Callable[[Any, Generator], tuple[KeptT, PassingT]], env: object, generator: Generator
+    ) -> None:
         """`step` draws from its generator only. Its in-place changes are to tensors whose memory stays the same."""
         self._step, self._env, self._generator = step, env, generator
-        self.captures: Captures[ResultT] = Captures()
+        self.captures: Captures[tuple[KeptT, PassingT]] = Captures()
         self._attributes = self._values()
 
-    def __call__(self, inputs: object) -> ResultT:
+    def __call__(self, inputs: object) -> tuple[KeptT, PassingT]:
         """Return the result of the step for a tree of tensors `inputs` [..]."""
         if function_modes() or torch.is_inference_mode_enabled():
             return self._step(inputs, self._generator)
@@ -50,7 +53,7 @@ class GraphedTransition(Generic[ResultT]):
     def _values(self) -> list[object]:
         return list(getattr(self._env, "__dict__", {}).values())
 
-    def _capture(self, inputs: object) -> Capture[ResultT]:
+    def _capture(self, inputs: object) -> Capture[tuple[KeptT, PassingT]]:
         """Raises RuntimeError if the step does something that a graph cannot do."""
         own = tree.map_tensors(Tensor.clone, inputs)
         leaves = tree.leaves(own)
@@ -61,7 +64,7 @@ class GraphedTransition(Generic[ResultT]):
 
     def _leaves_of(
         self, inputs: object, generator: Generator
-    ) -> tuple[list[Tensor], Callable[[list[Tensor]], ResultT]]:
-        done = self._step(inputs, generator)
-        build = tree.layout(done).build
-        return tree.leaves(done), lambda leaves: build(iter(leaves))
+    ) -> tuple[list[Tensor], Callable[[list[Tensor]], tuple[KeptT, PassingT]]]:
+        kept, passing = self._step(inputs, generator)
+        build = tree.layout(kept).build
+        return tree.leaves(kept), lambda leaves: (build(iter(leaves)), passing)

@@ -130,7 +130,7 @@ def _join(finals: list[_Finals]) -> FinalObservations | None:
     """Join the final observations of several steps into one record."""
     if not finals:
         return None
-    envs = [ended.nonzero().squeeze(-1) for _, ended, _ in finals]
-    times = [torch.full_like(env, t) for env, (t, _, _) in zip(envs, finals, strict=True)]
+    places, envs = torch.stack([ended for _, ended, _ in finals]).nonzero().unbind(1)
+    times = torch.tensor([t for t, _, _ in finals], device=envs.device)[places]
     observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *(final for _, _, final in finals))
-    return FinalObservations(torch.cat(times), torch.cat(envs), observation)
+    return FinalObservations(times, envs, observation)

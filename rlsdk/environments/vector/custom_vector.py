@@ -49,13 +49,14 @@ class CustomVectorEnv(SteppedVector):
     `HasSeparateEnvs` and `PlaysEpisodes`. Calls of these are passed on to the object.
     """
 
-    def __init__(self, env: VectorEnv) -> None:
+    def __init__(self, env: VectorEnv, *, checks: bool = True) -> None:
+        """`checks`: whether to check the records; False for an object that checks them itself."""
         require_members(env)
         self.env, self.num_envs = env, int(env.num_envs)
         pair = _space(env.observation_space, "observation"), _space(env.action_space, "action")
         own = getattr(env, "name", None)
         super().__init__(*pair, own if isinstance(own, str) else type(env).__name__)
-        self._moves, self.device = 0, _device(env)
+        self._moves, self._checks, self.device = 0, checks, _device(env)
         self.has_masks = isinstance(env, HasMasks) and bool(env.has_masks)
         self.environments = [env]
 
@@ -73,6 +74,13 @@ class CustomVectorEnv(SteppedVector):
         if self.device != "cpu":
             action = map_tensors(lambda leaf: leaf.to(self.device), action)
         step = self._ask(lambda: self.env.step(action), EnvStep, "step")
+        if self._checks:
+            self._check_step(step)
+        self._check_info(step)
+        return step
+
+    def _check_step(self, step: EnvStep) -> None:
+        """Raises EnvironmentFault when a record does not have the shapes and dtypes of the spaces."""
         flags = {"terminated": step.terminated, "truncated": step.truncated, "valid": step.valid}
         for field, value in {**flags, "reward": step.reward}.items():
             self._leaf(value, (self.num_envs,), torch.float32 if field == "reward" else torch.bool, f"step, {field}")
@@ -85,6 +93,9 @@ class CustomVectorEnv(SteppedVector):
             )
         if step.final_observation is not None:
             self._check(step.final_observation, ended, "step, final_observation")
+
+    def _check_info(self, step: EnvStep) -> None:
+        """Raises EnvironmentFault when a declared entry of `info` is missing."""
         for name in self.info_names:
             if name not in step.info:
                 raise EnvironmentFault(
@@ -92,7 +103,6 @@ class CustomVectorEnv(SteppedVector):
                     f" the entry {name!r}, float32 [{self.num_envs}]"
                 )
             self._leaf(step.info[name], (self.num_envs,), torch.float32, f"step, info[{name!r}]")
-        return step
 
     def select_info(self, names: Sequence[str]) -> None:
         """Set the entries that `EnvStep.info` must have from now on, and pass them to `select_info` of the object, if any."""

@@ -32,15 +32,22 @@ MEMBERS = ("initial", "max_episode_steps", "observation", "reward", "terminal", 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Outcome:
-    """The result of a step of B environments, as tensors only."""
+class _Now:
+    """What a step of B environments returns. Where an episode ended, the observation is the first one of the next episode."""
 
-    observation: Features  # [B, ..]; where an episode ended, the first one of the next episode
-    last: Features  # [B, ..]; the observations of the states after the step
-    masks: tuple[Tensor, Tensor] | None  # bool [B, A] each, for `observation` and `last`
+    features: Features  # [B, ..]
+    mask: Tensor | None  # bool [B, A]
     reward: Tensor  # float32 [B]
     flags: Tensor  # bool [3, B]: terminated, truncated, ended
-    totals: Tensor  # float64 [2, B]: returns and lengths of the episodes so far
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Then:
+    """The end of a step, before new episodes began. It is read before the next step."""
+
+    features: Features  # [B, ..]
+    mask: Tensor | None  # bool [B, A]
+    totals: Tensor  # float64 [3, B]: returns and lengths of the episodes, and the number of the environment
     summary: Tensor  # bool [3]: an episode ended; actions are finite; observations and rewards are finite
 
 
@@ -55,6 +62,7 @@ class TorchVectorEnv:
         self._generator = Generator(device)
         self._bounds = {path: _bounds(leaf, device) for path, leaf in _boxes(spaces[1])}
         self._valid = torch.ones(count, dtype=torch.bool, device=device)
+        self._numbers = torch.arange(count, dtype=torch.float64, device=device)
         self._lengths = torch.zeros(count, dtype=torch.int64, device=device)
         self._returns = torch.zeros(count, dtype=torch.float64, device=device)
         self._state: Any = None  # its tensors keep their memory
@@ -96,20 +104,19 @@ class TorchVectorEnv:
 
     @torch.no_grad()
     def step(self, action: Any) -> EnvStep:
-        advance = self._replayed
-        outcome = self._transition(action, self._generator) if advance is None else advance(action)
-        ended, has_actions, is_finite = outcome.summary.tolist()
+        replayed = self._replayed
+        now, then = self._transition(action, self._generator) if replayed is None else replayed(action)
+        ended, has_actions, is_finite = then.summary.tolist()
         if not has_actions:
             raise DivergenceError("the policy chose an action that is not finite; its weights have diverged")
         if not is_finite:
             raise EnvironmentFault(f"environment {self.name!r} gave an observation or a reward that is not finite")
-        terminated, truncated, is_first = outcome.flags.unbind()
-        final, episodes = self._ended(outcome) if ended else (None, ())
-        mask = None if outcome.masks is None else outcome.masks[0]
-        observation = Observation(outcome.observation, is_first, mask)
-        return EnvStep(observation, outcome.reward, terminated, truncated, self._valid, final, episodes)
+        terminated, truncated, is_first = now.flags.unbind()
+        final, episodes = self._ended(is_first, then) if ended else (None, ())
+        observation = Observation(now.features, is_first, now.mask)
+        return EnvStep(observation, now.reward, terminated, truncated, self._valid, final, episodes)
 
-    def _transition(self, action: Any, generator: Generator) -> _Outcome:
+    def _transition(self, action: Any, generator: Generator) -> tuple[_Now, _Then]:
         """Make a step; a GPU replays it. It changes the tensors of the state, the lengths and the returns in place."""
         env, state = self.env, self._state
         has_actions = _all_finite(action, self._valid)
@@ -124,20 +131,13 @@ class TorchVectorEnv:
         limit = env.max_episode_steps
         truncated = torch.zeros_like(terminated) if limit is None else self._lengths >= limit
         ended = terminated | truncated
+        flags, reward = torch.stack([terminated, truncated, ended]), reward.clone()
         last, last_mask = self._observed(after), self._mask(after)
-        totals = torch.stack([self._returns, self._lengths.double()])
+        totals = torch.stack([self._returns, self._lengths.double(), self._numbers])
         self._renew(later, ended, generator)
-        observation, mask = self._observed(self._state), self._mask(self._state)
-        is_finite = _all_finite((observation, last, reward), self._valid)
-        return _Outcome(
-            observation,
-            last,
-            None if mask is None or last_mask is None else (mask, last_mask),
-            reward.clone(),
-            torch.stack([terminated, truncated, ended]),
-            totals,
-            torch.stack([ended.any(), has_actions, is_finite]),
-        )
+        now = _Now(self._observed(self._state), self._mask(self._state), reward, flags)
+        is_finite = _all_finite((now.features, last, reward), self._valid)
+        return now, _Then(last, last_mask, totals, torch.stack([ended.any(), has_actions, is_finite]))
 
     def _renew(self, later: list[Tensor], ended: Tensor, generator: Generator) -> None:
         """Continue with the states whose leaves [B, ..] are `later`, and with first states where `ended` bool [B]."""
@@ -150,14 +150,14 @@ class TorchVectorEnv:
         self._lengths.masked_fill_(ended, 0)
         self._returns.masked_fill_(ended, 0.0)
 
-    def _ended(self, outcome: _Outcome) -> tuple[Observation, tuple[Episode, ...]]:
-        """The last observations of the F episodes that ended, and the episodes."""
-        rows = outcome.flags[2].nonzero().squeeze(-1)
-        features = tree.map_tensors(lambda leaf: leaf[rows], outcome.last)
-        mask = None if outcome.masks is None else outcome.masks[1][rows]
-        returns, lengths = outcome.totals[:, rows].tolist()
+    def _ended(self, ended: Tensor, then: _Then) -> tuple[Observation, tuple[Episode, ...]]:
+        """The last observations of the F episodes that ended, and the episodes. `ended` is bool [B]."""
+        rows = ended.nonzero().squeeze(-1)
+        features = tree.map_tensors(lambda leaf: leaf[rows], then.features)
+        mask = None if then.mask is None else then.mask[rows]
+        returns, lengths, numbers = then.totals[:, rows].tolist()
         final = Observation(features, torch.zeros(len(rows), dtype=torch.bool, device=self.device), mask)
-        return final, tuple(map(Episode, rows.tolist(), returns, map(int, lengths)))
+        return final, tuple(map(Episode, map(int, numbers), returns, map(int, lengths)))
 
     # --- checks ----------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ def make_torch_vec_env(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     made = TorchVectorEnv(env, n_envs, _spaces(env), choose_device(device, "")[0])
-    vector = CustomVectorEnv(made)
+    vector = CustomVectorEnv(made, checks=False)
     vector.seeds = Seeds(None if seed is None else checked_seed(seed))
     return vector
 
