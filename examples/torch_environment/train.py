@@ -12,7 +12,7 @@ import time
 from cartpole import CartPole
 
 from rlsdk.environments import make_torch_vec_env
-from rlsdk import evaluate_policy
+from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk_ppo import PPO
 
 
