@@ -150,6 +150,89 @@ def test_records_are_not_overwritten() -> None:
     assert not torch.equal(records[1].observation.features["at"], records[2].observation.features["at"])
 
 
+class Shifting:
+    """The state is (before, now, reward, mask); observation, reward and mask are its memory. Each step swaps places."""
+
+    observation_space = spaces.Box(-9, 9, (2,))
+    action_space = spaces.Discrete(3)
+    max_episode_steps = 4
+
+    def initial(self, count: int, rng: Generator) -> Any:
+        place = torch.rand(count, 2, generator=rng, device=rng.device)
+        return place, place + 1, place[:, 0], torch.arange(3, device=rng.device).expand(count, 3) == 0
+
+    def transition(self, state: Any, action: Tensor, rng: Generator) -> Any:
+        before, now, reward, mask = state
+        return now, before, reward + 1, mask.roll(1, 1)
+
+    def observation(self, state: Any) -> Any:
+        return state[1]
+
+    def reward(self, state: Any, action: Tensor, next_state: Any) -> Any:
+        return state[2]
+
+    def terminal(self, state: Any) -> Any:
+        return state[2] > 100
+
+    def action_mask(self, state: Any) -> Any:
+        return state[3]
+
+
+def test_states_may_be_returned_as_they_are() -> None:
+    """Observations, rewards and masks that are memory of the states stay as they were, and states can change places."""
+    env = make_torch_vec_env(Shifting(), 3, seed=2, device=DEVICE)
+    first = env.reset()
+    steps = [env.step(torch.ones(3, dtype=torch.int64)) for _ in range(12)]
+    for k, step in enumerate(steps):
+        t = k % 4
+        begin = first if k < 4 else steps[k - t - 1].observation
+        after = step.observation
+        if t == 3:
+            assert step.final_observation is not None
+            assert allowed(after) == [0, 0, 0]
+            after = step.final_observation
+        torch.testing.assert_close(after.features, begin.features - 1 if t % 2 == 0 else begin.features)
+        torch.testing.assert_close(step.reward, begin.features[:, 0] - 1 + t)
+        assert allowed(after) == [(t + 1) % 3] * 3
+
+
+def allowed(observation: Any) -> list[int]:
+    """The only action that each mask allows."""
+    assert observation.action_mask.sum(1).tolist() == [1] * 3
+    found: list[int] = observation.action_mask.int().argmax(1).tolist()
+    return found
+
+
+def test_a_reset_begins_episodes() -> None:
+    """Also in the middle of episodes. Without a seed, each reset begins others; with one, the same ones."""
+    env = make_torch_vec_env(Shifting(), 2, seed=2, device=DEVICE)
+    seen = [env.reset().features, env.reset().features, env.reset(5).features, env.reset(5).features]
+    assert not torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[2], seen[3])
+    action = torch.ones(2, dtype=torch.int64)
+    for _ in range(3):
+        env.step(action)
+    env.reset(5)
+    ended = [env.step(action).episodes for _ in range(4)]
+    assert [len(episodes) for episodes in ended] == [0, 0, 0, 2]
+    assert [episode.length for episode in ended[-1]] == [4, 4]
+    start = seen[3][:, 0] - 1
+    assert [episode.episode_return for episode in ended[-1]] == pytest.approx((4 * start + 6).tolist(), rel=1e-5)
+
+
+def test_restored_episodes_continue() -> None:
+    env, other = (make_torch_vec_env(Chase(), 3, seed=seed, device=DEVICE) for seed in (1, 2))
+    env.reset()
+    for t in range(7):
+        env.step(actions(3, t))
+    other.set_state(read_state(env))
+    for t in range(7, 25):
+        one, two = env.step(actions(3, t)), other.step(actions(3, t))
+        assert one.episodes == two.episodes
+        assert torch.equal(one.observation.features["at"], two.observation.features["at"])
+        assert torch.equal(one.truncated, two.truncated)
+
+
 def test_masks_are_used() -> None:
     env = make_torch_vec_env(Masked(), 4, seed=0, device=DEVICE)
     model = rlsdk.make("maskable-ppo", env=env, policy="MultiInputPolicy", n_steps=10, batch_size=20, seed=0).learn(80)
@@ -242,6 +325,22 @@ def given(changes: dict[str, Any]) -> Any:
         (
             {"reward": lambda *_: torch.full((3,), torch.inf)},
             "'Chase' gave an observation or a reward that is not finite",
+        ),
+        (
+            {
+                "transition": lambda self, state, action, rng: replace(state, place=state.place / 0),
+                "reward": lambda *_: torch.ones(3),
+                "terminal": lambda *_: torch.ones(3, dtype=torch.bool),
+            },
+            "'Chase' gave an observation or a reward that is not finite",
+        ),
+        (
+            {
+                "initial": lambda self, count, rng: {"a": torch.zeros(count, 2)},
+                "transition": lambda self, state, action, rng: {**state, "b": state["a"]},
+                "observation": lambda self, state: {"at": state["a"], "was": state["a"]},
+            },
+            "transition: got .*, not states with the structure",
         ),
         ({"terminal": lambda *_: torch.zeros(3)}, r"terminal: got torch.float32 \(3,\), not a tensor torch.bool"),
         ({"observation": lambda self, state: state.place}, "features .* are not nested as the space"),
