@@ -16,11 +16,14 @@ from torch import Generator, Tensor
 
 import rlsdk
 from rlsdk import tree
-from rlsdk.environments import NumpyVectorEnv, make_torch_vec_env, read_state
+from rlsdk.agent.persistence import chosen_device
+from rlsdk.environments import NumpyVectorEnv, device_of, make_torch_vec_env, on_device, read_state
+from rlsdk.environments.vector.on_device import OnDevice
 from rlsdk.environments.vector.torch_vector import TorchVectorEnv
 from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError
 from rlsdk.evaluation import evaluate_policy
 from rlsdk.kernels.graphed_transition import GraphedTransition
+from rlsdk.runtime.device import choose_device
 from tests.test_gpu import has_gpu, on_gpu, stand_in
 
 CartPole = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "torch_environment" / "cartpole.py"))["CartPole"]
@@ -399,6 +402,32 @@ def test_actions_that_are_not_finite_are_told() -> None:
         env.step(torch.full((3, 2), torch.nan))
 
 
+def test_auto_is_the_device_of_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    env: Any = make_torch_vec_env(Chase(), 2, device="cpu")
+    assert device_of(env) == device_of("CartPole-v1") == device_of(None) == "cpu"
+    assert chosen_device("auto", env) == "auto"
+    env.device = "cuda:1"
+    assert chosen_device("auto", env) == "cuda:1"
+    assert chosen_device("cpu", env) == "cpu"
+    assert on_device(env, "cuda:1") is env
+    assert isinstance(on_device(env, "cpu"), OnDevice)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device("auto", "MlpPolicy", "cuda:1") == ("cuda:1", "the environments are on this device")
+    assert choose_device("auto", "MlpPolicy", "cpu")[0] == "cpu"
+
+
+def test_tensors_are_moved_between_devices() -> None:
+    """`meta` is the other device, as there may be no GPU."""
+    env: Any = make_torch_vec_env(Masked(), 2, seed=0, device="cpu")
+    given: list[Any] = []
+    moved = OnDevice(env, "cpu", "meta")
+    assert moved.reset(1).features["at"].is_meta
+    env.env.step, step = lambda action: given.append(action) or step(action), env.env.step
+    found = moved.step(torch.zeros(2, dtype=torch.int64))
+    assert given[0].is_cpu
+    assert all(leaf.is_meta for leaf in tree.leaves(_tensors(found)))
+
+
 # --- graphs ---------------------------------------------------------------------------------------------------------
 
 
@@ -498,13 +527,17 @@ def test_an_environment_that_reads_values_is_never_replayed() -> None:
 
 
 @on_gpu
-def test_training_copies_nothing_between_cpu_and_gpu() -> None:
+def test_training_copies_nothing_between_cpu_and_gpu(tmp_path: Path) -> None:
     env = make_torch_vec_env(CartPole(), 16, seed=0)
     assert env.device == "cuda"
     model = rlsdk.make("ppo", env=env, n_steps=16, batch_size=64, seed=0)
     assert model.device == "cuda"
     assert model.device_reason == "the environments are on this device"
     model.learn(2048)
+    model.save(tmp_path / "there")
+    again = rlsdk.load(tmp_path / "there", env=make_torch_vec_env(CartPole(), 16)).learn(256)
+    assert again.device == "cuda"
+    assert rlsdk.load(tmp_path / "there", env=env, device="cpu").learn(256).device == "cpu"
     step = model.env.step(torch.zeros(16, dtype=torch.int64, device="cuda"))
     assert step.reward.is_cuda
     assert rlsdk.make("ppo", env=make_torch_vec_env(CartPole(), 2, device="cuda:0"), device="cuda").learn(4096)

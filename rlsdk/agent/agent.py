@@ -397,7 +397,7 @@ class Agent(Generic[ConfigT]):
         Raises:
             ArtifactError: the file is missing, damaged, malicious or not an agent. PluginError: its plugin is not installed.
         """
-        changes = {**replaced_settings(custom_objects), **kwargs, "device": device}
+        changes = {**replaced_settings(custom_objects), **kwargs, "device": persistence.chosen_device(device, env)}
         file = persistence.read(path, replay=env is not None, print_systems=print_system_info)
         kind = class_for(file.document, cls, cast("type[Self]", Agent))
         agent = kind.__new__(kind)

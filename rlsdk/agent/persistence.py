@@ -19,6 +19,7 @@ from rlsdk.agent.made_by import UNKNOWN, made_with, naming, upgraded
 from rlsdk.agent.stored_replay import pending_replay
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.agent.training_state import SECTIONS, TrainingState, restore, training_state
+from rlsdk.environments import device_of
 from rlsdk.errors import ArtifactError, SettingsError, fitting, suggest
 from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec, plugin_of, require_usable
@@ -125,6 +126,11 @@ def read(path: Target, *, replay: bool, print_systems: bool) -> AgentFile:
     document, sections = factory.read(source, wanted, kind=agent_file.KIND)
     agent_file.require_manifest(document)
     return AgentFile(source, document, sections)
+
+
+def chosen_device(wanted: str, env: object) -> str:
+    """The setting `device` of an agent that continues in `env`: `auto` is the device of environments on a GPU."""
+    return own if wanted == "auto" and (own := device_of(env)) != "cpu" else wanted
 
 
 @in_plain_modes

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
+    from rlsdk.environments.vector.on_device import device_of as device_of
     from rlsdk.environments.vector.on_device import on_device as on_device
     from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.vector.torch_vector import make_torch_vec_env as make_torch_vec_env
@@ -99,7 +100,7 @@ __getattr__, __dir__ = attach(
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
         "RecordedOnly": "rlsdk.environments.vector.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",
-        "on_device": "rlsdk.environments.vector.on_device",
+        **dict.fromkeys(("device_of", "on_device"), "rlsdk.environments.vector.on_device"),
         **dict.fromkeys(("ConnectedEnv", "fingerprint_of"), "rlsdk.environments.vector.connected"),
         **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
         **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.space_conversion"),

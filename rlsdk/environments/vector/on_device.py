@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from rlsdk.environments.states import read_state
+from rlsdk.environments.vector.connected import has_members
 from rlsdk.interfaces import HasDevice, VectorEnv
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.device import is_same
@@ -15,9 +16,14 @@ from rlsdk.tree import map_tensors
 T = TypeVar("T")
 
 
+def device_of(env: object) -> str:
+    """The device of the tensors of a vector environment; `cpu` for anything else."""
+    return str(env.device) if has_members(env) and isinstance(env, HasDevice) else "cpu"
+
+
 def on_device(env: VectorEnv, device: str) -> VectorEnv:
     """The environment with its tensors on `device`; unchanged if they are there anyway."""
-    own = str(env.device) if isinstance(env, HasDevice) else "cpu"
+    own = device_of(env)
     return env if is_same(own, device) else OnDevice(env, own, device)
 
 
