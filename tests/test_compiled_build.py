@@ -37,8 +37,13 @@ def built(project: Path, version: str = "standard") -> tuple[dict[str, Any], lis
     return data, warnings
 
 
-@needs_compiler
-def test_a_wheel_contains_a_library_for_every_kind_of_processor(project: Path) -> None:
+@pytest.mark.parametrize("command", ["cc", "gcc", "clang"])
+def test_a_wheel_contains_a_library_for_every_kind_of_processor(
+    command: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(command) is None:
+        pytest.skip(f"there is no {command}")
+    monkeypatch.setenv("CC", command)
     data, warnings = built(project)
     assert not warnings
     libraries = sorted((project / hatch_build.FOLDER).glob("*.so"))

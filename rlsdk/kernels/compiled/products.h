@@ -89,19 +89,23 @@ static const float *with_padding(const float *matrix, int64_t rows, int64_t colu
 
 typedef float four __attribute__((vector_size(16)));
 typedef float unaligned_four __attribute__((vector_size(16), aligned(4), may_alias));
+#if defined(__clang__) || __GNUC__ >= 12
+#define picked(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
 typedef int32_t places __attribute__((vector_size(16)));
+#define picked(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
+#endif
 
 /* Copy [4, 4] to its transpose. `row` and `copy_row` are the distances between rows. */
 INLINE void transpose_block(const float *matrix, int64_t row, float *copy, int64_t copy_row) {
     four a = *(const unaligned_four *)matrix, b = *(const unaligned_four *)(matrix + row);
     four c = *(const unaligned_four *)(matrix + 2 * row), d = *(const unaligned_four *)(matrix + 3 * row);
-    const places low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, first = {0, 1, 4, 5}, second = {2, 3, 6, 7};
-    four ab = __builtin_shuffle(a, b, low), cd = __builtin_shuffle(c, d, low);
-    four ab_high = __builtin_shuffle(a, b, high), cd_high = __builtin_shuffle(c, d, high);
-    *(unaligned_four *)copy = __builtin_shuffle(ab, cd, first);
-    *(unaligned_four *)(copy + copy_row) = __builtin_shuffle(ab, cd, second);
-    *(unaligned_four *)(copy + 2 * copy_row) = __builtin_shuffle(ab_high, cd_high, first);
-    *(unaligned_four *)(copy + 3 * copy_row) = __builtin_shuffle(ab_high, cd_high, second);
+    four ab = picked(a, b, 0, 4, 1, 5), cd = picked(c, d, 0, 4, 1, 5);
+    four ab_high = picked(a, b, 2, 6, 3, 7), cd_high = picked(c, d, 2, 6, 3, 7);
+    *(unaligned_four *)copy = picked(ab, cd, 0, 1, 4, 5);
+    *(unaligned_four *)(copy + copy_row) = picked(ab, cd, 2, 3, 6, 7);
+    *(unaligned_four *)(copy + 2 * copy_row) = picked(ab_high, cd_high, 0, 1, 4, 5);
+    *(unaligned_four *)(copy + 3 * copy_row) = picked(ab_high, cd_high, 2, 3, 6, 7);
 }
 
 /* Copy [rows, columns] to its transpose [columns, padded rows], with zeros at the end of each row. */
