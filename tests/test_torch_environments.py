@@ -17,11 +17,14 @@ from torch import Generator, Tensor
 import rlsdk
 from rlsdk import tree
 from rlsdk.agent.persistence import chosen_device
-from rlsdk.environments import NumpyVectorEnv, device_of, make_torch_vec_env, on_device, read_state
+from rlsdk.buffers import open_episodes
+from rlsdk.callbacks import CheckpointCallback, EvalCallback
+from rlsdk.environments import NumpyVectorEnv, check_env, device_of, make_torch_vec_env, on_device, read_state
 from rlsdk.environments.vector.on_device import OnDevice
 from rlsdk.environments.vector.torch_vector import TorchVectorEnv
 from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError
 from rlsdk.evaluation import evaluate_policy
+from rlsdk.interchange import record_episodes
 from rlsdk.kernels.graphed_transition import GraphedTransition
 from rlsdk.runtime.device import choose_device
 from tests.test_gpu import has_gpu, on_gpu, stand_in
@@ -296,6 +299,26 @@ def test_evaluations_and_loops_take_it() -> None:
     assert rewards.dtype == np.float32
     assert dones.tolist() == [False, False]
     assert infos[0]["TimeLimit.truncated"] is False
+
+
+def test_callbacks_recordings_and_checks_take_it(tmp_path: Path) -> None:
+    env = make_torch_vec_env(Shifting(), 2, seed=0, device=DEVICE)
+    model = rlsdk.make("maskable-ppo", env=env, n_steps=10, batch_size=20, seed=0, frame_stack=2)
+    seen: list[Any] = []
+
+    def note(known: Any, _: Any) -> bool:
+        seen.append(known["rewards"].shape)
+        return True
+
+    other = [make_torch_vec_env(Shifting(), 2, seed=1, device=DEVICE) for _ in range(3)]
+    evaluation = EvalCallback(other[0], n_eval_episodes=4, eval_freq=20, verbose=0)
+    model.learn(60, callback=[evaluation, CheckpointCallback(20, tmp_path), note])
+    assert [steps for steps, _ in evaluation.history] == [20, 40, 60]
+    assert len(list(tmp_path.glob("*.rlsdk"))) == 2
+    assert set(seen) == {(2,)}
+    path = record_episodes(model, other[1], 4, tmp_path / "played")
+    assert [len(episode.rewards) for episode in open_episodes(path)] == [4] * 4
+    assert check_env(other[2]) == []
 
 
 def test_a_state_of_another_environment_is_refused() -> None:
