@@ -1,4 +1,4 @@
-"""Functions for trees of tensors. A tree is a tensor, None, or a record (dataclass), mapping or tuple of trees.
+"""Functions for trees of tensors. A tree is a tensor, None, or a record (dataclass or named tuple), mapping or tuple of trees.
 
 Mappings are visited by sorted key, so that the leaves of two mappings with the same keys have the same order.
 """
@@ -146,11 +146,13 @@ def is_finite(node: object) -> bool:
 
 
 class _Records(dict[type, tuple[str, ...] | None]):
-    """Class -> the names of its fields, found at the first access; None for a class that is not a dataclass."""
+    """Class -> the names of its fields, found at the first access; None for a class that is no record."""
 
     def __missing__(self, kind: Any) -> tuple[str, ...] | None:
-        known = dataclasses.is_dataclass(kind)
-        self[kind] = tuple(field.name for field in dataclasses.fields(kind)) if known else None
+        if dataclasses.is_dataclass(kind):
+            self[kind] = tuple(field.name for field in dataclasses.fields(kind))
+        else:
+            self[kind] = kind._fields if issubclass(kind, tuple) and hasattr(kind, "_fields") else None
         return self[kind]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -156,8 +156,17 @@ def test_records_are_not_overwritten() -> None:
     assert not torch.equal(records[1].observation.features["at"], records[2].observation.features["at"])
 
 
+class Places(NamedTuple):
+    """The state of `Shifting`."""
+
+    before: Tensor
+    now: Tensor
+    reward: Tensor
+    mask: Tensor
+
+
 class Shifting:
-    """The state is (before, now, reward, mask); observation, reward and mask are its memory. Each step swaps places."""
+    """Observation, reward and mask are the memory of the state. Each step swaps places."""
 
     observation_space = spaces.Box(-9, 9, (2,))
     action_space = spaces.Discrete(3)
@@ -165,23 +174,22 @@ class Shifting:
 
     def initial(self, count: int, rng: Generator) -> Any:
         place = torch.rand(count, 2, generator=rng, device=rng.device)
-        return place, place + 1, place[:, 0], torch.arange(3, device=rng.device).expand(count, 3) == 0
+        return Places(place, place + 1, place[:, 0], torch.arange(3, device=rng.device).expand(count, 3) == 0)
 
     def transition(self, state: Any, action: Tensor, rng: Generator) -> Any:
-        before, now, reward, mask = state
-        return now, before, reward + 1, mask.roll(1, 1)
+        return Places(state.now, state.before, state.reward + 1, state.mask.roll(1, 1))
 
     def observation(self, state: Any) -> Any:
-        return state[1]
+        return state.now
 
     def reward(self, state: Any, action: Tensor, next_state: Any) -> Any:
-        return state[2]
+        return state.reward
 
     def terminal(self, state: Any) -> Any:
-        return state[2] > 100
+        return state.reward > 100
 
     def action_mask(self, state: Any) -> Any:
-        return state[3]
+        return state.mask
 
 
 def test_states_may_be_returned_as_they_are() -> None:

@@ -54,10 +54,10 @@ class HasDevice(Protocol):
 class TorchEnv(Protocol[StateT]):
     """An environment as functions of tensors, for `rlsdk.environments.make_torch_vec_env`.
 
-    The names are those of gymnasium's `FuncEnv`. A state is a tensor, or a tuple, dict or dataclass of tensors, all [B, ..]:
-    the states of B environments. Functions return new tensors and change nothing else: neither their arguments nor, for
-    example, a list. They draw random numbers from `rng` only. A GPU can replay them as a CUDA graph if they do not read values
-    of tensors in Python, as in `if float(state[0]) > 1`.
+    The names are those of gymnasium's `FuncEnv`. A state is a tensor, or a tuple, named tuple, dict or dataclass of tensors,
+    all [B, ..]: the states of B environments. Functions return new tensors and change nothing else: neither their arguments
+    nor, for example, a list. They draw random numbers from `rng` only. A GPU can replay them as a CUDA graph if they do not
+    read values of tensors in Python, as in `if float(state[0]) > 1`.
     """
 
     @property
