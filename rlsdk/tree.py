@@ -149,11 +149,10 @@ class _Records(dict[type, tuple[str, ...] | None]):
     """Class -> the names of its fields, found at the first access; None for a class that is no record."""
 
     def __missing__(self, kind: Any) -> tuple[str, ...] | None:
+        names = kind._fields if issubclass(kind, tuple) and hasattr(kind, "_fields") else None
         if dataclasses.is_dataclass(kind):
-            self[kind] = tuple(field.name for field in dataclasses.fields(kind))
-        else:
-            self[kind] = kind._fields if issubclass(kind, tuple) and hasattr(kind, "_fields") else None
-        return self[kind]
+            names = tuple(field.name for field in dataclasses.fields(kind))
+        return self.setdefault(kind, names)
 
 
 _RECORDS = _Records()
