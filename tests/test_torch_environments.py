@@ -290,6 +290,32 @@ def test_training_continues_from_a_file_in_the_middle_of_episodes(tmp_path: Path
     assert exact_weights(whole) == exact_weights(half)
 
 
+class Costs(Chase):
+    """Has entries of `info`."""
+
+    def info(self, state: Any, action: Any, next_state: Any) -> Any:
+        return {"cost": (next_state.place - state.place).norm(dim=1), "other": next_state.count.float()}
+
+
+def test_declared_entries_of_info_are_given() -> None:
+    env: Any = make_torch_vec_env(Costs(), 3, seed=0, device=DEVICE)
+    first = env.reset()
+    assert env.step(torch.zeros(3, 2)).info == {}
+    env.select_info(("cost",))
+    steps = [env.step(torch.full((3, 2), 0.6)) for _ in range(10)]
+    assert {tuple(step.info) for step in steps} == {("cost",)}
+    assert len({step.info["cost"].data_ptr() for step in steps}) == 10
+    for step in steps:
+        torch.testing.assert_close(step.info["cost"].cpu(), torch.full((3,), 0.72**0.5))
+    env.select_info(("cost", "missing"))
+    with pytest.raises(EnvironmentFault, match="'Costs', info, 'missing': got None, not a tensor torch.float32"):
+        env.step(torch.zeros(3, 2))
+    assert first.features["at"].shape == (3, 2)
+    chase = make_torch_vec_env(Chase(), 3, device="cpu")
+    with pytest.raises(EnvironmentFault, match="'Chase' has no info, but the algorithm needs 'cost'; write info"):
+        chase.select_info(("cost",))
+
+
 def test_evaluations_and_loops_take_it() -> None:
     env = make_torch_vec_env(Chase(), 2, seed=0, device=DEVICE)
     model = rlsdk.make("ppo", env=env, policy="MultiInputPolicy", n_steps=10, batch_size=20, device="cpu").learn(40)
@@ -358,7 +384,7 @@ def given(changes: dict[str, Any]) -> Any:
         ({"reward": lambda *_: torch.zeros(3, dtype=torch.float64)}, r"reward: got torch.float64"),
         (
             {"reward": lambda *_: torch.full((3,), torch.inf)},
-            "'Chase' gave an observation or a reward that is not finite",
+            "'Chase' gave an observation, a reward or an info that is not finite",
         ),
         (
             {
@@ -366,7 +392,7 @@ def given(changes: dict[str, Any]) -> Any:
                 "reward": lambda *_: torch.ones(3),
                 "terminal": lambda *_: torch.ones(3, dtype=torch.bool),
             },
-            "'Chase' gave an observation or a reward that is not finite",
+            "'Chase' gave an observation, a reward or an info that is not finite",
         ),
         (
             {

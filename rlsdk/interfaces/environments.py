@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -89,6 +89,15 @@ class TorchEnv(Protocol[StateT]):
 
     def terminal(self, state: StateT) -> Tensor:
         """Return whether the episodes end in these states, bool [B]."""
+        ...
+
+
+@runtime_checkable
+class InformsOfSteps(Protocol):
+    """Environments in torch with entries of `info`, for algorithms that declare some."""
+
+    def info(self, state: Any, action: Any, next_state: Any) -> Mapping[str, Tensor]:
+        """Return the entries of `EnvStep.info` by name, float32 [B] each. It is called only if some are declared."""
         ...
 
 

@@ -5,7 +5,7 @@ On a GPU, states, observations and rewards stay there. The step of all environme
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.record_checks import require_features, require_tensor
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, shown
-from rlsdk.interfaces import MasksStates, State, TorchEnv
+from rlsdk.interfaces import InformsOfSteps, MasksStates, State, TorchEnv
 from rlsdk.kernels.factory import graphed_transition
 from rlsdk.records import EnvStep, Episode, Features, Observation
 from rlsdk.runtime.device import choose_device
@@ -39,6 +39,7 @@ class _Now:
     mask: Tensor | None  # bool [B, A]
     reward: Tensor  # float32 [B]
     flags: Tensor  # bool [3, B]: terminated, truncated, ended
+    info: Mapping[str, Tensor]  # the declared entries, float32 [B] each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +67,7 @@ class TorchVectorEnv:
         self._lengths = torch.zeros(count, dtype=torch.int64, device=device)
         self._returns = torch.zeros(count, dtype=torch.float64, device=device)
         self._state: Any = None  # its tensors keep their memory
+        self._info_names = tuple[str, ...]()
         self._replayed = graphed_transition(self._transition, env, self._generator)
 
     @torch.no_grad()
@@ -110,11 +112,13 @@ class TorchVectorEnv:
         if not has_actions:
             raise DivergenceError("the policy chose an action that is not finite; its weights have diverged")
         if not is_finite:
-            raise EnvironmentFault(f"environment {self.name!r} gave an observation or a reward that is not finite")
+            raise EnvironmentFault(
+                f"environment {self.name!r} gave an observation, a reward or an info that is not finite"
+            )
         terminated, truncated, is_first = now.flags.unbind()
         final, episodes = self._ended(is_first, then) if ended else (None, ())
         observation = Observation(now.features, is_first, now.mask)
-        return EnvStep(observation, now.reward, terminated, truncated, self._valid, final, episodes)
+        return EnvStep(observation, now.reward, terminated, truncated, self._valid, final, episodes, info=now.info)
 
     def _transition(self, action: Any, generator: Generator) -> tuple[_Now, _Then]:
         """Make a step; a GPU replays it. It changes the tensors of the state, the lengths and the returns in place."""
@@ -131,12 +135,12 @@ class TorchVectorEnv:
         limit = env.max_episode_steps
         truncated = torch.zeros_like(terminated) if limit is None else self._lengths >= limit
         ended = terminated | truncated
-        flags, reward = torch.stack([terminated, truncated, ended]), reward.clone()
+        flags, reward, info = torch.stack([terminated, truncated, ended]), reward.clone(), self._info(action, after)
         last, last_mask = self._observed(after), self._mask(after)
         totals = torch.stack([self._returns, self._lengths.double(), self._numbers])
         self._renew(later, ended, generator)
-        now = _Now(self._observed(self._state), self._mask(self._state), reward, flags)
-        is_finite = _all_finite((now.features, last, reward), self._valid)
+        now = _Now(self._observed(self._state), self._mask(self._state), reward, flags, info)
+        is_finite = _all_finite((now.features, last, reward, info), self._valid)
         return now, _Then(last, last_mask, totals, torch.stack([ended.any(), has_actions, is_finite]))
 
     def _renew(self, later: list[Tensor], ended: Tensor, generator: Generator) -> None:
@@ -158,6 +162,26 @@ class TorchVectorEnv:
         returns, lengths, numbers = then.totals[:, rows].tolist()
         final = Observation(features, torch.zeros(len(rows), dtype=torch.bool, device=self.device), mask)
         return final, tuple(map(Episode, map(int, numbers), returns, map(int, lengths)))
+
+    def select_info(self, names: Sequence[str]) -> None:
+        """Set the entries that `EnvStep.info` has from now on. Raises EnvironmentFault if the environment has none."""
+        if names and not isinstance(self.env, InformsOfSteps):
+            raise EnvironmentFault(
+                f"environment {self.name!r} has no info, but the algorithm needs {', '.join(map(repr, names))};"
+                " write info(self, state, action, next_state), which returns them by name"
+            )
+        before, self._info_names = self._info_names, tuple(names)
+        if self._replayed is not None and before != self._info_names:
+            self._replayed.forget()
+
+    def _info(self, action: Any, after: Any) -> dict[str, Tensor]:
+        """Copies of the declared entries, float32 [B] each."""
+        if not self._info_names or not isinstance(self.env, InformsOfSteps):
+            return {}
+        given = self.env.info(self._state, action, after)
+        for name in self._info_names:
+            self._leaf(given.get(name), torch.float32, f"info, {name!r}")
+        return {name: given[name].clone() for name in self._info_names}
 
     # --- checks ----------------------------------------------------------------------------------------------------
 
