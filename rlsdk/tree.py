@@ -149,9 +149,8 @@ class _Records(dict[type, tuple[str, ...] | None]):
     """Class -> the names of its fields, found at the first access; None for a class that is no record."""
 
     def __missing__(self, kind: Any) -> tuple[str, ...] | None:
-        names = kind._fields if issubclass(kind, tuple) and hasattr(kind, "_fields") else None
-        if dataclasses.is_dataclass(kind):
-            names = tuple(field.name for field in dataclasses.fields(kind))
+        names = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
+        names = tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else names
         return self.setdefault(kind, names)
 
 

@@ -22,7 +22,7 @@ from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import NumpyVectorEnv, check_env, device_of, make_torch_vec_env, on_device, read_state
 from rlsdk.environments.vector.on_device import OnDevice
 from rlsdk.environments.vector.torch_vector import TorchVectorEnv
-from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError
+from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation import evaluate_policy
 from rlsdk.interchange import record_episodes
 from rlsdk.kernels.graphed_transition import GraphedTransition
@@ -308,7 +308,7 @@ def test_declared_entries_of_info_are_given() -> None:
     for step in steps:
         torch.testing.assert_close(step.info["cost"].cpu(), torch.full((3,), 0.72**0.5))
     env.select_info(("cost", "missing"))
-    with pytest.raises(EnvironmentFault, match="'Costs', info, 'missing': got None, not a tensor torch.float32"):
+    with pytest.raises(EnvironmentFault, match="'Costs', info, 'missing': got None, not a tensor"):
         env.step(torch.zeros(3, 2))
     assert first.features["at"].shape == (3, 2)
     chase = make_torch_vec_env(Chase(), 3, device="cpu")
@@ -452,6 +452,12 @@ def test_wrong_arguments_are_told(env: Any, arguments: dict[str, Any], error: ty
         make_torch_vec_env(env, **{"n_envs": 3, **arguments})
 
 
+def test_a_step_needs_a_reset() -> None:
+    env = make_torch_vec_env(Chase(), 3, seed=0, device=DEVICE)
+    with pytest.raises(UsageError, match="'Chase' was never reset"):
+        env.step(torch.zeros(3, 2))
+
+
 def test_actions_that_are_not_finite_are_told() -> None:
     env = make_torch_vec_env(Chase(), 3, seed=0, device=DEVICE)
     env.reset()
@@ -488,7 +494,7 @@ def test_tensors_are_moved_between_devices() -> None:
 # --- graphs ---------------------------------------------------------------------------------------------------------
 
 
-class Rerun(GraphedTransition[Any, Any]):
+class Rerun(GraphedTransition[Any, Any, Any]):
     """Makes the step again where a graph would be replayed, with the same tensors for inputs and results."""
 
     def _capture(self, inputs: Any) -> Any:
@@ -497,7 +503,7 @@ class Rerun(GraphedTransition[Any, Any]):
         return stand_in(lambda: self._step(own, self._generator), values, tree.leaves(own), [])
 
 
-class Replayed(TorchVectorEnv):
+class Replayed(TorchVectorEnv[Any]):
     """Replays steps on the CPU, too."""
 
     def __init__(self, env: Any, count: int) -> None:
@@ -507,20 +513,20 @@ class Replayed(TorchVectorEnv):
             graph = self._replayed = Rerun(self._transition, env, self._generator)
             graph.vector = self  # type: ignore[attr-defined]
 
-    def twin(self) -> TorchVectorEnv:
+    def twin(self) -> TorchVectorEnv[Any]:
         found = TorchVectorEnv(self.env, self.num_envs, (self.observation_space, self.action_space), DEVICE)
         found.reset(0)
         return found
 
 
-def as_written(env: Any, count: int) -> TorchVectorEnv:
+def as_written(env: Any, count: int) -> TorchVectorEnv[Any]:
     """The same environments without graphs."""
     found = Replayed(env, count)
     found._replayed = None
     return found
 
 
-def require_equal_steps(ours: TorchVectorEnv, theirs: TorchVectorEnv, count: int = 12) -> None:
+def require_equal_steps(ours: TorchVectorEnv[Any], theirs: TorchVectorEnv[Any], count: int = 12) -> None:
     for t in range(count):
         action = actions(3, t).to(DEVICE)
         one, other = ours.step(action), theirs.step(action)

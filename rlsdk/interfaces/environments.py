@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Generator, Tensor
@@ -15,6 +15,7 @@ from rlsdk.spaces import Space
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 StateT = TypeVar("StateT")
+State_contra = TypeVar("State_contra", contravariant=True)
 
 
 class VectorEnv(Protocol):
@@ -75,7 +76,7 @@ class TorchEnv(Protocol[StateT]):
         """Return `count` first states, on the device of `rng`."""
         ...
 
-    def transition(self, state: StateT, action: Any, rng: Generator) -> StateT:
+    def transition(self, state: StateT, action: Features, rng: Generator) -> StateT:
         """Return the next states. `action` is [B, ..], nested like the action space; actions of a float Box are clipped."""
         ...
 
@@ -83,7 +84,7 @@ class TorchEnv(Protocol[StateT]):
         """Return the observations [B, ..], nested like the space, in the dtypes of `rlsdk.spaces.dtype_of`."""
         ...
 
-    def reward(self, state: StateT, action: Any, next_state: StateT) -> Tensor:
+    def reward(self, state: StateT, action: Features, next_state: StateT) -> Tensor:
         """Return the rewards, float32 [B]."""
         ...
 
@@ -93,19 +94,19 @@ class TorchEnv(Protocol[StateT]):
 
 
 @runtime_checkable
-class InformsOfSteps(Protocol):
+class InformsOfSteps(Protocol[State_contra]):
     """Environments in torch with entries of `info`, for algorithms that declare some."""
 
-    def info(self, state: Any, action: Any, next_state: Any) -> Mapping[str, Tensor]:
+    def info(self, state: State_contra, action: Features, next_state: State_contra) -> Mapping[str, Tensor]:
         """Return the entries of `EnvStep.info` by name, float32 [B] each. It is called only if some are declared."""
         ...
 
 
 @runtime_checkable
-class MasksStates(Protocol):
+class MasksStates(Protocol[State_contra]):
     """Environments in torch that allow some actions only."""
 
-    def action_mask(self, state: Any) -> Tensor:
+    def action_mask(self, state: State_contra) -> Tensor:
         """Return the masks of these states, bool [B, A], True where the action is allowed."""
         ...
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.util import find_spec
 from inspect import getattr_static
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rlsdk.kernels.greedy_acting import GreedyActing
 
 ResultT = TypeVar("ResultT")
+InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 PassingT = TypeVar("PassingT")
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
@@ -185,8 +186,8 @@ def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool
 
 
 def graphed_transition(
-    step: Callable[[Any, Generator], tuple[KeptT, PassingT]], env: object, generator: Generator
-) -> GraphedTransition[KeptT, PassingT] | None:
+    step: Callable[[InputsT, Generator], tuple[KeptT, PassingT]], env: object, generator: Generator
+) -> GraphedTransition[InputsT, KeptT, PassingT] | None:
     """Return the step of an environment as a CUDA graph; None if `generator` is on the CPU. See `GraphedTransition`."""
     if generator.device.type != "cuda" or not may_use("graphed_transition"):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from operator import is_
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -14,11 +14,12 @@ from rlsdk import tree
 from rlsdk.kernels.cuda_graphs import Capture, Captures, captured, signature
 from rlsdk.kernels.hooks import function_modes
 
+InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 PassingT = TypeVar("PassingT")
 
 
-class GraphedTransition(Generic[KeptT, PassingT]):
+class GraphedTransition(Generic[InputsT, KeptT, PassingT]):
     """Calls a function `step(inputs, generator)` that changes tensors in place, and replays it once it was called a few times
     with tensors on a GPU.
 
@@ -27,14 +28,14 @@ class GraphedTransition(Generic[KeptT, PassingT]):
     """
 
     def __init__(
-        self, step: Callable[[Any, Generator], tuple[KeptT, PassingT]], env: object, generator: Generator
+        self, step: Callable[[InputsT, Generator], tuple[KeptT, PassingT]], env: object, generator: Generator
     ) -> None:
         """`step` draws from its generator only. Its in-place changes are to tensors whose memory stays the same."""
         self._step, self._env, self._generator = step, env, generator
         self.captures: Captures[tuple[KeptT, PassingT]] = Captures()
         self._attributes = self._values()
 
-    def __call__(self, inputs: object) -> tuple[KeptT, PassingT]:
+    def __call__(self, inputs: InputsT) -> tuple[KeptT, PassingT]:
         """Return the result of the step for a tree of tensors `inputs` [..]."""
         if function_modes() or torch.is_inference_mode_enabled():
             return self._step(inputs, self._generator)
@@ -53,7 +54,7 @@ class GraphedTransition(Generic[KeptT, PassingT]):
     def _values(self) -> list[object]:
         return list(getattr(self._env, "__dict__", {}).values())
 
-    def _capture(self, inputs: object) -> Capture[tuple[KeptT, PassingT]]:
+    def _capture(self, inputs: InputsT) -> Capture[tuple[KeptT, PassingT]]:
         """Raises RuntimeError if the step does something that a graph cannot do."""
         own = tree.map_tensors(Tensor.clone, inputs)
         leaves = tree.leaves(own)
@@ -63,7 +64,7 @@ class GraphedTransition(Generic[KeptT, PassingT]):
         return capture
 
     def _leaves_of(
-        self, inputs: object, generator: Generator
+        self, inputs: InputsT, generator: Generator
     ) -> tuple[list[Tensor], Callable[[list[Tensor]], tuple[KeptT, PassingT]]]:
         kept, passing = self._step(inputs, generator)
         build = tree.layout(kept).build

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import gymnasium
 import torch
@@ -18,7 +18,7 @@ from rlsdk.environments.adapters.space_conversion import to_space
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.record_checks import require_features, require_tensor
 from rlsdk.environments.vector.seeds import Seeds
-from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, shown
+from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, UsageError, shown
 from rlsdk.interfaces import InformsOfSteps, MasksStates, State, TorchEnv
 from rlsdk.kernels.factory import graphed_transition
 from rlsdk.records import EnvStep, Episode, Features, Observation
@@ -27,6 +27,7 @@ from rlsdk.runtime.seeding import checked_seed, fresh_seed
 from rlsdk.runtime.stored import put_back, stored_like
 from rlsdk.spaces import Box, Space, choices_of, dtype_of, map_leaves, shape_of
 
+StateT = TypeVar("StateT")
 MEMBERS = ("initial", "max_episode_steps", "observation", "reward", "terminal", "transition")
 """The members of `TorchEnv` besides its spaces."""
 
@@ -52,10 +53,10 @@ class _Then:
     summary: Tensor  # bool [3]: an episode ended; actions are finite; observations and rewards are finite
 
 
-class TorchVectorEnv:
+class TorchVectorEnv(Generic[StateT]):
     """B environments of a `TorchEnv`. The step that ends an episode begins the next one."""
 
-    def __init__(self, env: TorchEnv[Any], count: int, spaces: tuple[Space, Space], device: str) -> None:
+    def __init__(self, env: TorchEnv[StateT], count: int, spaces: tuple[Space, Space], device: str) -> None:
         self.env, self.num_envs, self.device = env, count, device
         self.observation_space, self.action_space = spaces
         self.name = type(env).__name__
@@ -66,7 +67,7 @@ class TorchVectorEnv:
         self._numbers = torch.arange(count, dtype=torch.float64, device=device)
         self._lengths = torch.zeros(count, dtype=torch.int64, device=device)
         self._returns = torch.zeros(count, dtype=torch.float64, device=device)
-        self._state: Any = None  # its tensors keep their memory
+        self._kept: StateT | None = None  # its tensors keep their memory
         self._info_names = tuple[str, ...]()
         self._replayed = graphed_transition(self._transition, env, self._generator)
 
@@ -82,13 +83,24 @@ class TorchVectorEnv:
         """Set first states and empty episodes."""
         with torch.inference_mode(False):  # so that the memory of the states may be changed in any mode
             state = self.env.initial(self.num_envs, self._generator)
-            if self._state is None:
-                self._state = self._first(state)
+            if self._kept is None:
+                self._kept = self._first(state)
             self._put(state, "initial")
         self._lengths.zero_()
         self._returns.zero_()
 
-    def _first(self, state: Any) -> Any:
+    @property
+    def _state(self) -> StateT:
+        """The current states.
+
+        Raises:
+            UsageError: the environments were never reset.
+        """
+        if self._kept is None:
+            raise UsageError(f"environment {self.name!r} was never reset; call reset() before step()")
+        return self._kept
+
+    def _first(self, state: StateT) -> StateT:
         """A copy of the first states. Raises EnvironmentFault when they are anything else than tensors [B, ..]."""
         try:
             leaves = tree.leaves(state)
@@ -100,12 +112,12 @@ class TorchVectorEnv:
             self._leaf(leaf, leaf.dtype, "initial", *leaf.shape[1:])
         return tree.map_tensors(Tensor.clone, state)
 
-    def _put(self, state: Any, what: str) -> None:
+    def _put(self, state: StateT, what: str) -> None:
         for mine, new in zip(tree.leaves(self._state), self._leaves(state, what), strict=True):
             mine.copy_(new)
 
     @torch.no_grad()
-    def step(self, action: Any) -> EnvStep:
+    def step(self, action: Features) -> EnvStep:
         replayed = self._replayed
         now, then = self._transition(action, self._generator) if replayed is None else replayed(action)
         ended, has_actions, is_finite = then.summary.tolist()
@@ -120,7 +132,7 @@ class TorchVectorEnv:
         observation = Observation(now.features, is_first, now.mask)
         return EnvStep(observation, now.reward, terminated, truncated, self._valid, final, episodes, info=now.info)
 
-    def _transition(self, action: Any, generator: Generator) -> tuple[_Now, _Then]:
+    def _transition(self, action: Features, generator: Generator) -> tuple[_Now, _Then]:
         """Make a step; a GPU replays it. It changes the tensors of the state, the lengths and the returns in place."""
         env, state = self.env, self._state
         has_actions = _all_finite(action, self._valid)
@@ -174,7 +186,7 @@ class TorchVectorEnv:
         if self._replayed is not None and before != self._info_names:
             self._replayed.forget()
 
-    def _info(self, action: Any, after: Any) -> dict[str, Tensor]:
+    def _info(self, action: Features, after: StateT) -> dict[str, Tensor]:
         """Copies of the declared entries, float32 [B] each."""
         if not self._info_names or not isinstance(self.env, InformsOfSteps):
             return {}
@@ -191,13 +203,13 @@ class TorchVectorEnv:
         bounds = self._bounds.get(path)
         return action if bounds is None else action.clamp(*bounds)
 
-    def _observed(self, state: Any) -> Features:
+    def _observed(self, state: StateT) -> Features:
         """The observations [B, ..] of states. They are copied, because they may be the memory of the states."""
         features = self.env.observation(state)
         require_features(self.observation_space, features, self.num_envs, self.device, f"environment {self.name!r}, ")
         return tree.map_tensors(Tensor.clone, features)
 
-    def _mask(self, state: Any) -> Tensor | None:
+    def _mask(self, state: StateT) -> Tensor | None:
         if not isinstance(self.env, MasksStates):
             return None
         mask = self.env.action_mask(state)
@@ -207,7 +219,7 @@ class TorchVectorEnv:
     def _leaf(self, value: object, dtype: torch.dtype, what: str, *shape: int) -> None:
         require_tensor(value, (self.num_envs, *shape), dtype, self.device, f"environment {self.name!r}, {what}")
 
-    def _leaves(self, state: Any, what: str) -> list[Tensor]:
+    def _leaves(self, state: StateT, what: str) -> list[Tensor]:
         """The leaves [B, ..] of states, in the order of those of the current states.
 
         Raises:
@@ -254,7 +266,7 @@ class TorchVectorEnv:
 
 
 def make_torch_vec_env(
-    env: TorchEnv[Any], n_envs: int, seed: int | None = None, *, device: str = "auto"
+    env: TorchEnv[StateT], n_envs: int, seed: int | None = None, *, device: str = "auto"
 ) -> CustomVectorEnv:
     """A vector environment of an environment that is written in torch.
 
@@ -283,7 +295,7 @@ def make_torch_vec_env(
     return vector
 
 
-def _spaces(env: TorchEnv[Any]) -> tuple[Space, Space]:
+def _spaces(env: TorchEnv[StateT]) -> tuple[Space, Space]:
     """(observation space, action space); those of gymnasium are converted."""
     pair = (env.observation_space, "observation"), (env.action_space, "action")
     observation, action = (
