@@ -146,7 +146,7 @@ def is_finite(node: object) -> bool:
 
 
 class _Records(dict[type, tuple[str, ...] | None]):
-    """Class -> the names of its fields, found at the first access; None for a class that is no record."""
+    """Class -> the names of its fields, found at the first access; None for other classes."""
 
     def __missing__(self, kind: Any) -> tuple[str, ...] | None:
         names = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlsdk
+from rlsdk.kernels.switch import may_compile
 from tests.golden.resumed import CASES, ENVS, FOLDER, answers, machine, parameters, resumed
 
 WRITTEN: dict[str, Any] = json.loads((FOLDER / "answers.json").read_text())
@@ -21,6 +22,10 @@ trained parameters to 1e-4."""
 
 SECOND_ORDER = "trpo"
 """The algorithm whose conjugate gradients amplify differences in rounding."""
+
+
+COMPILED = "trpo"
+"""The algorithm whose small networks act by compiled code, which was not there when the files were written: decision 0043."""
 
 
 def rounding(name: str) -> float:
@@ -54,7 +59,8 @@ def test_agent_files_act_as_when_they_were_written(name: str) -> None:
     wanted = WRITTEN[name]
     agent = rlsdk.load(FOLDER / name)
     found = answers(agent, wanted["observations"], wanted["masks"])
-    exact = SAME_MACHINE and KERNELS and name not in REBUILT_PREPROCESSING
+    compiled = may_compile() and name.startswith(COMPILED)
+    exact = SAME_MACHINE and KERNELS and name not in REBUILT_PREPROCESSING and not compiled
     for kind in ("mode", "sample"):
         np.testing.assert_allclose(found[kind], wanted["before"][kind], rtol=0, atol=0 if exact else 1e-6)
     assert agent.num_timesteps == wanted["steps"][0]

@@ -156,6 +156,37 @@ def test_protocols_of_older_versions_of_python_are_read(case: str, protocol: int
     assert read_setting(stored(value, protocol)) == expected
 
 
+class ByName:
+    """Pickled as Python 3.11.0 to 3.11.3 pickle a member of an Enum, in every version of Python."""
+
+    def __init__(self, kind: type[Any], name: object) -> None:
+        self.kind, self.name = kind, name
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.kind, self.name)
+
+
+@pytest.mark.parametrize("member", [*TrainFrequencyUnit, *GoalSelectionStrategy])
+def test_members_of_enums_are_read_by_value_and_by_name(member: Any) -> None:
+    by_name, kind = ByName(type(member), member.name), type(member)
+    if kind is TrainFrequencyUnit:
+        expected: object = 4 if member.value == "step" else [4, "episode"]
+        assert read_setting(stored(TrainFreq(4, kind(member.value)))) == expected
+        assert read_setting(stored(TrainFreq(4, by_name))) == expected
+    else:
+        expected = {"goal_selection_strategy": member.name.lower()}
+        assert read_setting(stored({"goal_selection_strategy": by_name})) == expected
+
+
+@pytest.mark.parametrize(
+    "unknown", [ByName(TrainFrequencyUnit, "name"), ByName(Path, "cwd"), ByName(GoalSelectionStrategy, 3)]
+)
+def test_other_attributes_are_not_read(unknown: ByName) -> None:
+    entry = stored({"goal_selection_strategy": unknown})
+    with pytest.raises(ValueError, match="unknown attribute"):
+        read_setting(entry)
+
+
 def made_by(name: str, values: dict[str, float]) -> Any:
     """A function as a function `name` of a module makes it, which uses the variables `values`."""
     module, _, outer = name.rpartition(".")

@@ -50,6 +50,6 @@ def test_every_function_keeps_the_structure() -> None:
     assert [float(leaf[0]) for leaf in tree.leaves(node)] == [0, 10, 20, 30]
 
 
-def test_other_objects_are_no_trees() -> None:
+def test_other_objects_are_refused() -> None:
     with pytest.raises(TypeError, match="int is not a tree of tensors"):
         tree.map_tensors(torch.neg, Pair(torch.zeros(1), 3))

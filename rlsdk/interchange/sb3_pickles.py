@@ -46,6 +46,7 @@ def _part(node: object) -> object:
         return node
     if isinstance(node, Name):
         return _buffer(node)
+    node = _by_value(node)
     if isinstance(node, Call) and node.name in _OBJECTS:
         return _OBJECTS[node.name](node)
     raise ValueError(f"{type(node).__name__} is not a setting")
@@ -104,8 +105,18 @@ def array(node: object) -> NDArray[np.float64]:
     return np.frombuffer(bytes(content), f"<{size}").astype(np.float64).reshape(shape)
 
 
+def _by_value(node: object) -> object:
+    """Describe a member of an Enum by its value. Python 3.11.0 to 3.11.3 store it as `getattr(class, name)`."""
+    if not isinstance(node, Call) or node.name != "builtins.getattr":
+        return node
+    kind, member = node.arguments
+    if not isinstance(kind, Name) or (kind.text, member) not in _MEMBERS:
+        raise ValueError("an unknown attribute")
+    return Call(kind.text, (_MEMBERS[kind.text, _text(member)],))
+
+
 def _frequency(node: Call) -> object:
-    count, unit = node.arguments
+    count, unit = node.arguments[0], _by_value(node.arguments[1])
     if type(count) is not int or not isinstance(unit, Call) or not unit.name.endswith(".TrainFrequencyUnit"):
         raise ValueError("not a frequency")
     return count if unit.arguments == ("step",) else [count, _text(unit.arguments[0])]
@@ -197,6 +208,16 @@ _NOISES: dict[str, _Converter] = {
     f"{_COMMON}.noise.NormalActionNoise": _noise,
     f"{_COMMON}.noise.OrnsteinUhlenbeckActionNoise": _ornstein_uhlenbeck,
 }
+_UNITS = f"{_COMMON}.type_aliases.TrainFrequencyUnit"
+_STRATEGIES = "stable_baselines3.her.goal_selection_strategy.GoalSelectionStrategy"
+_MEMBERS: dict[tuple[str, object], object] = {
+    (_UNITS, "STEP"): "step",
+    (_UNITS, "EPISODE"): "episode",
+    (_STRATEGIES, "FUTURE"): 0,
+    (_STRATEGIES, "FINAL"): 1,
+    (_STRATEGIES, "EPISODE"): 2,
+}
+"""(Enum, name of a member) -> its value."""
 _OBJECTS: dict[str, _Converter] = {
     **_NOISES,
     f"{_COMMON}.utils.FloatSchedule": _schedule,
@@ -206,7 +227,7 @@ _OBJECTS: dict[str, _Converter] = {
     "cloudpickle.cloudpickle._builtin_type": _schedule,  # functions in older versions of cloudpickle
     f"{_COMMON}.noise.VectorizedActionNoise": _noise_of_several,
     f"{_COMMON}.type_aliases.TrainFreq": _frequency,
-    "stable_baselines3.her.goal_selection_strategy.GoalSelectionStrategy": _strategy,
+    _STRATEGIES: _strategy,
     "numpy._core.multiarray.scalar": _number,
     "numpy.core.multiarray.scalar": _number,
 }
