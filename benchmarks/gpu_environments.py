@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 import rlsdk
-from benchmarks.marked import replaced
+from benchmarks.marked import write_table
 from rlsdk.environments import make_torch_vec_env, make_vec_env
 from rlsdk.runtime.threads import limited_threads
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "guides" / "gpu.md"
-BEGIN, END = "<!-- measured by python -m benchmarks.gpu_environments -->", "<!-- end of environments -->"
+MARKS = "<!-- measured by python -m benchmarks.gpu_environments -->", "<!-- end of environments -->"
 HEAD = "| environments | all on the GPU | agent on the GPU, gymnasium on the CPU | all on the CPU | solved, all on the GPU |"
 COPIES = (256, 1024, 4096, 16384)
 SOLVED = 475.0
@@ -87,8 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             lines.append(row(copies, options.rounds))
             print(lines[-1], flush=True)
     if options.write:
-        page = replaced(PAGE.read_text(encoding="utf-8"), BEGIN, END, "\n".join(lines))
-        PAGE.write_text(page, encoding="utf-8")
+        write_table(PAGE, MARKS, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ import torch
 
 import rlsdk
 from benchmarks.drawn_frames import DrawnFrames
-from benchmarks.marked import replaced
+from benchmarks.marked import write_table
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "gpu.md"
-BEGIN, END = "<!-- measured by python -m benchmarks.gpu_seeds -->", "<!-- end of seeds -->"
+MARKS = "<!-- measured by python -m benchmarks.gpu_seeds -->", "<!-- end of seeds -->"
 HEAD = "| agent | 1 seed | 4 seeds | 12 seeds |"
 COUNTS = (1, 4, 12)
 AGENTS: dict[str, dict[str, Any]] = {
@@ -67,8 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
     if options.write:
-        page = replaced(PAGE.read_text(encoding="utf-8"), BEGIN, END, "\n".join(lines))
-        PAGE.write_text(page, encoding="utf-8")
+        write_table(PAGE, MARKS, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from benchmarks.marked import replaced
+from benchmarks.marked import write_table
 from rlsdk import tree
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, InvalidActionEnvDiscrete
@@ -144,7 +144,7 @@ def main() -> None:
     print(table)
     if options.write:
         page = DOCS / "performance.md"
-        page.write_text(replaced(page.read_text(encoding="utf-8"), MARK, END, table), encoding="utf-8")
+        write_table(page, (MARK, END), table)
         picture(results)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 
 def replaced(page: str, begin: str, end: str, table: str) -> str:
@@ -16,6 +17,11 @@ def replaced(page: str, begin: str, end: str, table: str) -> str:
     if not first or not last:
         raise SystemExit(f"a page lacks the lines {begin} and {end}")
     return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+
+
+def write_table(page: Path, marks: tuple[str, str], table: str) -> None:
+    """Write a table between the marks of a page. Raises SystemExit if the page lacks a mark."""
+    page.write_text(replaced(page.read_text(encoding="utf-8"), *marks, table), encoding="utf-8")
 
 
 def with_row(page: str, marks: tuple[str, str], head: str, names: Iterable[str], row: str) -> str:

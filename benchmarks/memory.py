@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import rlsdk
-from benchmarks.marked import replaced
+from benchmarks.marked import write_table
 from rlsdk import tree
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import FakeImageEnv
@@ -200,7 +200,7 @@ def main() -> None:
         table = f"Measured {time.strftime('%Y-%m-%d')}.\n\n{PARTS[name]()}"
         if options.write:
             begin, end = f"<!-- measured by python -m benchmarks.memory {name} -->", f"<!-- end of {name} -->"
-            PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), begin, end, table), encoding="utf-8")
+            write_table(PAGE, (begin, end), table)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 import rlsdk
-from benchmarks.marked import replaced
+from benchmarks.marked import write_table
 from rlsdk.environments import make_vec_env
 from rlsdk.executors import Executor, capacity, make_executor
 from rlsdk.experiments.runner import RunRequest
@@ -229,7 +229,7 @@ def write(name: str, table: Table) -> None:
     """Replace one table of docs/scaling.md. The table of the slow simulator also has a picture and a CSV file."""
     page, mark, end = DOCS / "scaling.md", f"<!-- measured: {name} -->", f"<!-- end of {name} -->"
     shown = markdown(table) + (PICTURE if name == "waiting" else "")
-    page.write_text(replaced(page.read_text(encoding="utf-8"), mark, end, shown), encoding="utf-8")
+    write_table(page, (mark, end), shown)
     if name == "waiting":
         with open(DOCS / "images" / "scaling.csv", "w", encoding="utf-8", newline="") as stream:
             csv.writer(stream, lineterminator="\n").writerows(table)

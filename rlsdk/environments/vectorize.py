@@ -23,7 +23,7 @@ from rlsdk.environments.vector import envpool_vector
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
-from rlsdk.environments.vector.group_checks import require_separate
+from rlsdk.environments.vector.group_checks import require_copies, require_separate
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.vector.seeds import Seeds
@@ -243,9 +243,7 @@ def _sources(env: object, n_envs: object) -> list[object]:
     """
     if not isinstance(env, list | tuple):
         count = 1 if n_envs is None else n_envs
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
-        return [env] * count
+        return [env] * require_copies(count)
     for source in env:
         if not callable(source) and not isinstance(source, str):
             raise SettingsError(

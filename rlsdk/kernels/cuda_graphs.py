@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import is_
 from typing import Generic, TypeVar
 
 import torch
@@ -87,6 +88,11 @@ class Captures(Generic[ResultT]):
             except RuntimeError:  # the function needs values on the CPU, for example
                 self.fails = True
         return capture
+
+
+def same_objects(one: list[object], other: list[object]) -> bool:
+    """Whether two lists hold the same objects, compared by identity."""
+    return len(one) == len(other) and all(map(is_, one, other))
 
 
 def signature(node: object) -> Hashable:

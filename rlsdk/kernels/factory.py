@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
-PassingT = TypeVar("PassingT")
+TransientT = TypeVar("TransientT")
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
 """The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
 
@@ -186,8 +186,8 @@ def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool
 
 
 def graphed_transition(
-    step: Callable[[InputsT, Generator], tuple[KeptT, PassingT]], env: object, generator: Generator
-) -> GraphedTransition[InputsT, KeptT, PassingT] | None:
+    step: Callable[[InputsT, Generator], tuple[KeptT, TransientT]], env: object, generator: Generator
+) -> GraphedTransition[InputsT, KeptT, TransientT] | None:
     """Return the step of an environment as a CUDA graph; None if `generator` is on the CPU. See `GraphedTransition`."""
     if generator.device.type != "cuda" or not may_use("graphed_transition"):
         return None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from operator import is_
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk import tree
-from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, signature, tables_of
+from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, same_objects, signature, tables_of
 from rlsdk.kernels.hooks import function_modes
 from rlsdk.kernels.protocol import Acts, AnyAct
 from rlsdk.records import Observation
@@ -47,8 +46,7 @@ class GraphedActing:
 
     def _forget_if_changed(self) -> None:
         found, attributes = list(addresses(self._tables)), list(vars(self._network).values())
-        same = len(attributes) == len(self._attributes) and all(map(is_, attributes, self._attributes))
-        if not same or found != self._addresses:
+        if not same_objects(attributes, self._attributes) or found != self._addresses:
             self._addresses, self._attributes, self.captures = found, attributes, Captures()
 
     def _capture(

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from operator import is_
 from typing import Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.kernels.cuda_graphs import Capture, Captures, captured, signature
+from rlsdk.kernels.cuda_graphs import Capture, Captures, captured, same_objects, signature
 from rlsdk.kernels.hooks import function_modes
 
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
-PassingT = TypeVar("PassingT")
+TransientT = TypeVar("TransientT")
 
 
-class GraphedTransition(Generic[InputsT, KeptT, PassingT]):
+class GraphedTransition(Generic[InputsT, KeptT, TransientT]):
     """Calls a function `step(inputs, generator)` that changes tensors in place, and replays it once it was called a few times
     with tensors on a GPU.
 
@@ -28,20 +27,19 @@ class GraphedTransition(Generic[InputsT, KeptT, PassingT]):
     """
 
     def __init__(
-        self, step: Callable[[InputsT, Generator], tuple[KeptT, PassingT]], env: object, generator: Generator
+        self, step: Callable[[InputsT, Generator], tuple[KeptT, TransientT]], env: object, generator: Generator
     ) -> None:
         """`step` draws from its generator only. Its in-place changes are to tensors whose memory stays the same."""
         self._step, self._env, self._generator = step, env, generator
-        self.captures: Captures[tuple[KeptT, PassingT]] = Captures()
+        self.captures: Captures[tuple[KeptT, TransientT]] = Captures()
         self._attributes = self._values()
 
-    def __call__(self, inputs: InputsT) -> tuple[KeptT, PassingT]:
+    def __call__(self, inputs: InputsT) -> tuple[KeptT, TransientT]:
         """Return the result of the step for a tree of tensors `inputs` [..]."""
         if function_modes() or torch.is_inference_mode_enabled():
             return self._step(inputs, self._generator)
         attributes = self._values()
-        same = len(attributes) == len(self._attributes) and all(map(is_, attributes, self._attributes))
-        if not same:
+        if not same_objects(attributes, self._attributes):
             self._attributes = attributes
             self.forget()
         capture = self.captures.get(signature(inputs), lambda: self._capture(inputs))
@@ -54,7 +52,7 @@ class GraphedTransition(Generic[InputsT, KeptT, PassingT]):
     def _values(self) -> list[object]:
         return list(getattr(self._env, "__dict__", {}).values())
 
-    def _capture(self, inputs: InputsT) -> Capture[tuple[KeptT, PassingT]]:
+    def _capture(self, inputs: InputsT) -> Capture[tuple[KeptT, TransientT]]:
         """Raises RuntimeError if the step does something that a graph cannot do."""
         own = tree.map_tensors(Tensor.clone, inputs)
         leaves = tree.leaves(own)
@@ -65,7 +63,7 @@ class GraphedTransition(Generic[InputsT, KeptT, PassingT]):
 
     def _leaves_of(
         self, inputs: InputsT, generator: Generator
-    ) -> tuple[list[Tensor], Callable[[list[Tensor]], tuple[KeptT, PassingT]]]:
-        kept, passing = self._step(inputs, generator)
+    ) -> tuple[list[Tensor], Callable[[list[Tensor]], tuple[KeptT, TransientT]]]:
+        kept, transient = self._step(inputs, generator)
         build = tree.layout(kept).build
-        return tree.leaves(kept), lambda leaves: (build(iter(leaves)), passing)
+        return tree.leaves(kept), lambda leaves: (build(iter(leaves)), transient)

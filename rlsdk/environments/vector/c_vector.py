@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from rlsdk.environments.adapters.nested import parts_of
 from rlsdk.environments.adapters.space_conversion import GymSpace, to_space
 from rlsdk.environments.states import OpaqueValue
+from rlsdk.environments.vector.group_checks import require_copies
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError, message_of, shown
@@ -137,8 +138,7 @@ def make_c_vec_env(
         EnvironmentFault: the library cannot be loaded, lacks a function, or was written for other spaces.
         SettingsError: `n_envs` is not positive. UnsupportedSpaceError: a space is a Dict or Tuple, or of another kind.
     """
-    if not isinstance(n_envs, int) or isinstance(n_envs, bool) or n_envs < 1:
-        raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
+    require_copies(n_envs)
     spaces = to_space(observation_space, "observation"), to_space(action_space, "action")
     made = NativeVectorEnv(CVectorEnv(library, n_envs, observation_space, action_space), *spaces)
     made.name, made.seeds = Path(library).stem, Seeds(seed)

@@ -24,11 +24,11 @@ from rlsdk.environments.vector.connected import (
 )
 from rlsdk.environments.vector.fingerprints import count_reset, resets_of
 from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
+from rlsdk.environments.vector.on_device import device_of
 from rlsdk.environments.vector.record_checks import require_features, require_tensor
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, raised, shown
 from rlsdk.interfaces import (
     CapturesState,
-    HasDevice,
     HasMasks,
     KeepsInfos,
     PlaysEpisodes,
@@ -53,7 +53,7 @@ class CustomVectorEnv(SteppedVector):
         """`checks`: whether to check the records; False for an object that checks them itself."""
         require_members(env)
         self.env, self.num_envs = env, int(env.num_envs)
-        pair = _space(env.observation_space, "observation"), _space(env.action_space, "action")
+        pair = checked_space(env.observation_space, "observation"), checked_space(env.action_space, "action")
         own = getattr(env, "name", None)
         super().__init__(*pair, own if isinstance(own, str) else type(env).__name__)
         self._moves, self._checks, self.device = 0, checks, _device(env)
@@ -212,14 +212,14 @@ class CustomVectorEnv(SteppedVector):
 
 def _device(env: VectorEnv) -> str:
     """The device of the tensors of `env`. Raises EnvironmentFault if this machine has no such device."""
-    given = env.device if isinstance(env, HasDevice) else "cpu"
     try:
-        return choose_device(str(given), "")[0]
+        return choose_device(device_of(env), "")[0]
     except SettingsError as error:
         raise EnvironmentFault(f"environment {shown(env)}: {error}") from None
 
 
-def _space(space: object, path: str) -> Space:
+def checked_space(space: object, path: str) -> Space:
+    """A space of rlsdk, or of gymnasium, which is converted. Raises EnvironmentFault for other objects."""
     if isinstance(space, gymnasium.Space):
         return to_space(space, path)
     if not isinstance(space, Space):

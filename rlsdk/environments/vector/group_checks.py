@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
 from rlsdk.environments.adapters.space_conversion import spaces_of, told_apart
-from rlsdk.errors import EnvironmentFault
+from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.spaces import Space
 
 
@@ -53,3 +53,10 @@ def require_alike(environments: Sequence[Environment], pair: tuple[Space, Space]
                     f"environment {name!r}: number {i} has the {kind} space {own_text}, number 0 has {first_text};"
                     " environments that are stepped together must have the same spaces"
                 )
+
+
+def require_copies(count: object) -> int:
+    """The number of environments `n_envs`, unchanged. Raises SettingsError if it is not a positive whole number."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise SettingsError(f"n_envs = {count!r} must be a positive whole number")
+    return count

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-import gymnasium
 import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.environments.adapters.space_conversion import to_space
-from rlsdk.environments.vector.custom_vector import CustomVectorEnv
+from rlsdk.environments.vector.custom_vector import CustomVectorEnv, checked_space
+from rlsdk.environments.vector.group_checks import require_copies
 from rlsdk.environments.vector.record_checks import require_features, require_tensor
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, UsageError, shown
@@ -25,7 +24,7 @@ from rlsdk.records import EnvStep, Episode, Features, Observation
 from rlsdk.runtime.device import choose_device
 from rlsdk.runtime.seeding import checked_seed, fresh_seed
 from rlsdk.runtime.stored import put_back, stored_like
-from rlsdk.spaces import Box, Space, choices_of, dtype_of, map_leaves, shape_of
+from rlsdk.spaces import Box, Space, choices_of, dtype_of, leaf_spaces, map_leaves, shape_of
 
 StateT = TypeVar("StateT")
 MEMBERS = ("initial", "max_episode_steps", "observation", "reward", "terminal", "transition")
@@ -62,7 +61,11 @@ class TorchVectorEnv(Generic[StateT]):
         self.name = type(env).__name__
         self.has_masks = isinstance(env, MasksStates)
         self._generator = Generator(device)
-        self._bounds = {path: _bounds(leaf, device) for path, leaf in _boxes(spaces[1])}
+        self._bounds = {
+            path: _bounds(leaf, device)
+            for path, leaf in leaf_spaces(spaces[1], "action")
+            if isinstance(leaf, Box) and dtype_of(leaf) == "float32"
+        }
         self._valid = torch.ones(count, dtype=torch.bool, device=device)
         self._numbers = torch.arange(count, dtype=torch.float64, device=device)
         self._lengths = torch.zeros(count, dtype=torch.int64, device=device)
@@ -243,7 +246,7 @@ class TorchVectorEnv(Generic[StateT]):
 
     def get_state(self) -> State:
         """The states, lengths and returns of the running episodes, and the random generator, on the CPU."""
-        counts = {"lengths": self._lengths.cpu(), "returns": self._returns.cpu()}
+        counts = {name: count.cpu() for name, count in self._counts.items()}
         states = {name: leaf.cpu() for name, leaf in tree.number(self._state).items()}
         return {"states": states, "counts": counts, "generator": self._generator.get_state()}
 
@@ -255,11 +258,18 @@ class TorchVectorEnv(Generic[StateT]):
             ValueError, KeyError, TypeError: it is not one of these environments.
         """
         self._begin()
-        states, counts = stored_like(self._state, state["states"]), _counts(state["counts"], self._lengths)
+        states, counts = stored_like(self._state, state["states"]), stored_like(self._counts, state["counts"])
+        if bool((counts["lengths"] < 0).any()) or not bool(counts["returns"].isfinite().all()):
+            raise ValueError("the lengths or returns of running episodes are not possible")
         put_back(self._generator, state["generator"])
         self._put(states, "set_state")
-        self._lengths.copy_(counts["lengths"])
-        self._returns.copy_(counts["returns"])
+        for name, count in self._counts.items():
+            count.copy_(counts[name])
+
+    @property
+    def _counts(self) -> dict[str, Tensor]:
+        """The lengths and returns [B] of the running episodes, in place."""
+        return {"lengths": self._lengths, "returns": self._returns}
 
     def close(self) -> None:
         """Do nothing; the memory is freed with the object."""
@@ -280,8 +290,7 @@ def make_torch_vec_env(
         EnvironmentFault: `env` lacks a member. SettingsError: `n_envs` or `seed` is out of range, or there is no such device.
         UnsupportedSpaceError: a space is of an unknown kind.
     """
-    if not isinstance(n_envs, int) or isinstance(n_envs, bool) or n_envs < 1:
-        raise SettingsError(f"n_envs = {n_envs!r} must be a positive whole number")
+    require_copies(n_envs)
     if missing := [name for name in ("observation_space", "action_space", *MEMBERS) if not hasattr(env, name)]:
         raise EnvironmentFault(f"{shown(env)} lacks {', '.join(missing)} (rlsdk.interfaces.TorchEnv)")
     limit = env.max_episode_steps
@@ -289,31 +298,11 @@ def make_torch_vec_env(
         raise SettingsError(f"max_episode_steps = {limit!r} must be a positive whole number, or None")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    made = TorchVectorEnv(env, n_envs, _spaces(env), choose_device(device, "")[0])
+    spaces = checked_space(env.observation_space, "observation"), checked_space(env.action_space, "action")
+    made = TorchVectorEnv(env, n_envs, spaces, choose_device(device, "")[0])
     vector = CustomVectorEnv(made, checks=False)
     vector.seeds = Seeds(None if seed is None else checked_seed(seed))
     return vector
-
-
-def _spaces(env: TorchEnv[StateT]) -> tuple[Space, Space]:
-    """(observation space, action space); those of gymnasium are converted."""
-    pair = (env.observation_space, "observation"), (env.action_space, "action")
-    observation, action = (
-        to_space(space, path) if isinstance(space, gymnasium.Space) else space for space, path in pair
-    )
-    return observation, action  # type: ignore[return-value]  # `CustomVectorEnv` refuses other objects
-
-
-def _boxes(space: Space) -> list[tuple[str, Box]]:
-    """(path, space) of every Box with floats in an action space."""
-    found: list[tuple[str, Box]] = []
-
-    def add(path: str, leaf: Space) -> None:
-        if isinstance(leaf, Box) and dtype_of(leaf) == "float32":
-            found.append((path, leaf))
-
-    map_leaves(space, add, path="action")
-    return found
 
 
 def _bounds(box: Box, device: str) -> tuple[Tensor, Tensor]:
@@ -325,14 +314,3 @@ def _all_finite(node: object, true: Tensor) -> Tensor:
     """Whether all numbers of the leaves [B, ..] of a tree are finite, bool []. `true` is bool [B]."""
     found = [leaf.isfinite().all() for leaf in tree.leaves(node) if leaf.is_floating_point()]
     return torch.stack([leaf.to(true.device) for leaf in found]).all() if found else true.all()
-
-
-def _counts(stored: Mapping[str, Any], lengths: Tensor) -> Mapping[str, Tensor]:
-    """The lengths int64 [B] and returns float64 [B] in a stored state. Raises ValueError for others."""
-    for name, dtype in (("lengths", torch.int64), ("returns", torch.float64)):
-        value = stored[name]
-        if not isinstance(value, Tensor) or value.shape != lengths.shape or value.dtype != dtype:
-            raise ValueError(f"{name} are {shown(value)}, not {dtype} {tuple(lengths.shape)}")
-    if bool((stored["lengths"] < 0).any()) or not bool(stored["returns"].isfinite().all()):
-        raise ValueError("the lengths or returns of running episodes are not possible")
-    return stored
