@@ -14,6 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from rlsdk.errors import UsageError
+
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
 
@@ -71,6 +73,10 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "policy_loss": (POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
     "discounted_sums": (POINTER, POINTER, COUNT, COUNT, POINTER),
     "explained_variance": (POINTER, POINTER, COUNT),
+    "greedy_targets": (POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
+    "values_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
+    "values_taken_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
+    "smooth_l1": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER, POINTER),
     "clip_norm": (POINTER, COUNT, c_float),
     "rmsprop_step": (POINTER, POINTER, POINTER, COUNT, POINTER),
 }
@@ -121,3 +127,12 @@ def as_floats(values: Tensor) -> Tensor:
     if values.dtype is torch.float32 and values.is_cpu and values.is_contiguous():
         return values
     return values.detach().to("cpu", torch.float32).contiguous()
+
+
+def require_readable(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raises UsageError if compiled code would read other memory than that of `values` [..], which are contiguous."""
+    if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
+        raise UsageError(
+            f"actions, masks, deviations or gradients of this batch are {values.dtype} {list(values.shape)} on"
+            f" {values.device}; the policy takes {dtype} {list(shape)} on cpu"
+        )

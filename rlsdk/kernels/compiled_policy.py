@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.compiled_library import Columns, Terms, as_floats, loaded_library
+from rlsdk.kernels.compiled_library import Columns, Terms, as_floats, loaded_library, require_readable
 from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossGrads, LossRows, LossTerms, NormalNoise, PlainHead
 
 HeadVjp = Callable[[Tensor, Tensor | None], Tensor]
@@ -34,7 +34,7 @@ def _choices_taken(
 ) -> tuple[Tensor, Tensor, HeadVjp]:
     """`action` is int64 [N], counted from 0."""
     library, (rows, choices) = loaded_library(), logits.shape
-    _require(action, (rows,), torch.int64)
+    require_readable(action, (rows,), torch.int64)
     allowed = None if mask is None else _mask(mask, logits)
     log_probs, (log_prob, entropy) = torch.empty_like(logits), logits.new_empty(2, rows).unbind()
     if library.choices_taken(
@@ -63,9 +63,9 @@ def _choices_taken(
 def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tensor, Tensor, HeadVjp]:
     """`action` is float [N, A]."""
     library, (rows, size), (parameter,) = loaded_library(), mean.shape, head.own_parameters
-    _require(action, (rows, size), torch.float32)
+    require_readable(action, (rows, size), torch.float32)
     log_std = as_floats(parameter)
-    _require(log_std, (size,), torch.float32)
+    require_readable(log_std, (size,), torch.float32)
     standardised, (log_prob, entropy) = torch.empty_like(mean), mean.new_empty(2, rows).unbind()
     library.vectors_taken(
         mean.data_ptr(),
@@ -121,7 +121,7 @@ def greedy(values: Tensor, sizes: tuple[int, int], epsilon: Tensor | None, gener
     Each action has the largest sum over K; it is random with probability `epsilon` (0-d; None: 0).
     """
     rows, (actions, entries) = values.shape[0], sizes
-    _require(values, (rows, actions * entries), torch.float32)
+    require_readable(values, (rows, actions * entries), torch.float32)
     found = values.new_empty(rows, dtype=torch.int64)
     numbers: tuple[int | None, ...] = (None, None, None)
     if epsilon is not None:
@@ -135,23 +135,14 @@ def greedy(values: Tensor, sizes: tuple[int, int], epsilon: Tensor | None, gener
 def _column(values: Tensor, size: int) -> Tensor:
     """Return `values` as float32 [size]."""
     found = as_floats(values)
-    _require(found, (size,), torch.float32)
+    require_readable(found, (size,), torch.float32)
     return found
 
 
 def _mask(mask: Tensor, logits: Tensor) -> Tensor:
     found = mask.contiguous()
-    _require(found, tuple(logits.shape), torch.bool)
+    require_readable(found, tuple(logits.shape), torch.bool)
     return found
-
-
-def _require(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raises UsageError if compiled code would read other memory than that of `values` [..], which are contiguous."""
-    if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
-        raise UsageError(
-            f"actions, masks, deviations or gradients of this batch are {values.dtype} {list(values.shape)} on"
-            f" {values.device}; the policy takes {dtype} {list(shape)} on cpu"
-        )
 
 
 class CompiledPolicyLoss:

@@ -6,9 +6,12 @@ the number of entries per value: 1 for a mean return (arXiv:1312.5602), or K qua
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from rlsdk.kernels.action_values import compiled_for
 from rlsdk.math.constants import constant, multiples
 
 FORBIDDEN = -1e30
@@ -60,3 +63,44 @@ def q_target(next_values: Tensor, next_action: Tensor, reward: Tensor, discount:
     """
     chosen = values_at(next_values, flat_index(next_action, sizes))
     return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), chosen)
+
+
+def greedy_target(
+    next_values: Tensor, reward: Tensor, discount: Tensor, sizes: Sizes, *, mask: Tensor | None, selector: Tensor
+) -> Tensor:
+    """The target `q_target` [choices, N, K] for the greedy action at s'.
+
+    Args:
+        next_values: action values of the target network at s', float [N, A, K].
+        reward: float [N].
+        discount: gamma, or 0 where the episode terminated (not at a time limit), float [N].
+        sizes: the number of values of each choice.
+        mask: the values allowed at s', bool [N, A]; None = all.
+        selector: the values at s' that select the action, float [N, A, K]: `next_values`, or those of the online network
+            (double Q-learning, arXiv:1509.06461, equation 4).
+    """
+    if (compiled := compiled_for(next_values, reward, discount, selector)) is not None:
+        return compiled.greedy_target(next_values, selector, mask, (reward, discount), sizes)
+    return q_target(next_values, greedy_action(selector, mask, sizes), reward, discount, sizes)
+
+
+def taken_values(values: Tensor, action: Tensor, sizes: Sizes) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """(the values [choices, N, K] of the actions taken, vjp), without graph.
+
+    `vjp` takes the gradient of a loss with respect to them, and returns that with respect to all values [N, A, K].
+
+    Args:
+        values: action values, float [N, A, K].
+        action: int64 [N, choices], counted from 0.
+        sizes: the number of values of each choice.
+    """
+    if (compiled := compiled_for(values)) is not None and action.is_cpu:
+        return compiled.taken(values, action, sizes)
+    index = flat_index(action, sizes)
+
+    def vjp(grad: Tensor) -> Tensor:
+        grad_values = torch.zeros_like(values)
+        grad_values.flatten(0, 1).index_copy_(0, index, grad.flatten(0, 1))
+        return grad_values
+
+    return values_at(values, index), vjp

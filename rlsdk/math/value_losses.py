@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rlsdk.kernels.action_values import compiled_for
+
 
 def smooth_l1(values: Tensor, target: Tensor, *, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(mean of huber(y - z), 0-d; its gradient with respect to `values`), the loss of DQN (doi:10.1038/nature14236).
@@ -14,6 +16,8 @@ def smooth_l1(values: Tensor, target: Tensor, *, weight: Tensor | None = None) -
         target: y, of the same shape.
         weight: the weight of each row, float [N]; None = 1.
     """
+    if values.shape == target.shape and (compiled := compiled_for(values, target, weight)) is not None:
+        return compiled.smooth_l1(values, target, weight)
     error = values - target
     clipped = error.clamp(-1.0, 1.0)
     loss, grad = clipped * (error - 0.5 * clipped), clipped / clipped.numel()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.kernels import Learnt, graphed
-from rlsdk.math.discrete_values import flat_index, greedy_action, q_target, values_at
+from rlsdk.math.discrete_values import greedy_target, taken_values
 from rlsdk.math.quantiles import td_error
 from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
 from rlsdk.records import Metrics, Transitions
@@ -130,14 +130,11 @@ class QLearning(Generic[ConfigT]):
     def _learn(self, batch: Transitions, target: Tensor, rate: float) -> Learnt:
         """Make one step towards targets [choices, N, K]. Returns metrics, and errors [N] if there are importance weights."""
         policy = self.policy
-        taken = flat_index(policy.from_environment(batch.action), policy.sizes)
         values, vjp = policy.evaluate(batch.observation.features)
-        current = values_at(values, taken)
+        current, taken_vjp = taken_values(values, policy.from_environment(batch.action), policy.sizes)
         loss, grad = self.loss(current, target, weight=batch.weight)
-        grad_values = torch.zeros_like(values)
-        grad_values.flatten(0, 1).index_copy_(0, taken, grad.flatten(0, 1))
         self.optimizer.zero_grad()
-        vjp(grad_values)
+        vjp(taken_vjp(grad))
         self.optimizer.step(rate, self.config.max_grad_norm)
         return {"train/loss": loss}, None if batch.weight is None else td_error(current, target)
 
@@ -153,8 +150,8 @@ class QLearning(Generic[ConfigT]):
             network.evaluate(following.features)[0] if one else network.values_of_several(following.features, count)
         )
         selector = self.policy.evaluate(following.features)[0] if self.config.double_q else next_values
-        next_action = greedy_action(selector, following.action_mask, sizes)
-        return q_target(next_values, next_action, batch.reward, batch.discount, sizes)
+        mask = following.action_mask
+        return greedy_target(next_values, batch.reward, batch.discount, sizes, mask=mask, selector=selector)
 
     def state_dict(self) -> QLearningState:
         return {
