@@ -14,9 +14,9 @@ from torch import Generator, Tensor, nn
 from rlsdk.interfaces import ClosedForm, Distribution
 from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.backends import COMPILED, TORCH
-from rlsdk.kernels.compiled_dense import acting_dense, can_be_compiled, dense_of
+from rlsdk.kernels.compiled_dense import acting_dense, can_be_compiled, dense_of, without_compiled
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
-from rlsdk.kernels.numpy_backend import NUMPY, Array
+from rlsdk.kernels.numpy_backend import Array
 from rlsdk.kernels.numpy_distributions import sampler_of, taken
 from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
 from rlsdk.kernels.shared_layers import SharedLayers
@@ -33,7 +33,7 @@ class ActorCriticKernel(Generic[RowsT]):
         """`name` is that of the backend."""
         parts = layers.actor, layers.critic[layers.shared :]
         if name == COMPILED.name and (layers.shared or not all(map(can_be_compiled, parts))):
-            name = NUMPY.name
+            name = without_compiled([*layers.actor, *layers.critic]).name
         self.layers, (self.actor, self.critic) = layers, (dense_of(part, name) for part in parts)
         self.backend, self.name = self.actor.backend, self.actor.name
         self._has_no_graph = self.backend is COMPILED and layers.head.sampling is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copyreg
 import platform
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -77,15 +78,27 @@ _linear: Callable[..., Tensor] = getattr(getattr(torch.ops.mkldnn, "_linear_poin
 layers on CPUs."""
 
 
+def _processor() -> str:
+    """The vendor and, on Linux, the family of this processor."""
+    info = Path("/proc/cpuinfo")  # `platform.processor` is empty on Linux
+    return info.read_text(encoding="utf-8").partition("\n\n")[0] if info.exists() else platform.processor()
+
+
 def _ahead() -> bool:
     """Whether MKL does not use this processor's AVX-512, and this version of torch has oneDNN."""
-    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not has_onednn():
-        return False
-    info = Path("/proc/cpuinfo")  # `platform.processor` is empty on Linux
-    return "AuthenticAMD" in (info.read_text(encoding="utf-8") if info.exists() else platform.processor())
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" and has_onednn() and "AuthenticAMD" in _processor()
+
+
+def _is_limited() -> bool:
+    """Whether this processor makes one multiplication of AVX-512 registers per cycle, as AMD's Zen 4 does."""
+    found = _processor()
+    zen_4 = "AuthenticAMD" in found and re.search(r"cpu family\s*: 25\b", found) is not None
+    return zen_4 and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 AHEAD = _ahead()
+LIMITED = _is_limited()
+"""On such a processor compiled code reaches its limit, like torch's libraries, but passes fewer numbers through memory."""
 
 
 def _torch_relu_vjp() -> Callable[[Array, Array], Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple, cast
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.backends import BACKENDS, COMPILED
+from rlsdk.kernels.backends import BACKENDS, COMPILED, TORCH
 from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places
 from rlsdk.kernels.dense_kernel import DenseKernel, activations_of
 from rlsdk.kernels.hooks import is_hooked
-from rlsdk.kernels.numpy_backend import NUMPY
-from rlsdk.kernels.protocol import ACTIVATIONS, NUMPY_WIDTH, DenseLayers, is_dense
+from rlsdk.kernels.numpy_backend import NUMPY, Backend
+from rlsdk.kernels.protocol import ACTIVATIONS, NUMPY_WIDTH, DenseLayers, DenseNetwork, is_dense, is_linear
 from rlsdk.kernels.switch import may_compile
 
 Places = ctypes.Array[ctypes.c_void_p]
@@ -34,7 +34,7 @@ class Trace(NamedTuple):
 
 
 class CompiledDense:
-    """Evaluates linear layers on the CPU, with activations between them.
+    """Evaluates linear layers on the CPU, with activations between them: a network, or one member of an ensemble.
 
     It has the methods of `DenseKernel` that networks need which share no layers.
     """
@@ -42,15 +42,16 @@ class CompiledDense:
     backend = COMPILED
     name = COMPILED.name
 
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        """Check `can_be_compiled` first."""
-        self.modules = list(modules)
-        self.linear = [module for module in self.modules if isinstance(module, nn.Linear)]
+    def __init__(self, modules: Iterable[nn.Module], member: int | None = None) -> None:
+        """Check `can_be_compiled` first. `member` is the index of the member of an ensemble; None: it is no ensemble."""
+        self.modules, self.member = list(modules), member
+        self.linear = [module for module in self.modules if is_linear(module)]
         self.parameters = [cast("nn.Parameter", p) for module in self.linear for p in (module.weight, module.bias)]
         self._kinds = [ACTIVATIONS.index(kind) for kind in activations_of(self.modules)]
         self._shapes = [parameter.shape for parameter in self.parameters]
-        outputs, self._width = [shape[0] for shape in self._shapes[::2]], self._shapes[0][1]
-        self._outputs, self._hidden = outputs[-1], sum(outputs[:-1])
+        weights = [shape[-2:] if member is None else shape[:-3:-1] for shape in self._shapes[::2]]  # [O, I]
+        self._width, (*hidden, self._outputs) = weights[0][1], (outputs for outputs, _ in weights)
+        self._sizes, self._hidden = [(inputs, outputs) for outputs, inputs in weights], sum(hidden)
         self._known: tuple[list[int], ctypes.Array[Layer], list[Tensor]] = [], (Layer * 0)(), []
         self._gradients: tuple[list[int], Places] = [], places(())
         library = loaded_library()
@@ -140,7 +141,11 @@ class CompiledDense:
                     f"a gradient is {tensor.dtype} {list(tensor.shape)} with strides {tensor.stride()}; it must be contiguous"
                     f" float32 {list(parameter.shape)}: call zero_grad() of the optimiser"
                 )
-        return places(found)
+        return places(map(self._own, found))
+
+    def _own(self, tensor: Tensor) -> Tensor:
+        """Return the part of a parameter or gradient [..] or [C, ..] that belongs to this network."""
+        return tensor if self.member is None else tensor.detach()[self.member]
 
     def _checked(self, inputs: Tensor) -> Tensor:
         if inputs.ndim != 2 or inputs.shape[1] != self._width:
@@ -160,49 +165,113 @@ class CompiledDense:
                     " made or loaded"
                 )
         memory = list(map(as_floats, self.parameters))
-        pairs = zip(memory[::2], memory[1::2], self._kinds, strict=True)
+        own, stored_by_inputs = map(self._own, memory), self.member is not None
+        pairs = zip(own, own, self._sizes, self._kinds, strict=True)
         layers = (Layer * self._count)(
-            *(Layer(w.data_ptr(), b.data_ptr(), w.shape[1], w.shape[0], kind) for w, b, kind in pairs)
+            *(Layer(w.data_ptr(), b.data_ptr(), *size, kind, stored_by_inputs) for w, b, size, kind in pairs)
         )
-        copied = any(own is not parameter for own, parameter in zip(memory, self.parameters, strict=True))
+        copied = any(used is not parameter for used, parameter in zip(memory, self.parameters, strict=True))
         self._known = [] if copied else addresses, layers, memory  # one assignment, because several threads may predict
         return layers
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without addresses, which must not be copied or pickled."""
-        return {"modules": self.modules}
+        return {"modules": self.modules, "member": self.member}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        self.__init__(cast("list[nn.Module]", state["modules"]))  # type: ignore[misc]
+        self.__init__(cast("list[nn.Module]", state["modules"]), cast("int | None", state["member"]))  # type: ignore[misc]
+
+
+class CompiledEnsemble:
+    """Evaluates the members of an ensemble one after another: their layers and outputs then stay in the caches."""
+
+    name = COMPILED.name
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        """Check `can_be_compiled` first."""
+        self.modules = list(modules)
+        self.members = [CompiledDense(self.modules, member) for member in range(members_of(self.modules))]
+
+    def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """See `rlsdk.kernels.protocol.Kernel`; inputs [N, I], outputs [C, N, O]."""
+        outputs, vjps = zip(*(member.evaluate(inputs) for member in self.members), strict=True)
+
+        def vjp(grad: Tensor) -> None:
+            for own, member_vjp in zip(grad, vjps, strict=True):
+                member_vjp(own)
+
+        return torch.stack(outputs), vjp
+
+    def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [C, N, O]."""
+        outputs, vjps = zip(*(member.evaluate_inputs(inputs) for member in self.members), strict=True)
+
+        def vjp(grad: Tensor) -> Tensor:
+            first, *rest = (member_vjp(own) for own, member_vjp in zip(grad, vjps, strict=True))
+            for further in rest:
+                first += further
+            return first
+
+        return torch.stack(outputs), vjp
+
+    def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None:
+        """One call per batch [N, I] is as fast; see `rlsdk.kernels.protocol.DenseNetwork`."""
+        return None
 
 
 def _exhausted() -> MemoryError:
     return MemoryError("there is no memory for the layers of a network; use fewer rows or narrower layers")
 
 
+def members_of(modules: Iterable[nn.Module]) -> int:
+    """Return the number of members of an ensemble of dense layers; 0 for a single network."""
+    weight = next(cast("nn.Parameter", module.weight) for module in modules if is_linear(module))
+    return len(weight) if weight.dim() == 3 else 0
+
+
 def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
-    """Whether modules are dense layers of float32 on the CPU, of one network, without hooks."""
+    """Whether modules are dense layers of float32 on the CPU, all of one network or of one ensemble, without hooks."""
     chosen = list(modules)
     if not is_dense(chosen) or any(map(is_hooked, chosen)):
         return False
-    linear = [module for module in chosen if isinstance(module, nn.Linear)]
     parameters = [parameter for module in chosen for parameter in module.parameters()]
+    weights, members = [weight.shape for weight in parameters[::2]], members_of(chosen)
+    sizes = [shape[-2:] if members else shape[:-3:-1] for shape in weights]  # (inputs, outputs) of each layer
+    stacked = (members,) if members else ()
     return (
-        all(p.dim() < 3 and p.dtype is torch.float32 and p.is_cpu for p in parameters)
-        and all(module.bias.shape == module.weight.shape[:1] for module in linear)
-        and all(one.weight.shape[0] == two.weight.shape[1] for one, two in pairwise(linear))
+        all(p.dtype is torch.float32 and p.is_cpu for p in parameters)
+        and all(shape[:-2] == stacked for shape in weights)
+        and [bias.shape for bias in parameters[1::2]] == [(members, 1, o) if members else (o,) for _, o in sizes]
+        and all(one[1] == two[0] for one, two in pairwise(sizes))
     )
 
 
-def dense_of(modules: Iterable[nn.Module], name: str, member: int | None = None) -> DenseLayers:
-    """Return the dense kernel with the backend of this name. Numpy is used for what compiled code cannot evaluate.
-
-    `member` is the index of one member of an ensemble, to evaluate it alone.
-    """
+def network_of(modules: Iterable[nn.Module], name: str, member: int | None = None) -> DenseNetwork:
+    """Return the kernel for learning with the backend of this name. `member` is the index of one member of an ensemble, to
+    evaluate it alone."""
     chosen = list(modules)
-    if name == COMPILED.name and member is None and can_be_compiled(chosen):
+    if name == COMPILED.name and can_be_compiled(chosen):
+        return CompiledEnsemble(chosen) if members_of(chosen) and member is None else CompiledDense(chosen, member)
+    return DenseKernel(chosen, without_compiled(chosen) if name == COMPILED.name else BACKENDS[name], member)
+
+
+def dense_of(modules: Iterable[nn.Module], name: str) -> DenseLayers:
+    """Return the dense kernel of a single network with the backend of this name. Numpy or torch evaluates what compiled
+    code cannot."""
+    chosen = list(modules)
+    if name == COMPILED.name and can_be_compiled(chosen) and not members_of(chosen):
         return CompiledDense(chosen)
-    return DenseKernel(chosen, NUMPY if name == COMPILED.name else BACKENDS[name], member)
+    return DenseKernel(chosen, without_compiled(chosen) if name == COMPILED.name else BACKENDS[name])
+
+
+def without_compiled(modules: Sequence[nn.Module]) -> Backend:
+    """The fastest backend for layers that compiled code cannot evaluate: numpy for narrow ones, torch for others."""
+    return NUMPY if widest(modules) <= NUMPY_WIDTH else TORCH
+
+
+def widest(modules: Iterable[nn.Module]) -> int:
+    """The largest number of outputs of linear layers."""
+    return max(cast("nn.Parameter", module.bias).shape[-1] for module in modules if is_linear(module))
 
 
 def acting_dense(modules: Iterable[nn.Module]) -> DenseLayers:

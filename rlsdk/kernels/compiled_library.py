@@ -29,6 +29,7 @@ class Layer(ctypes.Structure):
         ("inputs", COUNT),
         ("outputs", COUNT),
         ("activation", COUNT),
+        ("by_inputs", COUNT),
     )
 
 
@@ -77,6 +78,8 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "values_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "values_taken_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "smooth_l1": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER, POINTER),
+    "copy_columns": (POINTER, COUNT),
+    "take_rows": (POINTER, COUNT, POINTER, COUNT, COUNT),
     "clip_norm": (POINTER, COUNT, c_float),
     "rmsprop_step": (POINTER, POINTER, POINTER, COUNT, POINTER),
 }

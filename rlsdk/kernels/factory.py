@@ -40,6 +40,8 @@ ResultT = TypeVar("ResultT")
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
+COMPILED_WIDTH = 512
+"""Up to this width of layers, compiled code is faster than torch on processors that are `LIMITED`."""
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
 """The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
 
@@ -53,9 +55,20 @@ def backend_name(choice: KernelChoice) -> str | None:
         return None
     if choice.setting != "auto":
         return choice.setting
-    if choice.width > NUMPY_WIDTH or choice.width * choice.rows > NUMPY_SIZE:
-        return "torch"
-    return "compiled" if may_compile() else "numpy"
+    narrow = choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE
+    if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and _is_limited())):
+        return "compiled"
+    return "numpy" if narrow else "torch"
+
+
+@cache
+def _is_limited() -> bool:
+    """Whether compiled code is faster than torch for wide layers on this processor, see `backends.LIMITED`."""
+    if not exists("backends"):
+        return False
+    from rlsdk.kernels import backends
+
+    return backends.LIMITED
 
 
 def dense_network(
@@ -79,9 +92,9 @@ def dense_network(
     name = backend_name(choice)
     if hooked or name is None or not may_use("dense_kernel") or has_parameters(encoder) or not is_dense(modules):
         return reference
-    from rlsdk.kernels.compiled_dense import dense_of
+    from rlsdk.kernels.compiled_dense import network_of
 
-    return dense_of(modules, name, member)
+    return network_of(modules, name, member)
 
 
 def dense_acting(
@@ -121,11 +134,9 @@ def squashed_policy(
     name = backend_name(choice)
     if layers is None or hooked or name is None or not may_use("squashed_kernel"):
         return reference
-    from rlsdk.kernels.backends import BACKENDS
     from rlsdk.kernels.squashed_kernel import SquashedKernel
 
-    # compiled code makes these updates no faster: most of their time is in the ensembles of critics
-    return SquashedKernel(layers, BACKENDS["numpy" if name == "compiled" else name], reference)
+    return SquashedKernel(layers, name, reference)
 
 
 def policy_actor(

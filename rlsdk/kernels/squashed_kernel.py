@@ -6,20 +6,24 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rlsdk.kernels.backends import BACKENDS, COMPILED
+from rlsdk.kernels.compiled_dense import can_be_compiled, dense_of, without_compiled
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
-from rlsdk.kernels.numpy_backend import Backend
 from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
 
 
 class SquashedKernel:
     """Learns with `backend`. Acts in numpy for few rows, for which calls of torch would take longer than the arithmetic."""
 
-    def __init__(self, layers: SquashedLayers, backend: Backend, reference: SquashedPolicy) -> None:
-        """`reference` acts for many rows."""
-        self.layers, self.backend, self.reference, self.name = layers, backend, reference, backend.name
+    def __init__(self, layers: SquashedLayers, name: str, reference: SquashedPolicy) -> None:
+        """`name` is that of the backend; `reference` acts for many rows."""
+        self.layers, self.reference = layers, reference
         self._acting, self._spread = DenseKernel([*layers.body, layers.mean]), DenseKernel([layers.log_std])
         parts = layers.body, [layers.mean], [layers.log_std]
-        self.body, self.mean, self.log_std = (DenseKernel(part, backend) for part in parts)
+        if name == COMPILED.name and not all(map(can_be_compiled, parts)):
+            name = without_compiled(layers.body).name
+        self.body, self.mean, self.log_std = (dense_of(part, name) for part in parts)
+        self.backend, self.name = BACKENDS[name], name
 
     def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
         """Return unit actions [N, A] for features [N, F]."""
@@ -39,7 +43,8 @@ class SquashedKernel:
         features, noise = inputs
         array, tensor, (low, high) = self.backend.array, self.backend.tensor, self.layers.log_std_range
         latent, trace = self.body.forward(array(features))
-        mean, raw = self.mean(latent), tensor(self.log_std(latent))
+        (mean, mean_trace), (spread, spread_trace) = self.mean.forward(latent), self.log_std.forward(latent)
+        raw = tensor(spread)
         distribution = self.layers.distribution(tensor(mean), raw.clamp(low, high))
         action, log_prob = distribution.transform(noise)
 
@@ -47,8 +52,8 @@ class SquashedKernel:
         def vjp(grad_action: Tensor, grad_log_prob: Tensor) -> None:
             grad_mean, grad_log_std = distribution.transform_vjp(noise, action, grad_action, grad_log_prob)
             grad_log_std *= (raw >= low) & (raw <= high)
-            grad = self.mean.input_grad([latent, mean], array(grad_mean), self.mean.gradients())
-            grad += self.log_std.input_grad([latent, array(raw)], array(grad_log_std), self.log_std.gradients())
+            grad = self.mean.input_grad(mean_trace, array(grad_mean), self.mean.gradients())
+            grad += self.log_std.input_grad(spread_trace, array(grad_log_std), self.log_std.gradients())
             self.body.backward(trace, grad, self.body.gradients())
 
         return (action, log_prob), vjp

@@ -9,11 +9,15 @@
 
 enum { IDENTITY, RELU, TANH };
 
-/* A layer, y = activation(x weight^T + bias), with weight [outputs, inputs] and bias [outputs]. */
+/* A layer, y = activation(x weight^T + bias), with weight [outputs, inputs] and bias [outputs]. If it is `by_inputs`, as in an
+ * ensemble, the transpose is stored, [inputs, outputs]. */
 typedef struct {
     const float *weight, *bias;
-    int64_t inputs, outputs, activation;
+    int64_t inputs, outputs, activation, by_inputs;
 } Layer;
+
+/* Whether the weight is stored as [inputs, outputs]. With a single output both are the same. */
+INLINE int is_by_inputs(Layer layer) { return layer.by_inputs && layer.outputs > 1; }
 
 static void activate(float *values, int64_t count, int64_t activation) {
     if (activation == IDENTITY) return;
@@ -59,16 +63,18 @@ static int64_t working_size(const Layer *layers, int64_t count, int64_t rows) {
 }
 
 /* outputs [rows, O] = inputs [rows, I] weight^T + bias. `memory` has (I + 1) * padded O floats. */
-static void affine(const float *inputs, int64_t rows, const float *weight, const float *bias, int64_t in, int64_t out,
-                   float *memory, float *outputs) {
-    if (rows < FEW_ROWS || out <= FEW_OUTPUTS) {
-        dot_products(inputs, rows, weight, in, bias, outputs, out);
+static void affine(const float *inputs, int64_t rows, Layer layer, float *memory, float *outputs) {
+    int64_t in = layer.inputs, out = layer.outputs;
+    if (!is_by_inputs(layer) && (rows < FEW_ROWS || out <= FEW_OUTPUTS)) {
+        dot_products(inputs, rows, layer.weight, in, layer.bias, outputs, out);
         return;
     }
-    float *right = memory, *biases = memory + in * padded(out);
-    transpose(weight, out, in, right);
+    const float *right = memory;
+    float *biases = memory + in * padded(out);
+    if (is_by_inputs(layer)) right = with_padding(layer.weight, in, out, memory);
+    else transpose(layer.weight, out, in, memory);
     memset(biases, 0, 4 * padded(out));
-    memcpy(biases, bias, 4 * out);
+    memcpy(biases, layer.bias, 4 * out);
     product((Strided){inputs, in, 1}, rows, right, padded(out), in, biases, outputs, out);
 }
 
@@ -96,7 +102,7 @@ API int dense_forward(const Layer *layers, int64_t count, const float *inputs, i
     for (int64_t i = 0; i < count; i++) {
         Layer layer = layers[i];
         float *result = i == count - 1 ? outputs : trace;
-        affine(inputs, rows, layer.weight, layer.bias, layer.inputs, layer.outputs, memory, result);
+        affine(inputs, rows, layer, memory, result);
         activate(result, rows * layer.outputs, layer.activation);
         inputs = result;
         trace += rows * layer.outputs;
@@ -119,7 +125,7 @@ API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, i
             Layer layer = layers[i];
             float *hidden = memory + size + (i % 2) * block * widest;
             float *y = i == count - 1 ? outputs + start * layer.outputs : hidden;
-            affine(x, now, layer.weight, layer.bias, layer.inputs, layer.outputs, memory, y);
+            affine(x, now, layer, memory, y);
             activate(y, now * layer.outputs, layer.activation);
             x = y;
         }
@@ -149,12 +155,15 @@ API int dense_backward(const Layer *layers, int64_t count, const float *inputs, 
             grad = derived;
         }
         if (into) {
-            weight_grad(grad, x, rows, in, out, copy, into[2 * i]);
+            if (is_by_inputs(layer)) weight_grad(x, grad, rows, out, in, copy, into[2 * i]); /* the transpose */
+            else weight_grad(grad, x, rows, in, out, copy, into[2 * i]);
             sum_rows(grad, rows, out, into[2 * i + 1]);
         }
         if (i || input_grad) {
             float *result = i ? next : input_grad;
-            const float *right = with_padding(layer.weight, out, in, copy);
+            const float *right = copy;
+            if (is_by_inputs(layer)) transpose(layer.weight, in, out, copy);
+            else right = with_padding(layer.weight, out, in, copy);
             product((Strided){grad, out, 1}, rows, right, padded(in), out, 0, result, in);
             grad = result;
             next = derived; /* the next gradient is computed from this one, so they need different memory */
@@ -175,18 +184,19 @@ API int dense_jvp(const Layer *layers, int64_t count, const float *inputs, int64
     float *zeros = memory + 4 * size;
     memset(zeros, 0, 4 * size);
     for (int64_t i = 0; i < count; i++) {
-        Layer layer = layers[i];
-        int64_t in = layer.inputs, out = layer.outputs;
+        Layer layer = layers[i], moved = layer, linear = layer;
+        int64_t whole = rows * layer.outputs;
         const float *y = i == count - 1 ? outputs : trace;
         float *result = i == count - 1 ? change : now;
-        affine(inputs, rows, direction[2 * i], direction[2 * i + 1], in, out, copy, result);
+        moved.weight = direction[2 * i], moved.bias = direction[2 * i + 1], linear.bias = zeros;
+        affine(inputs, rows, moved, copy, result);
         if (i) {
-            affine(before, rows, layer.weight, zeros, in, out, copy, further);
-            for (int64_t j = 0; j < rows * out; j++) result[j] += further[j];
+            affine(before, rows, linear, copy, further);
+            for (int64_t j = 0; j < whole; j++) result[j] += further[j];
         }
-        if (layer.activation != IDENTITY) derive(result, y, rows * out, layer.activation, result);
+        if (layer.activation != IDENTITY) derive(result, y, whole, layer.activation, result);
         inputs = y;
-        trace += rows * out;
+        trace += whole;
         now = before;
         before = result;
     }
