@@ -137,30 +137,7 @@ def split(node: T, size: int) -> Iterator[T]:
 
 def leaves(node: object) -> list[Tensor]:
     """The tensors [..] of a tree, in the order in which `map_tensors` visits them."""
-    found: list[Tensor] = []
-    _append_leaves(node, found)
-    return found
-
-
-def _append_leaves(node: Any, found: list[Tensor]) -> None:
-    if (names := _RECORDS[node.__class__]) is not None:
-        children: Iterable[object] = [getattr(node, name) for name in names]
-    elif isinstance(node, Tensor):
-        found.append(node)
-        return
-    elif isinstance(node, Mapping):
-        children = [child for _, child in sorted(node.items())]
-    elif isinstance(node, tuple):
-        children = node
-    elif node is None:
-        return
-    else:
-        raise _no_tree(node)
-    for child in children:
-        if type(child) is Tensor:  # the most frequent case
-            found.append(child)
-        else:
-            _append_leaves(child, found)
+    return list(layout(node).pick(node))
 
 
 def is_finite(node: object) -> bool:

@@ -118,7 +118,7 @@ UPDATING = {
 }
 """(calls, new tensors) at most per update: of a batch off-policy, of a rollout of 64 steps on-policy."""
 COMPILED_COLLECTING = COLLECTING | {"maskable-ppo": (127, 4.4), "trpo": (76, 2.4), "trpo normalised": (88, 2.4)}
-COMPILED_UPDATING = UPDATING | {"maskable-ppo": (7000, 305), "qrdqn": (352, 25), "trpo": (6700, 420)}
+COMPILED_UPDATING = UPDATING | {"maskable-ppo": (7000, 305), "qrdqn": (352, 25), "tqc": (750, 120), "trpo": (6700, 420)}
 """The same with compiled kernels, which make fewer calls. Their results are tensors; arrays of numpy are not counted."""
 CODE = pytest.mark.parametrize("code", ["compiled", "uncompiled"])
 

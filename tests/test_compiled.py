@@ -21,7 +21,8 @@ from rlsdk.distributions import Categorical, Gaussian
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import UsageError
 from rlsdk.kernels import KernelChoice, compiled_library, compiled_policy, compiled_vectors, factory, reference
-from rlsdk.kernels.compiled_dense import CompiledDense, acting_dense, can_be_compiled, dense_of
+from rlsdk.kernels.compiled_dense import CompiledDense
+from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.numpy_distributions import GumbelSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise

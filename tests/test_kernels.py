@@ -21,7 +21,7 @@ from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategoric
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.kernels import KernelChoice, is_hooked
+from rlsdk.kernels import KernelChoice, factory, is_hooked
 from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
 from rlsdk.kernels.backends import LARGE, TORCH
 from rlsdk.kernels.compiled_dense import CompiledDense
@@ -170,7 +170,8 @@ def test_what_a_dense_kernel_takes() -> None:
             DenseKernel(modules)
 
 
-def test_the_rule() -> None:
+def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factory, "_is_limited", lambda: False)
     small = KernelChoice("auto", width=64, rows=64, device="cpu")
     assert backend_name(small) == ("compiled" if may_compile() else "numpy")
     with compiled_off():
@@ -180,6 +181,10 @@ def test_the_rule() -> None:
     assert backend_name(KernelChoice("torch", width=64, rows=64, device="cpu")) == "torch"
     assert backend_name(KernelChoice("autograd", width=64, rows=64, device="cpu")) is None
     assert backend_name(KernelChoice("auto", width=64, rows=64, device="cuda")) is None
+    monkeypatch.setattr(factory, "_is_limited", lambda: True)
+    for width, rows in ((256, 64), (64, 2048), (512, 256)):
+        assert backend_name(KernelChoice("auto", width=width, rows=rows)) == ("compiled" if may_compile() else "torch")
+    assert backend_name(KernelChoice("auto", width=1024, rows=64)) == "torch"
 
 
 def distribution_case(kind: str, masked: bool, seed: int) -> tuple[Any, list[Tensor], Tensor]:

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 WITHOUT_MODULES = """
 import importlib.abc, sys, warnings
 warnings.simplefilter("ignore")
-NEEDED = {"compiler_import", "factory", "hooks", "losses", "protocol", "reference", "returns", "structure", "switch"}
+NEEDED = {"action_values", "compiler_import", "factory", "hooks", "losses", "protocol", "reference", "returns",
+          "structure", "switch"}
 
 class Hidden(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -57,6 +58,7 @@ def test_all_algorithms_train_without_the_modules_of_kernels() -> None:
         [
             f"rlsdk.kernels.{name}"
             for name in (
+                "action_values",
                 "compiler_import",
                 "factory",
                 "hooks",

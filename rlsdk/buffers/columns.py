@@ -12,9 +12,6 @@ from rlsdk.records import Features
 
 NAMED = ("extras", "info")
 """Columns that are mappings of names to tensors. The first stored row determines the names."""
-OBSERVATION, FOLLOWING = ("observation",), ("next_observation",)
-WRITTEN = (*OBSERVATION, "action", "reward", "discount", "valid")
-"""The columns that every buffer writes together."""
 MEANINGLESS = ("action", "reward", "discount", "valid", "terminated", "truncated")
 """Columns without a meaning in the row that holds only the newest observation."""
 

@@ -12,7 +12,6 @@ from rlsdk import tree
 from rlsdk.buffers.columns import NAMED, Columns
 from rlsdk.buffers.storage import Empty, FinalPool, OnDisk, allocate, in_memory
 from rlsdk.interfaces import BuildContext
-from rlsdk.kernels.rows import Rows, rows_of
 from rlsdk.records import Features, Observation
 from rlsdk.runtime.memory_budget import require_disk, require_memory
 from rlsdk.spaces import choices_of, nbytes
@@ -44,7 +43,6 @@ class PreallocatedRows:
         self.head = self.filled = self.written = 0
         self.holes = False
         self.storage: dict[str, Features] = {}
-        self._rows_of: dict[tuple[str, ...], Rows] = {}
         self.finals: FinalPool | None = None
         self.empty: Empty = in_memory(context.device) if directory is None else OnDisk(directory, context.device)
         if directory is not None:
@@ -101,13 +99,6 @@ class PreallocatedRows:
             self.finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self.storage["observation"])])
         else:
             self.storage["next_observation"] = observations()
-
-    def rows_of(self, names: tuple[str, ...]) -> Rows:
-        """The kernel that writes and reads rows of the columns with these names."""
-        found = self._rows_of.get(names)
-        if found is None:
-            found = self._rows_of[names] = rows_of(tree.leaves(tuple(self.storage[name] for name in names)))
-        return found
 
     def allocate_named(self, column: str, like: Mapping[str, Tensor]) -> None:
         """Allocate a column that is a mapping of names to tensors, such as the extras; `like` has examples [T, B, ..].

@@ -154,20 +154,15 @@ class ReplayBuffer:
 
     def at(self, index: Tensor) -> Transitions:
         """The transitions at flat positions int64 [N] (row * num_envs + env)."""
-        stored, last = self.stored, index
-        names = "action", *(name for name in NAMED if name in stored.storage)
-        if self.n_steps == 1:
-            names = "reward", "discount", *names
-        if plain := self.n_steps == 1 and not stored.shared:
-            names = "observation", "next_observation", *names
-        found = stored.take_all(names, index)
+        stored = self.stored
+        reward, discount, last = stored.take("reward", index), stored.take("discount", index), index
         if self.n_steps > 1:
             columns = stored.flat("reward"), stored.flat("discount"), stored.flat("valid")
             newest = (stored.head - 1) % stored.ring
-            found["reward"], found["discount"], last = stored.walk.ahead(index, self.n_steps, newest, columns)
-        if not plain:
-            found["observation"], found["next_observation"] = self.observations(index, last)
-        return Transitions(index=index, **found)
+            reward, discount, last = stored.walk.ahead(index, self.n_steps, newest, columns)
+        observation, following = self.observations(index, last)
+        named = {name: stored.take(name, index) for name in NAMED if name in stored.storage}
+        return Transitions(observation, stored.take("action", index), reward, discount, following, index, **named)
 
     def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
         """(observations [N] at flat positions `index` int64 [N], next observations [N] of the steps at `last` int64 [N])."""

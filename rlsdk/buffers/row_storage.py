@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.columns import FOLLOWING, OBSERVATION, PLAIN, WRITTEN
+from rlsdk.buffers.columns import PLAIN
 from rlsdk.buffers.frames import newest_frames
 from rlsdk.buffers.optional_columns import extend_optional, without_masks
 from rlsdk.buffers.preallocated_rows import PreallocatedRows
 from rlsdk.buffers.ring import Ring
 from rlsdk.records import Features, Observation, Rollout, successors
 
+T = TypeVar("T")
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
@@ -37,31 +38,29 @@ class RowStorage(PreallocatedRows):
         item = item if self.frames is None else newest_frames(self.frames, item)
         if not self.storage:
             self.allocate(masks=item.steps.observation.action_mask is not None)
-        steps, store, count = item.steps, self.storage, len(item.steps.reward)
+        steps, store = item.steps, self.storage
+        count = len(steps.reward)
+        # writing to a slice is faster than to an index
+        where = (
+            slice(self.head, self.head + count) if self.head + count <= self.ring else self._places(self.head, count)
+        )
         if self.shared and self.filled:
             self._keep_interrupted(steps.observation)
-        discount = torch.full_like(steps.reward, self.gamma).masked_fill_(steps.terminated, 0.0)
-        rows = tree.leaves(steps.observation)
-        seen = len(rows)
-        rows += steps.action, steps.reward, discount, steps.valid
-        self.rows_of(WRITTEN).put(rows, self.head)
-        if not self.shared:
-            self._put_following(item, rows[:seen])
+        _assign(store["observation"], where, steps.observation)
+        store["action"][where] = steps.action.to(store["action"].dtype)
+        store["reward"][where] = steps.reward
+        store["discount"][where] = torch.full_like(steps.reward, self.gamma).masked_fill_(steps.terminated, 0.0)
+        store["valid"][where] = steps.valid
         if self.columns is not PLAIN or steps.info or "info" in store:
             extend_optional(self, self._places(self.head, count), item)
         self.holes = self.holes or not bool(steps.valid.all())
         self.head, self.written = (self.head + count) % self.ring, self.written + count
         if self.shared:
             self._store_finals(self._places(self.head - count, count), item)
-        self.filled = min(self.filled + count, self.rows)
-
-    def _put_following(self, item: Rollout[CarryT, ExtrasT], seen: list[Tensor]) -> None:
-        """Write the next observations of a rollout, whose observations have the leaves `seen` [T, B, ..]."""
-        following = self.rows_of(FOLLOWING)
-        if item.final_observations is None:
-            following.put_following(seen, tree.leaves(item.last_observation), self.head)
         else:
-            following.put(tree.leaves(successors(item)), self.head)
+            single = count == 1 and item.final_observations is None
+            _assign(store["next_observation"], where, _unsqueeze(item.last_observation) if single else successors(item))
+        self.filled = min(self.filled + count, self.rows)
 
     def _places(self, first: int, count: int) -> Tensor:
         """The `count` rows from `first` on, int64 [count]."""
@@ -89,8 +88,7 @@ class RowStorage(PreallocatedRows):
         touched = torch.cat([where, where.new_tensor([self.head])])
         self.finals.release(slot[touched])
         slot[touched] = -1
-        last = [leaf.unsqueeze(0) for leaf in tree.leaves(item.last_observation)]
-        self.rows_of(OBSERVATION).put(last, self.head)
+        _assign(self.storage["observation"], where.new_tensor([self.head]), _unsqueeze(item.last_observation))
         if finals := item.final_observations:
             slot[where[finals.time], finals.env] = self.finals.put(tree.leaves(finals.observation))
 
@@ -110,12 +108,7 @@ class RowStorage(PreallocatedRows):
 
     def take(self, name: str, index: Tensor) -> Features:
         """Copies [N, ..] of a column at flat positions int64 [N] (row * B + environment)."""
-        return self.take_all((name,), index)[name]
-
-    def take_all(self, names: tuple[str, ...], index: Tensor) -> dict[str, Features]:
-        """Copies [N, ..] of several columns at flat positions int64 [N] (row * B + environment), by name."""
-        found = iter(self.rows_of(names).take(index))
-        return {name: tree.map_tensors(lambda _: next(found), self.storage[name]) for name in names}
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), self.storage[name])
 
     def take_flags(self, index: Tensor, features: Features) -> Observation:
         """The observations [N] at flat positions int64 [N], with `features` [N, ..] instead of the stored ones."""
@@ -140,3 +133,12 @@ class RowStorage(PreallocatedRows):
         """Overwrite the next observations [N] of those steps (flat positions int64 [N]) that ended an episode."""
         assert self.finals is not None
         self.finals.patch(following, self.take("slot", index))
+
+
+def _assign(storage: Features, where: Tensor | slice, value: Features) -> None:
+    for target, source in zip(tree.leaves(storage), tree.leaves(value), strict=True):
+        target[where] = source
+
+
+def _unsqueeze(value: T) -> T:
+    return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), value)

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.interfaces import ClosedForm, Distribution
 from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.backends import COMPILED, TORCH
-from rlsdk.kernels.compiled_dense import acting_dense, can_be_compiled, dense_of, without_compiled
+from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of, without_compiled
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
 from rlsdk.kernels.numpy_backend import Array
 from rlsdk.kernels.numpy_distributions import sampler_of, taken

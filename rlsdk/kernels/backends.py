@@ -9,12 +9,9 @@ processor and on sizes, so runs with the same seed are equal bit by bit.
 from __future__ import annotations
 
 import copyreg
-import platform
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,6 +19,7 @@ from torch import Tensor, nn
 
 from rlsdk.kernels.large_backend import large_backend
 from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend, relu_vjp, tanh_vjp
+from rlsdk.kernels.processor import has_onednn, is_ahead_of_mkl
 
 WORTH = 1_500_000
 """From this number of multiplications on, oneDNN is 1.2 to 2.1 times as fast. A call of it costs 10 us more."""
@@ -68,37 +66,12 @@ def is_quick(left: Tensor, right: Tensor) -> bool:
     )
 
 
-def has_onednn() -> bool:
-    """Whether this build of torch contains oneDNN."""
-    return hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
 _linear: Callable[..., Tensor] = getattr(getattr(torch.ops.mkldnn, "_linear_pointwise", None), "default", torch.addmm)
 """x [N, I], weight [O, I], bias [O] or None, and "none", [], "" -> [N, O] by oneDNN. torch.compile uses it for dense
 layers on CPUs."""
 
 
-def _processor() -> str:
-    """The vendor and, on Linux, the family of this processor."""
-    info = Path("/proc/cpuinfo")  # `platform.processor` is empty on Linux
-    return info.read_text(encoding="utf-8").partition("\n\n")[0] if info.exists() else platform.processor()
-
-
-def _ahead() -> bool:
-    """Whether MKL does not use this processor's AVX-512, and this version of torch has oneDNN."""
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and has_onednn() and "AuthenticAMD" in _processor()
-
-
-def _is_limited() -> bool:
-    """Whether this processor makes one multiplication of AVX-512 registers per cycle, as AMD's Zen 4 does."""
-    found = _processor()
-    zen_4 = "AuthenticAMD" in found and re.search(r"cpu family\s*: 25\b", found) is not None
-    return zen_4 and torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
-AHEAD = _ahead()
-LIMITED = _is_limited()
-"""On such a processor compiled code reaches its limit, like torch's libraries, but passes fewer numbers through memory."""
+AHEAD = has_onednn() and is_ahead_of_mkl()
 
 
 def _torch_relu_vjp() -> Callable[[Array, Array], Array]:

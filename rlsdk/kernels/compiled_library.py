@@ -14,8 +14,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rlsdk.errors import UsageError
-
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
 
@@ -24,12 +22,8 @@ class Layer(ctypes.Structure):
     """A layer of a dense network, as `dense.c` declares it."""
 
     _fields_ = (
-        ("weight", POINTER),
-        ("bias", POINTER),
-        ("inputs", COUNT),
-        ("outputs", COUNT),
-        ("activation", COUNT),
-        ("by_inputs", COUNT),
+        *((name, POINTER) for name in ("weight", "bias")),
+        *((name, COUNT) for name in ("inputs", "outputs", "activation", "by_inputs")),
     )
 
 
@@ -46,10 +40,7 @@ class Terms(ctypes.Structure):
     """The coefficients of the loss, as `policy.c` declares them."""
 
     _fields_ = (
-        ("clip", c_float),
-        ("clip_value", c_float),
-        ("entropy", c_float),
-        ("value", c_float),
+        *((name, c_float) for name in ("clip", "clip_value", "entropy", "value")),
         ("normalize_advantage", c_int32),
     )
 
@@ -61,9 +52,9 @@ class Rmsprop(ctypes.Structure):
 
 
 ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]] = {
-    "dense_forward": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER),
+    "dense_forward": (POINTER, COUNT, COUNT, POINTER, COUNT, POINTER, POINTER),
     "dense_outputs": (POINTER, COUNT, POINTER, COUNT, POINTER),
-    "dense_backward": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
+    "dense_backward": (POINTER, COUNT, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
     "dense_jvp": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER),
     "choices_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, c_float, POINTER, POINTER, POINTER),
     "choices_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, POINTER, POINTER, POINTER),
@@ -78,8 +69,6 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "values_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "values_taken_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "smooth_l1": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER, POINTER),
-    "copy_columns": (POINTER, COUNT),
-    "take_rows": (POINTER, COUNT, POINTER, COUNT, COUNT),
     "clip_norm": (POINTER, COUNT, c_float),
     "rmsprop_step": (POINTER, POINTER, POINTER, COUNT, POINTER),
 }
@@ -130,12 +119,3 @@ def as_floats(values: Tensor) -> Tensor:
     if values.dtype is torch.float32 and values.is_cpu and values.is_contiguous():
         return values
     return values.detach().to("cpu", torch.float32).contiguous()
-
-
-def require_readable(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raises UsageError if compiled code would read other memory than that of `values` [..], which are contiguous."""
-    if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
-        raise UsageError(
-            f"actions, masks, deviations or gradients of this batch are {values.dtype} {list(values.shape)} on"
-            f" {values.device}; the policy takes {dtype} {list(shape)} on cpu"
-        )

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.compiled_library import Columns, Terms, as_floats, loaded_library, require_readable
+from rlsdk.kernels.compiled_library import Columns, Terms, as_floats, loaded_library
 from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossGrads, LossRows, LossTerms, NormalNoise, PlainHead
 
 HeadVjp = Callable[[Tensor, Tensor | None], Tensor]
@@ -143,6 +143,15 @@ def _mask(mask: Tensor, logits: Tensor) -> Tensor:
     found = mask.contiguous()
     require_readable(found, tuple(logits.shape), torch.bool)
     return found
+
+
+def require_readable(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raises UsageError if compiled code would read other memory than that of `values` [..], which are contiguous."""
+    if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
+        raise UsageError(
+            f"actions, masks, deviations or gradients of this batch are {values.dtype} {list(values.shape)} on"
+            f" {values.device}; the policy takes {dtype} {list(shape)} on cpu"
+        )
 
 
 class CompiledPolicyLoss:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiled_dense import acting_dense
+from rlsdk.kernels.dense_choice import acting_dense
 from rlsdk.kernels.dense_kernel import ACTING_ROWS
 from rlsdk.kernels.protocol import Acting
 

@@ -41,7 +41,7 @@ InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
 COMPILED_WIDTH = 512
-"""Up to this width of layers, compiled code is faster than torch on processors that are `LIMITED`."""
+"""Up to this width of layers, compiled code is faster than torch on some processors."""
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
 """The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
 
@@ -63,12 +63,12 @@ def backend_name(choice: KernelChoice) -> str | None:
 
 @cache
 def _is_limited() -> bool:
-    """Whether compiled code is faster than torch for wide layers on this processor, see `backends.LIMITED`."""
-    if not exists("backends"):
+    """Whether compiled code is faster than torch for wide layers on this processor."""
+    if not exists("processor"):
         return False
-    from rlsdk.kernels import backends
+    from rlsdk.kernels.processor import is_limited
 
-    return backends.LIMITED
+    return is_limited()
 
 
 def dense_network(
@@ -92,7 +92,7 @@ def dense_network(
     name = backend_name(choice)
     if hooked or name is None or not may_use("dense_kernel") or has_parameters(encoder) or not is_dense(modules):
         return reference
-    from rlsdk.kernels.compiled_dense import network_of
+    from rlsdk.kernels.dense_choice import network_of
 
     return network_of(modules, name, member)
 

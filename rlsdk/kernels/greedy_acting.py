@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from rlsdk.kernels import compiled_policy
-from rlsdk.kernels.compiled_dense import CompiledDense, acting_dense
+from rlsdk.kernels.compiled_dense import CompiledDense
+from rlsdk.kernels.dense_choice import acting_dense
 from rlsdk.kernels.dense_kernel import ACTING_ROWS
 from rlsdk.records import Observation
 

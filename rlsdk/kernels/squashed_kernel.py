@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.kernels.backends import BACKENDS, COMPILED
-from rlsdk.kernels.compiled_dense import can_be_compiled, dense_of, without_compiled
+from rlsdk.kernels.dense_choice import can_be_compiled, dense_of, without_compiled
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
 from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
 
@@ -43,9 +43,8 @@ class SquashedKernel:
         features, noise = inputs
         array, tensor, (low, high) = self.backend.array, self.backend.tensor, self.layers.log_std_range
         latent, trace = self.body.forward(array(features))
-        (mean, mean_trace), (spread, spread_trace) = self.mean.forward(latent), self.log_std.forward(latent)
-        raw = tensor(spread)
-        distribution = self.layers.distribution(tensor(mean), raw.clamp(low, high))
+        (mean, mean_trace), (raw, raw_trace) = self.mean.forward(latent), self.log_std.forward(latent)
+        distribution = self.layers.distribution(tensor(mean), (raw := tensor(raw)).clamp(low, high))
         action, log_prob = distribution.transform(noise)
 
         @torch.no_grad()
@@ -53,7 +52,7 @@ class SquashedKernel:
             grad_mean, grad_log_std = distribution.transform_vjp(noise, action, grad_action, grad_log_prob)
             grad_log_std *= (raw >= low) & (raw <= high)
             grad = self.mean.input_grad(mean_trace, array(grad_mean), self.mean.gradients())
-            grad += self.log_std.input_grad(spread_trace, array(grad_log_std), self.log_std.gradients())
+            grad += self.log_std.input_grad(raw_trace, array(grad_log_std), self.log_std.gradients())
             self.body.backward(trace, grad, self.body.gradients())
 
         return (action, log_prob), vjp

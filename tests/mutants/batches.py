@@ -104,8 +104,12 @@ def targets_move_once(patch: Patch) -> None:
 
 @mutant("batch.next-masks-read", "qrdqn", alone=True)
 def forbidden_next_actions_are_valued(patch: Patch) -> None:
-    greedy = q_learning.greedy_action
-    patch.setattr(q_learning, "greedy_action", lambda values, mask, sizes: greedy(values, None, sizes))
+    target = q_learning.greedy_target
+
+    def broken(*given: Any, mask: Any, selector: Any) -> Any:
+        return target(*given, mask=None, selector=selector)
+
+    patch.setattr(q_learning, "greedy_target", broken)
 
 
 @mutant("batch.weights", "qrdqn", alone=True)

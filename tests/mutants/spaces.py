@@ -13,7 +13,6 @@ from rlsdk.distributions import Bernoulli, Gaussian, SquashedGaussian
 from rlsdk.math import discrete_values
 from rlsdk.networks import ActionScale, search_policy
 from rlsdk.networks.nature_encoder import NatureEncoder
-from rlsdk.updates import q_learning
 from tests.mutants.catalogue import Patch, mutant
 
 
@@ -53,7 +52,7 @@ def the_columns_of_several_choices_are_mixed(patch: Patch) -> None:
         return torch.cat([index(column.unsqueeze(-1), (sum(sizes),)) for column in action.unbind(-1)])
 
     patch.setattr(discrete_values, "flat_index", broken)
-    patch.setattr(q_learning, "flat_index", broken)
+    patch.setattr(discrete_values, "compiled_for", lambda *_: None)
 
 
 @mutant("distribution.kl", "trpo")

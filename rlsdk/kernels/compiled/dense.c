@@ -95,17 +95,22 @@ static void weight_grad(const float *grad, const float *x, int64_t rows, int64_t
 
 /* Write the last layer's outputs to `outputs`, and those of the others to `trace`, one [rows, outputs] after another.
  *
- * Returns 1 if memory is exhausted, like the functions below. */
-API int dense_forward(const Layer *layers, int64_t count, const float *inputs, int64_t rows, float *trace, float *outputs) {
+ * The `layers` [members, count] belong to the members of an ensemble with the same inputs, whose traces and outputs follow one
+ * another. Returns 1 if memory is exhausted, like the functions below. */
+API int dense_forward(const Layer *layers, int64_t members, int64_t count, const float *inputs, int64_t rows, float *trace,
+                      float *outputs) {
     float *memory = malloc(4 * working_size(layers, count, FEW_ROWS));
     if (!memory) return 1;
-    for (int64_t i = 0; i < count; i++) {
-        Layer layer = layers[i];
-        float *result = i == count - 1 ? outputs : trace;
-        affine(inputs, rows, layer, memory, result);
-        activate(result, rows * layer.outputs, layer.activation);
-        inputs = result;
-        trace += rows * layer.outputs;
+    for (; members > 0; members--) {
+        const float *x = inputs;
+        for (int64_t i = 0; i < count; i++) {
+            Layer layer = *layers++;
+            float *result = i == count - 1 ? outputs : trace;
+            affine(x, rows, layer, memory, result);
+            activate(result, rows * layer.outputs, layer.activation);
+            x = result;
+            *(i == count - 1 ? &outputs : &trace) += rows * layer.outputs;
+        }
     }
     free(memory);
     return 0;
@@ -134,15 +139,10 @@ API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, i
     return 0;
 }
 
-/* Backpropagate `grad` [rows, outputs of the last layer]; `trace` and `outputs` are those of `dense_forward`.
- *
- * The gradients of weights and biases are written to `into` [2 * count], if it is not NULL, and the gradient with respect to
- * the inputs to `input_grad` [rows, inputs], if that is not NULL. */
-API int dense_backward(const Layer *layers, int64_t count, const float *inputs, int64_t rows, const float *trace,
-                       const float *outputs, const float *grad, float *const *into, float *input_grad) {
-    int64_t size = working_size(layers, count, rows);
-    float *memory = malloc(4 * 3 * size);
-    if (!memory) return 1;
+/* Backpropagate `grad` [rows, outputs of the last layer] through one network. `memory` has 3 * `size` floats. */
+static void backpropagate(const Layer *layers, int64_t count, const float *inputs, int64_t rows, const float *trace,
+                          const float *outputs, const float *grad, float *const *into, float *input_grad, float *memory,
+                          int64_t size) {
     float *derived = memory, *copy = memory + size, *next = memory + 2 * size;
     for (int64_t i = 0; i < count - 1; i++) trace += rows * layers[i].outputs;
     for (int64_t i = count - 1; i >= 0; i--) {
@@ -169,6 +169,25 @@ API int dense_backward(const Layer *layers, int64_t count, const float *inputs, 
             next = derived; /* the next gradient is computed from this one, so they need different memory */
             derived = result;
         }
+    }
+}
+
+/* Backpropagate `grad` [members, rows, outputs of the last layer]; `trace` and `outputs` are those of `dense_forward`.
+ *
+ * The gradients of weights and biases are written to `into` [members, 2 * count], if it is not NULL, and the gradients with
+ * respect to the inputs to `input_grad` [members, rows, inputs], if that is not NULL. */
+API int dense_backward(const Layer *layers, int64_t members, int64_t count, const float *inputs, int64_t rows,
+                       const float *trace, const float *outputs, const float *grad, float *const *into,
+                       float *input_grad) {
+    int64_t size = working_size(layers, count, rows), hidden = 0;
+    float *memory = malloc(4 * 3 * size);
+    if (!memory) return 1;
+    for (int64_t i = 0; i < count - 1; i++) hidden += layers[i].outputs;
+    for (int64_t m = 0; m < members; m++) {
+        int64_t last = m * rows * layers[count - 1].outputs;
+        backpropagate(layers + m * count, count, inputs, rows, trace + m * rows * hidden, outputs + last, grad + last,
+                      into ? into + m * 2 * count : 0, input_grad ? input_grad + m * rows * layers[0].inputs : 0,
+                      memory, size);
     }
     free(memory);
     return 0;
