@@ -176,6 +176,13 @@ def test_which_ensembles_are_compiled() -> None:
     other_widths = [EnsembleLinear(2, 3, 4), nn.ReLU(), EnsembleLinear(2, 5, 1)]
     for modules in (other_members, mixed, other_widths, [EnsembleLinear(2, 3, 4).double()]):
         assert not can_be_compiled(modules)
+    flat, reordered = nn.Linear(3, 3), nn.Linear(3, 3)
+    flat.weight = nn.Parameter(torch.zeros(3))
+    assert not can_be_compiled([flat])
+    weight = reordered.weight
+    del reordered.weight
+    reordered.weight = weight  # now after the bias
+    assert can_be_compiled([reordered])
     wide = [EnsembleLinear(2, 3, 200).double()]
     kernel = network_of(wide, "compiled")
     assert isinstance(kernel, DenseKernel)

@@ -78,14 +78,11 @@ class CompiledValues:
         *lead, rows, entries = values.shape
         if weight is not None and weight.shape != (rows,):
             raise _unlike(values, weight)
-        mean, grad, address = (
-            values.new_empty(()),
-            torch.empty_like(values),
-            None if weight is None else weight.data_ptr(),
-        )
+        mean, grad = values.new_empty(()), torch.empty_like(values)
+        weights = None if weight is None else weight.data_ptr()
         size = math.prod(lead), rows, entries
         loaded_library().smooth_l1(
-            values.data_ptr(), target.data_ptr(), address, *size, mean.data_ptr(), grad.data_ptr()
+            values.data_ptr(), target.data_ptr(), weights, *size, mean.data_ptr(), grad.data_ptr()
         )
         return mean, grad
 

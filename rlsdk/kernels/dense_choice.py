@@ -38,13 +38,14 @@ def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
     chosen = list(modules)
     if not is_dense(chosen) or any(map(is_hooked, chosen)):
         return False
-    parameters = [parameter for module in chosen for parameter in module.parameters()]
+    linear = [module for module in chosen if is_linear(module)]
+    parameters = [cast("nn.Parameter", p) for module in linear for p in (module.weight, module.bias)]
     weights, members = [weight.shape for weight in parameters[::2]], members_of(chosen)
     sizes = [shape[-2:] if members else shape[:-3:-1] for shape in weights]  # (inputs, outputs) of each layer
     stacked = (members,) if members else ()
     return (
         all(p.dtype is torch.float32 and p.is_cpu for p in parameters)
-        and all(shape[:-2] == stacked for shape in weights)
+        and all(shape[:-2] == stacked and len(shape) > 1 for shape in weights)
         and [bias.shape for bias in parameters[1::2]] == [(members, 1, o) if members else (o,) for _, o in sizes]
         and all(one[1] == two[0] for one, two in pairwise(sizes))
     )

@@ -17,18 +17,14 @@ def _description() -> str:
     return info.read_text(encoding="utf-8").partition("\n\n")[0] if info.exists() else platform.processor()
 
 
-def _is_amd_with_avx512() -> bool:
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and "AuthenticAMD" in _description()
-
-
 def has_onednn() -> bool:
     """Whether this build of torch contains oneDNN."""
     return hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def is_ahead_of_mkl() -> bool:
-    """Whether MKL does not use this processor's AVX-512."""
-    return _is_amd_with_avx512()
+    """Whether this is an AMD processor with AVX-512, which MKL does not use."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" and "AuthenticAMD" in _description()
 
 
 def is_limited() -> bool:
@@ -36,4 +32,4 @@ def is_limited() -> bool:
 
     Compiled code then reaches the processor's limit, as torch's libraries do, and needs fewer passes over memory.
     """
-    return _is_amd_with_avx512() and re.search(r"cpu family\s*: 25\b", _description()) is not None
+    return is_ahead_of_mkl() and re.search(r"cpu family\s*: 25\b", _description()) is not None
