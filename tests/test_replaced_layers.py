@@ -297,7 +297,8 @@ def test_critics_and_their_target_follow() -> None:
 def test_the_target_is_run_by_the_same_kernels() -> None:
     algorithm = made("tqc", batch_size=20_000).learn(8).parts.algorithm
     online, target = algorithm.critics._kernels()[0], algorithm.target.network._kernels()[0]
-    assert online.name == target.name == "torch"
+    assert online.name == target.name
+    assert online.name in ("compiled", "torch"), "processors differ"
 
 
 def test_ars_follows_or_refuses() -> None:

@@ -79,8 +79,8 @@ BUGS = (
         algorithm="qrdqn",
         kind="masks",
         file=LEARNING,
-        old="next_action = greedy_action(selector, following.action_mask, sizes)",
-        new="next_action = greedy_action(selector, None, sizes)",
+        old="mask = following.action_mask",
+        new="mask = None",
     ),
     Bug(
         id="random-actions-are-not-masked",
