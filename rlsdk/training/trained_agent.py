@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, ClassVar, Protocol
 
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.interfaces import BuildContext, Parts, State, VectorEnv
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import Act, ActingState, Cursor, Observation
+from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
@@ -68,21 +69,14 @@ class ActingSession(Protocol):
         ...
 
 
-class Identified(Protocol):
-    """The description of an algorithm: an `rlsdk.registry.AlgorithmSpec`."""
-
-    @property
-    def id(self) -> str: ...
-
-
 class TrainedAgent(Protocol):
     """The members of `rlsdk.Agent` that callbacks use, as `run.agent` or as `model` of a `BaseCallback`.
 
     Settings are available as attributes by their names.
     """
 
-    @property
-    def spec(self) -> Identified: ...
+    spec: ClassVar[AlgorithmSpec]
+
     @property
     def config(self) -> AgentConfig: ...
     @property
