@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rlsdk.errors import UsageError
 from rlsdk.kernels import action_values, backends, compiled_library
 from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.dense_choice import can_be_compiled, members_of, network_of
+from rlsdk.kernels.dense_choice import can_be_compiled, dense_of
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.switch import compiled_off
 from rlsdk.math.discrete_values import greedy_target, taken_values
@@ -146,8 +146,7 @@ def test_ensembles(members: int, widths: list[int], outputs: int, rows: int, act
     for parameter in ensemble.parameters():
         parameter.grad = torch.full_like(parameter, math.nan)  # gradients are overwritten
     assert can_be_compiled(modules)
-    assert members_of(modules) == members
-    kernel = network_of(modules, "compiled")
+    kernel = dense_of(modules, "compiled")
     assert isinstance(kernel, CompiledDense)
     x, grad = torch.randn(rows, 6), torch.randn(members, rows, outputs)
     entered = x.double().requires_grad_()
@@ -163,7 +162,7 @@ def test_ensembles(members: int, widths: list[int], outputs: int, rows: int, act
             vjp(grad)
             for parameter, own in zip(ensemble.parameters(), gradients, strict=True):
                 torch.testing.assert_close(parameter.grad, own.float(), atol=1e-4, rtol=1e-4)
-    first = network_of(modules, "compiled", 0)
+    first = dense_of(modules, "compiled", 0)
     assert isinstance(first, CompiledDense)
     assert torch.equal(first.evaluate(x)[0], found[0])
 
@@ -184,6 +183,6 @@ def test_which_ensembles_are_compiled() -> None:
     reordered.weight = weight  # now after the bias
     assert can_be_compiled([reordered])
     wide = [EnsembleLinear(2, 3, 200).double()]
-    kernel = network_of(wide, "compiled")
+    kernel = dense_of(wide, "compiled")
     assert isinstance(kernel, DenseKernel)
     assert kernel.backend is backends.TORCH, "numpy is slow for wide layers"

@@ -14,23 +14,8 @@ from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.hooks import is_hooked
 from rlsdk.kernels.numpy_backend import NUMPY, Backend
-from rlsdk.kernels.protocol import NUMPY_WIDTH, DenseLayers, DenseNetwork, is_dense, is_linear
+from rlsdk.kernels.protocol import NUMPY_WIDTH, DenseLayers, is_dense, is_linear
 from rlsdk.kernels.switch import may_compile
-
-
-def network_of(modules: Iterable[nn.Module], name: str, member: int | None = None) -> DenseNetwork:
-    """Return the kernel for learning with the backend of this name. `member` is the index of one member of an ensemble, to
-    evaluate it alone."""
-    chosen = list(modules)
-    if name == COMPILED.name and can_be_compiled(chosen):
-        return CompiledDense(chosen, member)
-    return DenseKernel(chosen, without_compiled(chosen) if name == COMPILED.name else BACKENDS[name], member)
-
-
-def members_of(modules: Iterable[nn.Module]) -> int:
-    """Return the number of members of an ensemble of dense layers; 0 for a single network."""
-    weight = next(cast("nn.Parameter", module.weight) for module in modules if is_linear(module))
-    return len(weight) if weight.dim() == 3 else 0
 
 
 def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
@@ -40,7 +25,8 @@ def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
         return False
     linear = [module for module in chosen if is_linear(module)]
     parameters = [cast("nn.Parameter", p) for module in linear for p in (module.weight, module.bias)]
-    weights, members = [weight.shape for weight in parameters[::2]], members_of(chosen)
+    weights = [weight.shape for weight in parameters[::2]]
+    members = weights[0][0] if len(weights[0]) == 3 else 0
     sizes = [shape[-2:] if members else shape[:-3:-1] for shape in weights]  # (inputs, outputs) of each layer
     stacked = (members,) if members else ()
     return (
@@ -51,13 +37,15 @@ def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
     )
 
 
-def dense_of(modules: Iterable[nn.Module], name: str) -> DenseLayers:
-    """Return the dense kernel of a single network with the backend of this name. Numpy or torch evaluates what compiled
-    code cannot."""
+def dense_of(modules: Iterable[nn.Module], name: str, member: int | None = None) -> DenseLayers:
+    """Return the dense kernel with the backend of this name. Numpy or torch evaluates what compiled code cannot.
+
+    `member` is the index of one member of an ensemble, to evaluate it alone.
+    """
     chosen = list(modules)
-    if name == COMPILED.name and can_be_compiled(chosen) and not members_of(chosen):
-        return CompiledDense(chosen)
-    return DenseKernel(chosen, without_compiled(chosen) if name == COMPILED.name else BACKENDS[name])
+    if name == COMPILED.name and can_be_compiled(chosen):
+        return CompiledDense(chosen, member)
+    return DenseKernel(chosen, without_compiled(chosen) if name == COMPILED.name else BACKENDS[name], member)
 
 
 def without_compiled(modules: Sequence[nn.Module]) -> Backend:

@@ -92,9 +92,9 @@ def dense_network(
     name = backend_name(choice)
     if hooked or name is None or not may_use("dense_kernel") or has_parameters(encoder) or not is_dense(modules):
         return reference
-    from rlsdk.kernels.dense_choice import network_of
+    from rlsdk.kernels.dense_choice import dense_of
 
-    return network_of(modules, name, member)
+    return dense_of(modules, name, member)
 
 
 def dense_acting(

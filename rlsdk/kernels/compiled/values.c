@@ -3,6 +3,12 @@
 
 #include "simd.h"
 
+static int64_t sum_of_sizes(const int64_t *sizes, int64_t choices) {
+    int64_t sum = 0;
+    for (int64_t c = 0; c < choices; c++) sum += sizes[c];
+    return sum;
+}
+
 /* The value whose entries have the largest sum, of `size` values [size, entries]; the first one if none is allowed. A NaN
  * counts as the largest, as in torch. `mask` [size] may be NULL. */
 static int64_t greedy_value(const float *values, const uint8_t *mask, int64_t size, int64_t entries) {
@@ -23,8 +29,7 @@ static int64_t greedy_value(const float *values, const uint8_t *mask, int64_t si
 API void greedy_targets(const float *values, const float *selector, const uint8_t *mask, const float *reward,
                         const float *discount, const int64_t *sizes, int64_t choices, int64_t rows, int64_t entries,
                         float *target) {
-    int64_t all = 0, first = 0;
-    for (int64_t c = 0; c < choices; c++) all += sizes[c];
+    int64_t all = sum_of_sizes(sizes, choices), first = 0;
     for (int64_t c = 0; c < choices; first += sizes[c++])
         for (int64_t i = 0; i < rows; i++) {
             int64_t place = i * all + first;
@@ -37,8 +42,7 @@ API void greedy_targets(const float *values, const float *selector, const uint8_
  * is none of the choices. */
 API int values_taken(const float *values, const int64_t *action, const int64_t *sizes, int64_t choices, int64_t rows,
                      int64_t entries, float *taken) {
-    int64_t all = 0, first = 0;
-    for (int64_t c = 0; c < choices; c++) all += sizes[c];
+    int64_t all = sum_of_sizes(sizes, choices), first = 0;
     for (int64_t c = 0; c < choices; first += sizes[c++])
         for (int64_t i = 0; i < rows; i++) {
             int64_t chosen = action[i * choices + c];
@@ -51,8 +55,7 @@ API int values_taken(const float *values, const int64_t *action, const int64_t *
 /* The gradient with respect to all values [rows, all, entries], given that of the values taken [choices, rows, entries]. */
 API int values_taken_vjp(const float *grad, const int64_t *action, const int64_t *sizes, int64_t choices, int64_t rows,
                          int64_t entries, float *all_grads) {
-    int64_t all = 0, first = 0;
-    for (int64_t c = 0; c < choices; c++) all += sizes[c];
+    int64_t all = sum_of_sizes(sizes, choices), first = 0;
     for (int64_t i = 0; i < rows * all * entries; i++) all_grads[i] = 0.0f;
     for (int64_t c = 0; c < choices; first += sizes[c++])
         for (int64_t i = 0; i < rows; i++) {
