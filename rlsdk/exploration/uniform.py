@@ -11,7 +11,8 @@ from torch import Generator, Tensor
 
 from rlsdk.exploration.extras import extras_of_other_action
 from rlsdk.exploration.uniform_actions import allowed_actions, uniform_actions, uniform_log_prob
-from rlsdk.interfaces import Policy, Reconfigurable, State
+from rlsdk.interfaces import ActsInPlace, Policy, Reconfigurable, State
+from rlsdk.interfaces.abilities import shortcut
 from rlsdk.records import Act, Observation
 from rlsdk.spaces import Space
 
@@ -46,6 +47,8 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
     def __init__(self, inner: Policy[CarryT, ExtrasT], space: Space, steps: int, num_envs: int | None = None) -> None:
         """`num_envs`: the number of environments in all groups, because one call acts for one group; None: one group."""
         self.inner, self.space, self.steps, self.num_envs = inner, space, steps, num_envs
+        given = shortcut(inner, ActsInPlace, "act")
+        self._in_place = None if given is None else given.act_in_place
 
     def initial_carry(self, batch: int) -> WarmUpCarry[CarryT]:
         return WarmUpCarry(torch.zeros((), dtype=torch.int64), self.inner.initial_carry(batch))
@@ -70,6 +73,14 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         if not (isinstance(extras, tuple) and not extras):
             extras = extras_of_other_action(extras, uniform_log_prob(self.space, mask, random))
         return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), act.carry), extras)
+
+    def act_in_place(
+        self, features: Tensor, carry: WarmUpCarry[CarryT], generator: Generator, /
+    ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
+        """After the random actions, that of `inner`; see `rlsdk.interfaces.ActsInPlace`."""
+        if self._in_place is None or int(carry.taken) < self.steps:
+            return None
+        return self._in_place(features, carry.inner, generator)
 
     def reconfigure(self, config: WarmUpSettings) -> None:
         """Take the number of steps from new settings (`learning_starts`), and pass the settings on to the inner policy."""

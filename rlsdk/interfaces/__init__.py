@@ -31,6 +31,7 @@ from rlsdk.interfaces.environments import (
     MasksStates,
     PlaysEpisodes,
     SelectsInfo,
+    StepsInPlace,
     TorchEnv,
     VectorEnv,
 )
@@ -46,6 +47,7 @@ from rlsdk.interfaces.plans import (
 )
 from rlsdk.interfaces.policies import (
     ActsForRollouts,
+    ActsInPlace,
     BeginsRollouts,
     EstimatesValues,
     FillsExtras,
@@ -58,6 +60,7 @@ from rlsdk.interfaces.storage import Serializer
 
 __all__ = [
     "ActsForRollouts",
+    "ActsInPlace",
     "Algorithm",
     "AllowsLag",
     "BeginsRollouts",
@@ -106,6 +109,7 @@ __all__ = [
     "Serializer",
     "State",
     "Stateful",
+    "StepsInPlace",
     "StatefulWorkers",
     "TorchEnv",
     "TorchPolicy",

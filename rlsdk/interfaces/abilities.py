@@ -31,11 +31,19 @@ from rlsdk.interfaces.plans import (
     NormalizesEpisodes,
     Plan,
 )
-from rlsdk.interfaces.policies import ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Imitates, Policy
+from rlsdk.interfaces.policies import (
+    ActsForRollouts,
+    ActsInPlace,
+    BeginsRollouts,
+    EstimatesValues,
+    FillsExtras,
+    Imitates,
+    Policy,
+)
 
 AbilityT = TypeVar("AbilityT")
 
-OF_POLICIES = (ActsForRollouts, BeginsRollouts, EstimatesValues, FillsExtras, Imitates, Reconfigurable)
+OF_POLICIES = (ActsForRollouts, ActsInPlace, BeginsRollouts, EstimatesValues, FillsExtras, Imitates, Reconfigurable)
 REQUIRED: dict[str, type[object]] = {
     "policy": Policy,
     "behavior": Policy,

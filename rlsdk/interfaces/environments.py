@@ -22,7 +22,8 @@ class VectorEnv(Protocol):
     """B environments stepped together.
 
     An agent accepts any object with these members; the spaces may be those of gymnasium. The Protocols of optional
-    abilities are `HasDevice`, `HasMasks`, `CapturesState`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs` and `PlaysEpisodes`.
+    abilities are `HasDevice`, `HasMasks`, `CapturesState`, `SelectsInfo`, `KeepsInfos`, `HasSeparateEnvs`, `PlaysEpisodes` and
+    `StepsInPlace`.
     """
 
     @property
@@ -145,6 +146,26 @@ class KeepsInfos(Protocol):
 
     def keep_infos(self, keep: bool, /) -> object:
         """Choose whether `EnvStep.infos` contains B mappings from now on; if False it is None."""
+        ...
+
+
+@runtime_checkable
+class StepsInPlace(Protocol):
+    """Environments that can write observations and rewards directly into the storage of a rollout; see `ActsInPlace`."""
+
+    def step_in_place(self, features: Tensor, action: Tensor, reward: Tensor, /) -> Callable[[int], EnvStep | None] | None:
+        """Prepare T steps of B environments.
+
+        Args:
+            features: the storage of observations, [T + 1, B, ..].
+            action: the storage of actions, [T, B, ..].
+            reward: the storage of rewards, float32 [T, B].
+
+        Returns:
+            A function of t that makes step t: it reads `action[t]` and writes `features[t + 1]` and `reward[t]`. It returns the
+            record of the step if an episode ended, else None. Instead of a function, None if `step` must be called: steps have
+            masks or infos, or the storage does not fit the spaces.
+        """
         ...
 
 

@@ -68,6 +68,31 @@ class ActsForRollouts(Protocol):
 
 
 @runtime_checkable
+class ActsInPlace(Protocol[CarryT, ExtrasT]):
+    """A policy that can write actions directly into the storage of a rollout. This saves the records of single steps, which
+    take longer than small networks and environments.
+
+    Actions, extras and the numbers taken from the generator are those that `act` would produce.
+    """
+
+    def act_in_place(
+        self, features: Tensor, carry: CarryT, generator: Generator, /
+    ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
+        """Prepare acting for T steps of B environments without masks, whose carry stays the same.
+
+        Args:
+            features: the storage of observations, [T, B, ..] on the CPU. Its rows are filled one after another.
+            carry: the carry of all these steps.
+            generator: the generator for `act`.
+
+        Returns:
+            (a function of t that reads `features[t]` and writes the actions of step t, the storage of actions [T, B, ..], the
+            extras of all steps); None if `act` must be called instead. Valid while layers and hooks do not change.
+        """
+        ...
+
+
+@runtime_checkable
 class BeginsRollouts(Protocol[CarryT]):
     """A policy whose carry changes at the start of a rollout: gSDE samples new noise there."""
 

@@ -12,8 +12,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
-from rlsdk.kernels import compiled_policy
+from rlsdk.kernels import compiled_acting, compiled_policy
 from rlsdk.kernels.backends import COMPILED, TORCH
+from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of, without_compiled
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
 from rlsdk.kernels.numpy_backend import Array
@@ -156,21 +157,39 @@ class ActorCriticActing:
     def __init__(self, layers: ActorCriticLayers, reference: PolicyActor) -> None:
         self.layers, self.reference, self.head = layers, reference, layers.head
         self.actor, self.critic = acting_dense(layers.actor), acting_dense(layers.critic)
-        self.many_rows, self.sampler = DenseKernel(layers.actor, TORCH), sampler_of(layers.head.sampling)
+        self.many_rows, self.sampler = DenseKernel(layers.actor, TORCH), sampler_of(sampling := layers.head.sampling)
+        self.compiled: compiled_acting.Sampler | None = None
+        """Evaluates the actor and samples in one call; None: compiled code cannot."""
+        if sampling is not None and isinstance(self.actor, CompiledDense):
+            self.compiled = compiled_acting.sampler(self.actor, sampling)
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
         """Return actions [B, ..] in environment units."""
         first, layers = observation.is_first, self.layers
         if not first.is_cpu:
             return self.reference.act(observation, deterministic, generator)
-        raw = (self.actor if first.shape[0] <= ACTING_ROWS else self.many_rows).outputs(self._features(observation))
-        mask = observation.action_mask if layers.use_masks else None
+        features, mask = self._features(observation), observation.action_mask if layers.use_masks else None
+        if self.compiled is not None and not deterministic:
+            return self.head.to_environment(self.compiled(features, mask, generator))
+        raw = (self.actor if first.shape[0] <= ACTING_ROWS else self.many_rows).outputs(features)
         if self.sampler is not None and not deterministic:
             return self.head.to_environment(self.sampler(raw, mask, generator))
         with torch.no_grad():
             distribution = self.head.of(raw, mask)
             action = distribution.mode() if deterministic else distribution.sample(generator)
         return self.head.to_environment(action)
+
+    def act_in_place(self, features: Tensor, generator: Generator) -> tuple[Callable[[int], None], Tensor] | None:
+        """Return (a function of t that acts on `features[t]` [B, F], its storage of actions [T, B, ..]); None if compiled code
+        cannot."""
+        network, noise = self.actor, self.head.sampling
+        if noise is None or not isinstance(network, CompiledDense) or not self.layers.is_vector:
+            return None
+        if not compiled_acting.fits(network, features):
+            return None
+        act, internal = compiled_acting.sampler_in_place(network, noise, features, generator)
+        action = self.head.to_environment(internal.flatten(0, 1)).unflatten(0, internal.shape[:2])
+        return (act, action) if action.data_ptr() == internal.data_ptr() else None
 
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
         """Return (function that creates the distribution, values [N] without graph)."""

@@ -49,9 +49,9 @@ class CompiledDense:
         # an ensemble stores weights [I, O], a network [O, I]
         sizes = [shape[-2:] if self._stacked else shape[::-1] for shape in self._shapes[::2]]
         kinds = [ACTIVATIONS.index(kind) for kind in activations_of(self.modules)]
-        *hidden, self._outputs = (outputs for _, outputs in sizes)
+        *hidden, self.output_size = (outputs for _, outputs in sizes)
         members, self._count = self._lead.numel(), len(self.linear)
-        self._width, self._hidden, self._counts = sizes[0][0], members * sum(hidden), (members, self._count)
+        self.input_size, self._hidden, self._counts = sizes[0][0], members * sum(hidden), (members, self._count)
         self._sizes_and_kinds = [*zip(sizes, kinds, strict=True)] * members
         self._known: tuple[list[int], ctypes.Array[Layer], list[Tensor]] = [], (Layer * 0)(), []
         self._gradients: tuple[list[int], Places] = [], places(())
@@ -79,21 +79,39 @@ class CompiledDense:
         """Return (outputs [N, O], the trace for `backward` and `jvp`) for inputs [N, I]."""
         x, layers = self._checked(inputs), self._layers()
         rows = x.shape[0]
-        hidden, outputs = x.new_empty(rows * self._hidden), x.new_empty(*self._lead, rows, self._outputs)
+        hidden, outputs = x.new_empty(rows * self._hidden), x.new_empty(*self._lead, rows, self.output_size)
         if self._forward(layers, *self._counts, x.data_ptr(), rows, hidden.data_ptr(), outputs.data_ptr()):
             raise _exhausted()
         return outputs, Trace(x, hidden, outputs)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return only the outputs [N, O] of a network for inputs [N, I]."""
-        x, layers = self._checked(inputs), self._layers()
-        rows = x.shape[0]
-        outputs = x.new_empty(rows, self._outputs)
-        if self._only_outputs(layers, self._count, x.data_ptr(), rows, outputs.data_ptr()):
-            raise _exhausted()
+        outputs = inputs.new_empty(inputs.shape[0], self.output_size, dtype=torch.float32, device="cpu")
+        self.call(self._only_outputs, inputs, outputs.data_ptr())
         return outputs
 
     outputs = __call__
+
+    def call(self, function: Callable[..., int], inputs: Tensor, *arguments: float | None) -> None:
+        """Call a function of compiled code with the layers of a network, inputs [N, I] and `arguments`."""
+        x = self._checked(inputs)
+        if function(self._layers(), self._count, x.data_ptr(), x.shape[0], *arguments):
+            raise _exhausted()
+
+    def calls(self, function: Callable[..., int], inputs: Tensor) -> Callable[..., None]:
+        """Return a function of t and `arguments` that does the same as `call` with `inputs[t]`, for inputs [T, N, I].
+
+        It is faster, because addresses are determined once. Parameters must keep their memory while it is used.
+        """
+        layers, count = self._layers(), self._count
+        start, size, rows = self._checked(inputs[0]).data_ptr(), inputs.stride(0) * inputs.element_size(), inputs.shape[1]
+        alive = self._known, inputs  # the tensors at these addresses
+
+        def call(t: int, *arguments: float | None, alive: object = alive) -> None:
+            if function(layers, count, start + t * size, rows, *arguments):
+                raise _exhausted()
+
+        return call
 
     def backward(self, trace: Trace, grad: Tensor, into: Places | None) -> None:
         """Write the gradient of a loss with respect to every parameter to `into`, given that with respect to the outputs
@@ -102,7 +120,7 @@ class CompiledDense:
 
     def input_grad(self, trace: Trace, grad: Tensor, into: Places | None = None) -> Tensor:
         """Return the gradient with respect to the inputs, [N, I]. With `into`, also write the gradients of parameters."""
-        result = trace.outputs.new_empty(*grad.shape[:-1], self._width)
+        result = trace.outputs.new_empty(*grad.shape[:-1], self.input_size)
         self._backward(trace, grad, into, result.data_ptr())
         return result
 
@@ -154,8 +172,8 @@ class CompiledDense:
         return [tensor.detach()[member] for member in chosen for tensor in tensors]
 
     def _checked(self, inputs: Tensor) -> Tensor:
-        if inputs.ndim != 2 or inputs.shape[1] != self._width:
-            raise ValueError(f"the network takes inputs [N, {self._width}], not {list(inputs.shape)}")
+        if inputs.ndim != 2 or inputs.shape[1] != self.input_size:
+            raise ValueError(f"the network takes inputs [N, {self.input_size}], not {list(inputs.shape)}")
         return as_floats(inputs)
 
     def _layers(self) -> ctypes.Array[Layer]:

@@ -1,4 +1,4 @@
-"""Actions taken, sampled actions and the loss of actor-critic methods, in compiled code.
+"""Actions taken and the loss of actor-critic methods, in compiled code.
 
 Each function does the same as its counterpart in `numpy_distributions` or `policy_loss` in one call instead of ten to thirty.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import cast
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from rlsdk.errors import UsageError
 from rlsdk.kernels.compiled_library import Columns, Terms, as_floats, loaded_library
@@ -35,7 +35,7 @@ def _choices_taken(
     """`action` is int64 [N], counted from 0."""
     library, (rows, choices) = loaded_library(), logits.shape
     require_readable(action, (rows,), torch.int64)
-    allowed = None if mask is None else _mask(mask, logits)
+    allowed = None if mask is None else as_mask(mask, (rows, choices))
     log_probs, (log_prob, entropy) = torch.empty_like(logits), logits.new_empty(2, rows).unbind()
     if library.choices_taken(
         logits.data_ptr(),
@@ -94,44 +94,6 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
     return log_prob, entropy, vjp
 
 
-def sampled(noise: GumbelNoise, logits: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
-    """Sample actions int64 [B] as the index of the largest sum of logit [B, n] and Gumbel noise, with a mask, bool [B, n] or
-    None."""
-    logits = as_floats(logits)
-    rows, choices = logits.shape
-    drawn = torch.empty_like(logits).exponential_(generator=generator)
-    allowed = None if mask is None else _mask(mask, logits)
-    found = logits.new_empty(rows, dtype=torch.int64)
-    loaded_library().choices_sampled(
-        logits.data_ptr(),
-        None if allowed is None else allowed.data_ptr(),
-        drawn.data_ptr(),
-        rows,
-        choices,
-        noise.forbidden,
-        noise.smallest,
-        found.data_ptr(),
-    )
-    return found
-
-
-def greedy(values: Tensor, sizes: tuple[int, int], epsilon: Tensor | None, generator: Generator) -> Tensor:
-    """Return actions int64 [N] for values float [N, A * K], with `sizes` = (A, K).
-
-    Each action has the largest sum over K; it is random with probability `epsilon` (0-d; None: 0).
-    """
-    rows, (actions, entries) = values.shape[0], sizes
-    require_readable(values, (rows, actions * entries), torch.float32)
-    found = values.new_empty(rows, dtype=torch.int64)
-    numbers: tuple[int | None, ...] = (None, None, None)
-    if epsilon is not None:
-        other = torch.randint(actions, (rows,), generator=generator, device="cpu")
-        random, limit = torch.rand(rows, generator=generator, device="cpu", dtype=torch.float32), as_floats(epsilon)
-        numbers = limit.data_ptr(), random.data_ptr(), other.data_ptr()
-    loaded_library().greedy_actions(values.data_ptr(), rows, actions, entries, *numbers, found.data_ptr())
-    return found
-
-
 def _column(values: Tensor, size: int) -> Tensor:
     """Return `values` as float32 [size]."""
     found = as_floats(values)
@@ -139,9 +101,10 @@ def _column(values: Tensor, size: int) -> Tensor:
     return found
 
 
-def _mask(mask: Tensor, logits: Tensor) -> Tensor:
+def as_mask(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return `mask` as contiguous bool [N, O]. Raises UsageError if it has another type or shape."""
     found = mask.contiguous()
-    require_readable(found, tuple(logits.shape), torch.bool)
+    require_readable(found, shape, torch.bool)
     return found
 
 

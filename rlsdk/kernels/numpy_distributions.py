@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
-from rlsdk.kernels.switch import may_compile
 
 Floats = NDArray[np.float32]
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -69,7 +66,7 @@ def sampler_of(noise: NormalNoise | GumbelNoise | None) -> Sampler | None:
         return None
     if isinstance(noise, NormalNoise):
         return NormalSampler(noise)
-    return partial(compiled_policy.sampled, noise) if may_compile() else GumbelSampler(noise)
+    return GumbelSampler(noise)
 
 
 class TakenChoices:

@@ -228,6 +228,11 @@ class PolicyActor(Protocol):
         """Return actions [B, ..] in environment units."""
         ...
 
+    def act_in_place(self, features: Tensor, generator: Generator) -> tuple[Callable[[int], None], Tensor] | None:
+        """Return (a function of t that samples the actions of `features[t]` [B, F] in environment units, the storage [T, B, ..]
+        that it writes them to); None if `act` must be called."""
+        ...
+
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
         """Return (function that creates the distribution, which not every update needs; values [N]), without graph."""
         ...

@@ -187,6 +187,14 @@ class ActorCritic(nn.Module):
             self.eval()
         return acts
 
+    def act_in_place(
+        self, features: Tensor, carry: ActorCriticCarry, generator: Generator, /
+    ) -> tuple[Callable[[int], object], Tensor, Estimates] | None:
+        """See `rlsdk.interfaces.ActsInPlace`."""
+        _, kernel = self._kernels()
+        prepared = None if self._dense is None or self.has_train_mode else kernel.act_in_place(features, generator)
+        return None if prepared is None else (*prepared, DEFERRED)
+
     @torch.no_grad()
     def _act_and_estimate(
         self, observation: Observation, carry: ActorCriticCarry, deterministic: bool, generator: Generator

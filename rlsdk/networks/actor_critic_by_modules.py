@@ -46,6 +46,10 @@ class ByModules:
         action = distribution.mode() if deterministic else distribution.sample(generator)
         return cast("Tensor", cast("ActionHead", network.head).to_environment(action))
 
+    def act_in_place(self, features: Tensor, generator: Generator) -> None:
+        """Return None: modules return new tensors."""
+        return
+
     @torch.no_grad()
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
         """Return (function that creates the distribution, values [N])."""

@@ -140,6 +140,16 @@ class DiscreteValuePolicy(nn.Module):
             greedy(self._encoded(observation.features), None if deterministic else self.epsilon, generator), (), ()
         )
 
+    def act_in_place(
+        self, features: Tensor, carry: tuple[()], generator: Generator, /
+    ) -> tuple[Callable[[int], object], Tensor, tuple[()]] | None:
+        """See `rlsdk.interfaces.ActsInPlace`."""
+        _, _, greedy = self._kernels()
+        if greedy is None or self.has_train_mode or self._calls_encoder:
+            return None
+        prepared = greedy.in_place(features, self.epsilon, generator)
+        return None if prepared is None else (*prepared, ())
+
     @torch.no_grad()
     def _act(
         self, acting: Acting, observation: Observation, carry: tuple[()], deterministic: bool, generator: Generator

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.interfaces import ActsForRollouts, FillsExtras, Policy, VectorEnv
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces import ActsForRollouts, ActsInPlace, FillsExtras, Policy, StepsInPlace, VectorEnv
+from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observation, Rollout, StepData
 
 CarryT = TypeVar("CarryT")
@@ -37,10 +37,15 @@ def collect(
 
     The contents of the rollout do not depend on whether the policy prepares acting or fills extras afterwards.
     """
-    act_on = partial(rollout_act(policy), deterministic=False, generator=generator)
-    filling = ability(policy, FillsExtras)
+    writing, stepping, filling = acts_in_place(policy), steps_in_place(env), ability(policy, FillsExtras)
     fill = None if filling is None else filling.estimates
-    return act_and_step(env, act_on, acting, length, on_step=on_step, fill=fill)
+    rollout: Rollout[CarryT, ExtrasT] | None = None
+    if writing is not None and stepping is not None:
+        rollout = collect_in_place(stepping, writing, acting, length, generator=generator, on_step=on_step, fill=fill)
+    if rollout is None:
+        act_on = partial(rollout_act(policy), deterministic=False, generator=generator)
+        rollout = act_and_step(env, act_on, acting, length, on_step=on_step, fill=fill)
+    return rollout
 
 
 def rollout_act(policy: Policy[CarryT, ExtrasT]) -> Callable[..., Act[CarryT, ExtrasT]]:
@@ -88,6 +93,62 @@ def act_and_step(
     if fill is not None:
         steps = replace(steps, extras=fill(steps))
     return Rollout(steps, acting.carry, observation, carry, _join(finals), tuple(episodes), step.stops)
+
+
+def acts_in_place(policy: object) -> ActsInPlace[Any, Any] | None:
+    """Return the policy if it can write actions to the storage of a rollout, and no subclass or object overrides `act`."""
+    given = shortcut(policy, ActsInPlace, "act")
+    return None if given is None else shortcut(given, ActsInPlace, "rollout_act")
+
+
+def steps_in_place(env: object) -> StepsInPlace | None:
+    """Return the environments if they can write to the storage of a rollout, and no wrapper or subclass overrides `step`."""
+    return shortcut(env, StepsInPlace, "step")
+
+
+def collect_in_place(
+    env: StepsInPlace,
+    policy: ActsInPlace[CarryT, ExtrasT],
+    acting: ActingState[CarryT],
+    length: int,
+    *,
+    generator: Generator,
+    on_step: Callable[[int], object] | None = None,
+    fill: Callable[[StepData[ExtrasT]], ExtrasT] | None = None,
+) -> Rollout[CarryT, ExtrasT] | None:
+    """Do the same as `act_and_step` without records of single steps; None if the policy or the environments cannot now.
+
+    Actions, observations and rewards are written directly to the storage of the rollout.
+    """
+    now, (count,) = acting.observation, acting.observation.is_first.shape
+    if now.action_mask is not None or not isinstance(now.features, Tensor) or not now.features.is_cpu:
+        return None
+    features = now.features.new_empty(length + 1, *now.features.shape)
+    prepared = policy.act_in_place(features[:length], acting.carry, generator)
+    if prepared is None:
+        return None
+    (act, action, extras), reward = prepared, torch.empty(length, count, dtype=torch.float32)
+    step = env.step_in_place(features, action, reward)
+    if step is None:
+        return None
+    is_first, terminated, truncated = torch.zeros(3, length + 1, count, dtype=torch.bool).unbind()
+    features[0], is_first[0] = now.features, now.is_first
+    finals, episodes = list[_Finals](), list[Episode]()
+    for t in range(length):
+        act(t)
+        ended = step(t)
+        if on_step is not None:
+            on_step((t + 1) * count)
+        if ended is not None and ended.final_observation is not None:
+            terminated[t], truncated[t], is_first[t + 1] = ended.terminated, ended.truncated, ended.observation.is_first
+            finals.append((t, ended.terminated | ended.truncated, ended.final_observation))
+            episodes += ended.episodes
+    seen, valid = Observation(features[:length], is_first[:length]), torch.ones(length, count, dtype=torch.bool)
+    steps = StepData(seen, action, reward, terminated[:length], truncated[:length], valid, extras)
+    if fill is not None:
+        steps = replace(steps, extras=fill(steps))
+    last = Observation(features[length].clone(), is_first[length].clone())  # without the memory of the rollout
+    return Rollout(steps, acting.carry, last, acting.carry, _join(finals), tuple(episodes))
 
 
 class _Rows(Generic[ExtrasT]):

@@ -13,6 +13,7 @@ from torch import Generator
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import (
     ActsForRollouts,
+    ActsInPlace,
     BeginsRollouts,
     FillsExtras,
     PlaysEpisodes,
@@ -23,7 +24,7 @@ from rlsdk.interfaces.abilities import ability
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import Act, ActingState, Observation, Rollout, StepData
 from rlsdk.spaces import Space
-from rlsdk.training.collect import act_and_step
+from rlsdk.training.collect import act_and_step, acts_in_place, collect_in_place, steps_in_place
 from rlsdk.training.groups import GroupedPolicy
 from rlsdk.training.plan_errors import wrong_act, wrong_length
 
@@ -55,6 +56,10 @@ class _Actor(Generic[CarryT, ExtrasT]):
         self.begin = None if beginning is None else beginning.begin_rollout
         filling: FillsExtras | None = None if ability(policy, FillsExtras) is None else ability(acting, FillsExtras)
         self.fill: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
+        self.in_place: ActsInPlace[Any, ExtrasT] | None = acts_in_place(acting)
+        """The policy if it can write actions directly to the storage of a rollout."""
+        if self.in_place is not None and normalizer is not None:
+            self.in_place = normalizer.in_place(self.in_place)
         self._preparing = ability(acting, ActsForRollouts)
         self._act: Callable[[Observation, Any], Act[Any, ExtrasT]] = partial(self._first_act, self._bound(acting.act))
 
@@ -111,6 +116,7 @@ class LocalCollector:
         ending = ability(env, EndsRollouts)
         self._rollout_ended = None if ending is None else ending.rollout_ended
         self._actor: _Actor[Any, Any] | None = None
+        self._stepping = steps_in_place(env)
 
     @property
     def num_envs(self) -> int:
@@ -137,7 +143,7 @@ class LocalCollector:
         state = states[0] if grouped is None else grouped.joined(states)
         fill = actor.fill if normalizer is None else None  # otherwise the normaliser fills them
         with torch.no_grad():
-            rollout = act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=fill)
+            rollout = self._collected(actor, state, length, on_step, fill)
         if grouped is None:
             self.acting = (ActingState(rollout.last_observation, rollout.last_carry),)
         else:
@@ -147,6 +153,24 @@ class LocalCollector:
         if ends_round:
             self.end_round()
         return rollout
+
+    def _collected(
+        self,
+        actor: _Actor[CarryT, ExtrasT],
+        state: ActingState[CarryT],
+        length: int,
+        on_step: Callable[[int], object] | None,
+        fill: Callable[[StepData[ExtrasT]], ExtrasT] | None,
+    ) -> Rollout[CarryT, ExtrasT]:
+        # storage for a single step would take longer than its records
+        if self._stepping is not None and actor.in_place is not None and length > 1:
+            generator = self.generators[0]
+            rollout = collect_in_place(
+                self._stepping, actor.in_place, state, length, generator=generator, on_step=on_step, fill=fill
+            )
+            if rollout is not None:
+                return rollout
+        return act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=fill)
 
     def end_round(self) -> None:
         if self._in_round:

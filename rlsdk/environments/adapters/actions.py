@@ -64,7 +64,10 @@ class ActionDecoder:
     def _leaf(self, action: object) -> Array:
         if not isinstance(action, Tensor):
             raise no_tensors(action, "a torch tensor")
-        array: Array = action.numpy(force=True) if action.requires_grad or not action.is_cpu else action.numpy()
+        return self.decoded(action.numpy(force=True) if action.requires_grad or not action.is_cpu else action.numpy())
+
+    def decoded(self, array: Array) -> Array:
+        """The same for actions in an array [B, ..] of a space that is not nested."""
         if array.shape[1:] != self.shape:
             array = array.reshape(-1, *self.shape)
         if (bounds := self.bounds) is not None:

@@ -10,11 +10,12 @@ from typing import SupportsFloat, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from rlsdk.environments.adapters.actions import ActionRows
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
-from rlsdk.environments.adapters.nested import Arrays, rows_of
+from rlsdk.environments.adapters.nested import Array, Arrays, rows_of
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.adapters.step_checks import FLAGS, LARGEST_INT, NUMBERS, mended_by, success
 from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults
@@ -79,14 +80,26 @@ class SteppedEnvironments:
         """The number of the next step of environment `i` in its episode, counted from 1."""
         return self._clock - self._began[i] + 1
 
-    def step(self, actions: ActionRows) -> Ended | None:
+    def fits(self, storage: Tensor) -> bool:
+        """Whether rows of `storage` [T, B, ..] can take the observations of a step."""
+        shape, dtype = self._plain
+        if shape is None or not storage.is_cpu or storage.shape[1:] != (len(self.environments), *shape):
+            return False
+        return storage.numpy().dtype == dtype
+
+    def step(self, actions: ActionRows, storage: Array | None = None) -> Ended | None:
         """Step every environment with its own action, reset those whose episode ended, and return these episodes.
+
+        Observations are written to `storage` [B, ..], if it is given; see `fits`.
 
         Raises:
             EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
         """
         arrays, has_masks, rewards, infos, (shape, dtype) = self.arrays, self.has_masks, [], {}, self._plain
-        target = arrays.observation = self._allocate() if self.renews else arrays.observation
+        target = arrays.observation if storage is None else storage
+        if storage is None and self.renews:
+            target = self._allocate()
+        arrays.observation = target
         if self._flagged:
             self._flagged = arrays.terminated[:] = arrays.truncated[:] = False
         for i, step in enumerate(self._steps):

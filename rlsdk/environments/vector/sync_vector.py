@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -60,6 +60,23 @@ class SyncVectorEnv(SteppedVector):
         if self.keeps_infos:
             step = replace(step, infos=list(self.group.infos))
         return replace(step, info=self.group.entries.tensors()) if self.info_names else step
+
+    def step_in_place(self, features: Tensor, action: Tensor, reward: Tensor) -> Callable[[int], EnvStep | None] | None:
+        """See `rlsdk.interfaces.StepsInPlace`."""
+        group, decode = self.group, self._decode
+        if decode.parts or group.has_masks or self.keeps_infos or self.info_names or not group.fits(features):
+            return None
+        if not action.is_cpu or action.shape[2:] != decode.shape:
+            return None
+        seen, taken, rewards = (list(storage.numpy()) for storage in (features, action, reward))
+
+        def step(t: int) -> EnvStep | None:
+            actions = decode.decoded(taken[t])
+            ended = group.step(actions, seen[t + 1])
+            rewards[t][:] = group.arrays.reward
+            return None if ended is None else self._records.step(ended, group.has_masks)
+
+        return step
 
     def keep_infos(self, keep: bool) -> None:
         super().keep_infos(keep)

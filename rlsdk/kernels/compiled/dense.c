@@ -1,6 +1,7 @@
 /* Dense layers: outputs, gradients, and the change of outputs with the parameters. All matrices are stored by rows. */
 #include <stdlib.h>
 
+#include "dense.h"
 #include "products.h"
 
 #define FEW_ROWS 4
@@ -8,13 +9,6 @@
 #define BLOCK 512 /* rows that are evaluated together without a trace, so that their outputs stay in the caches */
 
 enum { IDENTITY, RELU, TANH };
-
-/* A layer, y = activation(x weight^T + bias), with weight [outputs, inputs] and bias [outputs]. If it is `by_inputs`, as in an
- * ensemble, the transpose is stored, [inputs, outputs]. */
-typedef struct {
-    const float *weight, *bias;
-    int64_t inputs, outputs, activation, by_inputs;
-} Layer;
 
 /* Whether the weight is stored as [inputs, outputs]. With a single output both are the same. */
 INLINE int is_by_inputs(Layer layer) { return layer.by_inputs && layer.outputs > 1; }

@@ -167,36 +167,6 @@ API void discounted_sums(const float *value, const float *weight, int64_t steps,
     }
 }
 
-/* The index [rows] of the largest sum of logit and Gumbel noise, -log of `drawn` exponential numbers; all [rows, choices]. */
-API void choices_sampled(const float *logits, const uint8_t *mask, const float *drawn, int64_t rows, int64_t choices,
-                         float forbidden, float smallest, int64_t *found) {
-    for (int64_t i = 0; i < rows; i++, logits += choices, drawn += choices) {
-        float best = -INFINITY;
-        found[i] = 0;
-        for (int64_t j = 0; j < choices; j++) {
-            float logit = mask && !mask[i * choices + j] ? forbidden : logits[j];
-            float sum = logit - logf(drawn[j] > smallest ? drawn[j] : smallest);
-            if (sum > best) best = sum, found[i] = j;
-        }
-    }
-}
-
-/* The actions [rows] with the largest sum of `entries` values each, given values [rows, actions, entries]. With `epsilon` not
- * NULL, an action is that in `other` [rows] where `random` [rows] is below it. */
-API void greedy_actions(const float *values, int64_t rows, int64_t actions, int64_t entries, const float *epsilon,
-                        const float *random, const int64_t *other, int64_t *found) {
-    for (int64_t i = 0; i < rows; i++) {
-        float best = -INFINITY;
-        found[i] = 0;
-        for (int64_t j = 0; j < actions; j++, values += entries) {
-            float sum = values[0];
-            for (int64_t k = 1; k < entries; k++) sum += values[k];
-            if (sum > best) best = sum, found[i] = j;
-        }
-        if (epsilon && random[i] < *epsilon) found[i] = other[i];
-    }
-}
-
 /* 1 - Var(target - prediction) / Var(target), [rows] each; 0 if the target is constant. */
 API double explained_variance(const float *prediction, const float *target, int64_t rows) {
     double mean = 0.0, mean_error = 0.0, spread = 0.0, rest = 0.0;
