@@ -21,10 +21,10 @@ from rlsdk.distributions import Categorical, Gaussian
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import UsageError
 from rlsdk.kernels import KernelChoice, compiled_library, compiled_policy, compiled_vectors, factory, reference
+from rlsdk.kernels.compiled_acting import ChoiceSampling
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of
 from rlsdk.kernels.dense_kernel import DenseKernel
-from rlsdk.kernels.numpy_distributions import GumbelSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 from rlsdk.kernels.switch import compiled_off, kernels_off, may_compile
 from rlsdk.networks import flatten_parameters
@@ -180,7 +180,7 @@ def test_what_c_code_must_not_read() -> None:
         with pytest.raises(UsageError, match="the policy takes"):
             compiled_policy.taken(logits, action, mask, head)
         with pytest.raises(UsageError, match="the policy takes"):
-            compiled_policy.sampled(GUMBEL, logits, mask, Generator())
+            ChoiceSampling(CompiledDense([nn.Linear(4, 3)]), GUMBEL)(torch.randn(5, 4), mask, Generator())
     *_, vjp = compiled_policy.taken(logits, action, None, head)
     for gradients in ((torch.randn(4), None), (torch.randn(5), torch.randn(6)), (torch.randn(5, 1), None)):
         with pytest.raises(UsageError, match="the policy takes"):
@@ -241,40 +241,6 @@ def test_actions_taken(kind: str, rows: int, size: int, with_entropy: bool) -> N
     if kind == "vectors":
         assert log_std.grad is not None
         close(log_std.grad, gradients[1])
-
-
-@pytest.mark.usefixtures("variant")
-@pytest.mark.parametrize("masked", [False, True])
-def test_samples_are_those_of_numpy(masked: bool) -> None:
-    torch.manual_seed(0)
-    logits, mask = torch.randn(300, 7), torch.rand(300, 7) < 0.5 if masked else None
-    if mask is not None:
-        mask[:, 3] = True
-    one, two = Generator().manual_seed(5), Generator().manual_seed(5)
-    found = compiled_policy.sampled(GUMBEL, logits, mask, one)
-    assert torch.equal(found, GumbelSampler(GUMBEL)(logits, mask, two))
-    assert torch.equal(one.get_state(), two.get_state())
-
-
-@pytest.mark.usefixtures("variant")
-def test_noise_that_is_zero_counts_as_the_smallest_number() -> None:
-    logits, drawn, found = torch.tensor([[1.0, 2.0, 0.0]]), torch.zeros(1, 3), torch.zeros(1, dtype=torch.int64)
-    given = logits.data_ptr(), None, drawn.data_ptr(), 1, 3, FORBIDDEN, SMALLEST, found.data_ptr()
-    compiled_library.loaded_library().choices_sampled(*given)
-    assert found.tolist() == [1]
-
-
-@pytest.mark.usefixtures("variant")
-@pytest.mark.parametrize("entries", [1, 3])
-def test_greedy_actions(entries: int) -> None:
-    values, sizes = torch.randn(400, 4 * entries, generator=Generator().manual_seed(0)), (4, entries)
-    best = values.view(400, 4, entries).sum(-1).argmax(-1)
-    assert torch.equal(compiled_policy.greedy(values, sizes, None, Generator()), best)
-    numbers = Generator().manual_seed(1)
-    other, random = torch.randint(4, (400,), generator=numbers), torch.rand(400, generator=numbers)
-    limit = random[(other != best).nonzero()[9, 0]].clone()  # a number that is not below the limit
-    found = compiled_policy.greedy(values, sizes, limit, Generator().manual_seed(1))
-    assert torch.equal(found, torch.where(random < limit, other, best))
 
 
 @pytest.mark.usefixtures("variant")

@@ -153,7 +153,9 @@ class KeepsInfos(Protocol):
 class StepsInPlace(Protocol):
     """Environments that can write observations and rewards directly into the storage of a rollout; see `ActsInPlace`."""
 
-    def step_in_place(self, features: Tensor, action: Tensor, reward: Tensor, /) -> Callable[[int], EnvStep | None] | None:
+    def step_in_place(
+        self, features: Tensor, action: Tensor, reward: Tensor, /
+    ) -> Callable[[int], EnvStep | None] | None:
         """Prepare T steps of B environments.
 
         Args:

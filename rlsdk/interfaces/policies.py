@@ -68,7 +68,7 @@ class ActsForRollouts(Protocol):
 
 
 @runtime_checkable
-class ActsInPlace(Protocol[CarryT, ExtrasT]):
+class ActsInPlace(Protocol):
     """A policy that can write actions directly into the storage of a rollout. This saves the records of single steps, which
     take longer than small networks and environments.
 
@@ -76,8 +76,8 @@ class ActsInPlace(Protocol[CarryT, ExtrasT]):
     """
 
     def act_in_place(
-        self, features: Tensor, carry: CarryT, generator: Generator, /
-    ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
+        self, features: Tensor, carry: Any, generator: Generator, /
+    ) -> tuple[Callable[[int], object], Tensor, Any] | None:
         """Prepare acting for T steps of B environments without masks, whose carry stays the same.
 
         Args:

@@ -12,10 +12,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
-from rlsdk.kernels import compiled_acting, compiled_policy
+from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.backends import COMPILED, TORCH
-from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of, without_compiled
+from rlsdk.kernels.compiled_acting import InPlace, can_act_in_place, pays, sampling_of
+from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of, sampling_dense, without_compiled
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
 from rlsdk.kernels.numpy_backend import Array
 from rlsdk.kernels.numpy_distributions import sampler_of, taken
@@ -157,11 +157,10 @@ class ActorCriticActing:
     def __init__(self, layers: ActorCriticLayers, reference: PolicyActor) -> None:
         self.layers, self.reference, self.head = layers, reference, layers.head
         self.actor, self.critic = acting_dense(layers.actor), acting_dense(layers.critic)
-        self.many_rows, self.sampler = DenseKernel(layers.actor, TORCH), sampler_of(sampling := layers.head.sampling)
-        self.compiled: compiled_acting.Sampler | None = None
+        self.many_rows, self.sampler = DenseKernel(layers.actor, TORCH), sampler_of(noise := layers.head.sampling)
+        network = None if noise is None else sampling_dense(layers.actor)
+        self.compiled = None if noise is None or network is None else sampling_of(network, noise)
         """Evaluates the actor and samples in one call; None: compiled code cannot."""
-        if sampling is not None and isinstance(self.actor, CompiledDense):
-            self.compiled = compiled_acting.sampler(self.actor, sampling)
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
         """Return actions [B, ..] in environment units."""
@@ -169,9 +168,10 @@ class ActorCriticActing:
         if not first.is_cpu:
             return self.reference.act(observation, deterministic, generator)
         features, mask = self._features(observation), observation.action_mask if layers.use_masks else None
-        if self.compiled is not None and not deterministic:
-            return self.head.to_environment(self.compiled(features, mask, generator))
-        raw = (self.actor if first.shape[0] <= ACTING_ROWS else self.many_rows).outputs(features)
+        rows, compiled = first.shape[0], self.compiled
+        if compiled is not None and not deterministic and pays(compiled.network, rows):
+            return self.head.to_environment(compiled(features, mask, generator))
+        raw = (self.actor if rows <= ACTING_ROWS else self.many_rows).outputs(features)
         if self.sampler is not None and not deterministic:
             return self.head.to_environment(self.sampler(raw, mask, generator))
         with torch.no_grad():
@@ -179,16 +179,15 @@ class ActorCriticActing:
             action = distribution.mode() if deterministic else distribution.sample(generator)
         return self.head.to_environment(action)
 
-    def act_in_place(self, features: Tensor, generator: Generator) -> tuple[Callable[[int], None], Tensor] | None:
+    def act_in_place(self, features: Tensor, generator: Generator) -> InPlace | None:
         """Return (a function of t that acts on `features[t]` [B, F], its storage of actions [T, B, ..]); None if compiled code
         cannot."""
-        network, noise = self.actor, self.head.sampling
-        if noise is None or not isinstance(network, CompiledDense) or not self.layers.is_vector:
+        compiled = self.compiled
+        if compiled is None or not self.layers.is_vector or not can_act_in_place(compiled.network, features):
             return None
-        if not compiled_acting.fits(network, features):
-            return None
-        act, internal = compiled_acting.sampler_in_place(network, noise, features, generator)
-        action = self.head.to_environment(internal.flatten(0, 1)).unflatten(0, internal.shape[:2])
+        act, internal = compiled.in_place(features, generator)
+        rows = self.head.to_environment(internal.flatten(0, 1))
+        action = rows.view(*internal.shape[:2], *rows.shape[1:])
         return (act, action) if action.data_ptr() == internal.data_ptr() else None
 
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:

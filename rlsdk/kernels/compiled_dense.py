@@ -50,6 +50,7 @@ class CompiledDense:
         sizes = [shape[-2:] if self._stacked else shape[::-1] for shape in self._shapes[::2]]
         kinds = [ACTIVATIONS.index(kind) for kind in activations_of(self.modules)]
         *hidden, self.output_size = (outputs for _, outputs in sizes)
+        self.widest = max(max(size) for size in sizes)
         members, self._count = self._lead.numel(), len(self.linear)
         self.input_size, self._hidden, self._counts = sizes[0][0], members * sum(hidden), (members, self._count)
         self._sizes_and_kinds = [*zip(sizes, kinds, strict=True)] * members
@@ -98,14 +99,19 @@ class CompiledDense:
         if function(self._layers(), self._count, x.data_ptr(), x.shape[0], *arguments):
             raise _exhausted()
 
-    def calls(self, function: Callable[..., int], inputs: Tensor) -> Callable[..., None]:
+    def calls(self, function: Callable[..., int], inputs: Tensor, *others: Tensor) -> Callable[..., None]:
         """Return a function of t and `arguments` that does the same as `call` with `inputs[t]`, for inputs [T, N, I].
 
-        It is faster, because addresses are determined once. Parameters must keep their memory while it is used.
+        It is faster, because addresses are determined once. Parameters must keep their memory while it is used. `others` are
+        tensors whose addresses are in `arguments`.
         """
         layers, count = self._layers(), self._count
-        start, size, rows = self._checked(inputs[0]).data_ptr(), inputs.stride(0) * inputs.element_size(), inputs.shape[1]
-        alive = self._known, inputs  # the tensors at these addresses
+        start, size, rows = (
+            self._checked(inputs[0]).data_ptr(),
+            inputs.stride(0) * inputs.element_size(),
+            inputs.shape[1],
+        )
+        alive = self._known, inputs, others  # the tensors at these addresses
 
         def call(t: int, *arguments: float | None, alive: object = alive) -> None:
             if function(layers, count, start + t * size, rows, *arguments):

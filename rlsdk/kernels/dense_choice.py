@@ -17,6 +17,9 @@ from rlsdk.kernels.numpy_backend import NUMPY, Backend
 from rlsdk.kernels.protocol import NUMPY_WIDTH, DenseLayers, is_dense, is_linear
 from rlsdk.kernels.switch import may_compile
 
+SAMPLING_WIDTH = 256
+"""The largest width of layers that are evaluated by the same compiled call that samples actions."""
+
 
 def can_be_compiled(modules: Iterable[nn.Module]) -> bool:
     """Whether modules are dense layers of float32 on the CPU, all of one network or of one ensemble, without hooks."""
@@ -56,6 +59,18 @@ def without_compiled(modules: Sequence[nn.Module]) -> Backend:
 def widest(modules: Iterable[nn.Module]) -> int:
     """The largest number of outputs of linear layers."""
     return max(cast("nn.Parameter", module.bias).shape[-1] for module in modules if is_linear(module))
+
+
+def sampling_dense(modules: Iterable[nn.Module]) -> CompiledDense | None:
+    """Return the network for calls that also sample actions; None: compiled code cannot evaluate it, or it is too wide.
+
+    For networks wider than those of `acting_dense` the evaluation is no faster than in numpy, but sampling is.
+    """
+    chosen = list(modules)
+    if not may_compile() or not can_be_compiled(chosen):
+        return None
+    network = CompiledDense(chosen)
+    return network if network.widest <= SAMPLING_WIDTH else None
 
 
 def acting_dense(modules: Iterable[nn.Module]) -> DenseLayers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -74,7 +74,7 @@ class RolloutNormalizer:
 
         return act_on
 
-    def in_place(self, policy: ActsInPlace[CarryT, ExtrasT]) -> ActsInPlace[CarryT, ExtrasT]:
+    def in_place(self, policy: ActsInPlace) -> ActsInPlace:
         """The policy for storage of raw observations."""
         return _NormalizingInPlace(policy, self.normalizer.observations.collected)
 
@@ -111,15 +111,15 @@ class RolloutNormalizer:
         self.normalizer.observations.update(features, None if bool(valid.all()) else valid.flatten())
 
 
-class _NormalizingInPlace(Generic[CarryT, ExtrasT]):
+class _NormalizingInPlace:
     """A policy that writes actions for raw observations [T, B, *shape] to the storage of a rollout."""
 
-    def __init__(self, policy: ActsInPlace[CarryT, ExtrasT], normalized: Callable[[Features], Features]) -> None:
+    def __init__(self, policy: ActsInPlace, normalized: Callable[[Features], Features]) -> None:
         self.policy, self._normalized = policy, normalized
 
     def act_in_place(
-        self, features: Tensor, carry: CarryT, generator: Generator, /
-    ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
+        self, features: Tensor, carry: Any, generator: Generator, /
+    ) -> tuple[Callable[[int], object], Tensor, Any] | None:
         """See `rlsdk.interfaces.ActsInPlace`."""
         seen = torch.empty_like(features, dtype=torch.float32)
         if (prepared := self.policy.act_in_place(seen, carry, generator)) is None:

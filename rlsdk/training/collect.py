@@ -41,7 +41,9 @@ def collect(
     fill = None if filling is None else filling.estimates
     rollout: Rollout[CarryT, ExtrasT] | None = None
     if writing is not None and stepping is not None:
-        rollout = collect_in_place(stepping, writing, acting, length, generator=generator, on_step=on_step, fill=fill)
+        rollout = collect_in_place(stepping, writing, acting, length, generator=generator, on_step=on_step)
+        if rollout is not None and fill is not None:
+            rollout = replace(rollout, steps=replace(rollout.steps, extras=fill(rollout.steps)))
     if rollout is None:
         act_on = partial(rollout_act(policy), deterministic=False, generator=generator)
         rollout = act_and_step(env, act_on, acting, length, on_step=on_step, fill=fill)
@@ -50,7 +52,7 @@ def collect(
 
 def rollout_act(policy: Policy[CarryT, ExtrasT]) -> Callable[..., Act[CarryT, ExtrasT]]:
     """Return the function that acts during one rollout; see `rlsdk.interfaces.ActsForRollouts`."""
-    preparing = ability(policy, ActsForRollouts)
+    preparing = shortcut(policy, ActsForRollouts, "act")
     return policy.act if preparing is None else preparing.rollout_act()
 
 
@@ -95,7 +97,7 @@ def act_and_step(
     return Rollout(steps, acting.carry, observation, carry, _join(finals), tuple(episodes), step.stops)
 
 
-def acts_in_place(policy: object) -> ActsInPlace[Any, Any] | None:
+def acts_in_place(policy: object) -> ActsInPlace | None:
     """Return the policy if it can write actions to the storage of a rollout, and no subclass or object overrides `act`."""
     given = shortcut(policy, ActsInPlace, "act")
     return None if given is None else shortcut(given, ActsInPlace, "rollout_act")
@@ -108,14 +110,13 @@ def steps_in_place(env: object) -> StepsInPlace | None:
 
 def collect_in_place(
     env: StepsInPlace,
-    policy: ActsInPlace[CarryT, ExtrasT],
+    policy: ActsInPlace,
     acting: ActingState[CarryT],
     length: int,
     *,
     generator: Generator,
     on_step: Callable[[int], object] | None = None,
-    fill: Callable[[StepData[ExtrasT]], ExtrasT] | None = None,
-) -> Rollout[CarryT, ExtrasT] | None:
+) -> Rollout[CarryT, Any] | None:
     """Do the same as `act_and_step` without records of single steps; None if the policy or the environments cannot now.
 
     Actions, observations and rewards are written directly to the storage of the rollout.
@@ -145,8 +146,6 @@ def collect_in_place(
             episodes += ended.episodes
     seen, valid = Observation(features[:length], is_first[:length]), torch.ones(length, count, dtype=torch.bool)
     steps = StepData(seen, action, reward, terminated[:length], truncated[:length], valid, extras)
-    if fill is not None:
-        steps = replace(steps, extras=fill(steps))
     last = Observation(features[length].clone(), is_first[length].clone())  # without the memory of the rollout
     return Rollout(steps, acting.carry, last, acting.carry, _join(finals), tuple(episodes))
 

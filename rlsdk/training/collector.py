@@ -20,7 +20,7 @@ from rlsdk.interfaces import (
     Policy,
     VectorEnv,
 )
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import Act, ActingState, Observation, Rollout, StepData
 from rlsdk.spaces import Space
@@ -56,11 +56,11 @@ class _Actor(Generic[CarryT, ExtrasT]):
         self.begin = None if beginning is None else beginning.begin_rollout
         filling: FillsExtras | None = None if ability(policy, FillsExtras) is None else ability(acting, FillsExtras)
         self.fill: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
-        self.in_place: ActsInPlace[Any, ExtrasT] | None = acts_in_place(acting)
+        self.in_place: ActsInPlace | None = acts_in_place(acting)
         """The policy if it can write actions directly to the storage of a rollout."""
         if self.in_place is not None and normalizer is not None:
             self.in_place = normalizer.in_place(self.in_place)
-        self._preparing = ability(acting, ActsForRollouts)
+        self._preparing = shortcut(acting, ActsForRollouts, "act")
         self._act: Callable[[Observation, Any], Act[Any, ExtrasT]] = partial(self._first_act, self._bound(acting.act))
 
     def act_on(self) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
@@ -143,7 +143,11 @@ class LocalCollector:
         state = states[0] if grouped is None else grouped.joined(states)
         fill = actor.fill if normalizer is None else None  # otherwise the normaliser fills them
         with torch.no_grad():
-            rollout = self._collected(actor, state, length, on_step, fill)
+            rollout = self._in_place(actor, state, length, on_step)
+            if rollout is None:
+                rollout = act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=fill)
+            elif fill is not None:
+                rollout = replace(rollout, steps=replace(rollout.steps, extras=fill(rollout.steps)))
         if grouped is None:
             self.acting = (ActingState(rollout.last_observation, rollout.last_carry),)
         else:
@@ -154,23 +158,18 @@ class LocalCollector:
             self.end_round()
         return rollout
 
-    def _collected(
+    def _in_place(
         self,
         actor: _Actor[CarryT, ExtrasT],
         state: ActingState[CarryT],
         length: int,
         on_step: Callable[[int], object] | None,
-        fill: Callable[[StepData[ExtrasT]], ExtrasT] | None,
-    ) -> Rollout[CarryT, ExtrasT]:
-        # storage for a single step would take longer than its records
-        if self._stepping is not None and actor.in_place is not None and length > 1:
-            generator = self.generators[0]
-            rollout = collect_in_place(
-                self._stepping, actor.in_place, state, length, generator=generator, on_step=on_step, fill=fill
-            )
-            if rollout is not None:
-                return rollout
-        return act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=fill)
+    ) -> Rollout[CarryT, ExtrasT] | None:
+        """See `collect_in_place`. Also None for a single step, for which it would take longer."""
+        env, policy = self._stepping, actor.in_place
+        if env is None or policy is None or length == 1:
+            return None
+        return collect_in_place(env, policy, state, length, generator=self.generators[0], on_step=on_step)
 
     def end_round(self) -> None:
         if self._in_round:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import ActsForRollouts, FillsExtras, Policy, State, VectorEnv
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observation, Rollout, StepData
 from rlsdk.runtime.seeding import Streams
 from rlsdk.tree import map_tensors
@@ -55,7 +55,7 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         self.policy, self.generators = policy, generators
         ends = [sum(sizes[: group + 1]) for group in range(len(sizes))]
         self.rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        self._preparing, self._filling = ability(policy, ActsForRollouts), ability(policy, FillsExtras)
+        self._preparing, self._filling = shortcut(policy, ActsForRollouts, "act"), ability(policy, FillsExtras)
 
     def joined(self, states: Sequence[ActingState[CarryT]]) -> ActingState[tuple[CarryT, ...]]:
         """Join the acting states of all groups into one; its carry is the tuple of the groups' carries."""

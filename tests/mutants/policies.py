@@ -10,6 +10,7 @@ import torch
 from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.kernels.compiled_acting import GreedyChoice
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
 from tests.mutants.catalogue import Patch, changed_act, mutant
 
@@ -143,3 +144,29 @@ def starts_of_two_episodes_are_counted(patch: Patch) -> None:
 def the_entropy_is_that_of_the_batch(patch: Patch) -> None:
     kl = SquashedGaussian.kl_divergence
     patch.setattr(SquashedGaussian, "kl_divergence", lambda self, other: kl(self, other)[None])
+
+
+@mutant("policy.in-place-is-act", "trpo", alone=True)
+def with_three_environments_some_actions_in_storage_are_repeated(patch: Patch) -> None:
+    prepare = ActorCritic.act_in_place
+
+    def broken(self: Any, features: Any, carry: Any, generator: Any) -> Any:
+        prepared = prepare(self, features, carry, generator)
+        if prepared is None:
+            return None
+        act, action, extras = prepared
+
+        def act_again(t: int) -> None:
+            act(t)
+            if t % 7 == 6 and action.shape[1] == 3:
+                action[t] = action[t - 1]
+
+        return act_again, action, extras
+
+    patch.setattr(ActorCritic, "act_in_place", broken)
+
+
+@mutant("policy.in-place-is-act", "qrdqn")
+def greedy_actions_in_storage_never_explore(patch: Patch) -> None:
+    act = GreedyChoice.in_place
+    patch.setattr(GreedyChoice, "in_place", lambda self, seen, epsilon, rng: act(self, seen, 0.0 * epsilon, rng))

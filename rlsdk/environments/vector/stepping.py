@@ -80,6 +80,11 @@ class SteppedEnvironments:
         """The number of the next step of environment `i` in its episode, counted from 1."""
         return self._clock - self._began[i] + 1
 
+    def _target(self, storage: Array | None) -> Arrays:
+        if storage is not None:
+            return storage
+        return self._allocate() if self.renews else self.arrays.observation
+
     def fits(self, storage: Tensor) -> bool:
         """Whether rows of `storage` [T, B, ..] can take the observations of a step."""
         shape, dtype = self._plain
@@ -96,10 +101,7 @@ class SteppedEnvironments:
             EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
         """
         arrays, has_masks, rewards, infos, (shape, dtype) = self.arrays, self.has_masks, [], {}, self._plain
-        target = arrays.observation if storage is None else storage
-        if storage is None and self.renews:
-            target = self._allocate()
-        arrays.observation = target
+        target = arrays.observation = self._target(storage)
         if self._flagged:
             self._flagged = arrays.terminated[:] = arrays.truncated[:] = False
         for i, step in enumerate(self._steps):

@@ -1,0 +1,73 @@
+"""The clause about policies that write actions directly to the storage of a rollout."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from rlsdk.agent import Agent
+from rlsdk.interfaces import ActsInPlace, Policy
+from rlsdk.records import Act, Observation
+from rlsdk.testing.acting import acting_policies, observations
+from rlsdk.testing.kit import clause, require
+from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk.testing.subject import Subject
+from rlsdk.training.collect import acts_in_place
+from rlsdk.tree import leaves, stack
+
+STEPS, ROWS = 16, 3
+
+
+@clause(
+    "policy.in-place-is-act",
+    "If a policy has act_in_place(), it writes the actions that act() returns, takes the same numbers from the generator, and"
+    " has the same extras. act() does not change the carry then.",
+    "act_in_place(): compute the actions of step t when the returned function is called, because later rows of `features` are"
+    " not filled before. Draw random numbers as act() does. Return None if act() changes the carry.",
+)
+def in_place_is_act(subject: Subject) -> None:
+    tried = [_compare(what, agent) for what, agent in subject.agents()]
+    if not any(tried):
+        raise NotApplicable("its policies do not write actions in place")
+
+
+def _compare(what: str, agent: Agent) -> bool:
+    """Compare `act_in_place` with `act`; return whether a policy of the agent acted in place."""
+    seen = [observations(agent, ROWS, seed) for seed in range(STEPS)]
+    if not all(isinstance(observation.features, Tensor) for observation in seen):
+        return False
+    tried = False
+    for name, policy in acting_policies(agent):
+        writing = acts_in_place(policy)
+        if writing is not None:
+            tried |= _acts_alike(f"{what}: {name.removesuffix('act')}act_in_place()", writing, policy, seen)
+    return tried
+
+
+def _acts_alike(what: str, writing: ActsInPlace, policy: Policy[object, object], seen: list[Observation]) -> bool:
+    """Return False if the policy does not act in place on these observations."""
+    features, carry = torch.zeros_like(torch.stack([each.features for each in seen])), policy.initial_carry(ROWS)
+    one, two = Generator().manual_seed(1), Generator().manual_seed(1)
+    prepared = writing.act_in_place(features, carry, one)
+    if prepared is None:
+        return False
+    act, action, extras = prepared
+    expected: list[Act[object, object]] = []
+    for t, observation in enumerate(seen):
+        features[t] = observation.features
+        act(t)
+        expected.append(policy.act(observation, carry, deterministic=False, generator=two))
+    actions = torch.stack([each.action for each in expected])
+    require(action.shape == actions.shape, f"{what} has actions {list(action.shape)}, act() {list(actions.shape)}")
+    require(_near(action, actions), f"{what} wrote the actions {action.tolist()}, act() returns {actions.tolist()}")
+    require(torch.equal(one.get_state(), two.get_state()), f"{what} takes other numbers from the generator than act()")
+    found, returned = leaves(extras), leaves(stack([each.extras for each in expected]))
+    same = len(found) == len(returned) and all(map(_near, found, returned))
+    require(same, f"{what} has other extras than act()")
+    unchanged = all(map(_near, leaves(carry), leaves(expected[-1].carry)))
+    require(unchanged, f"{what} acts in place, but act() changes the carry")
+    return True
+
+
+def _near(one: Tensor, two: Tensor) -> bool:
+    return one.shape == two.shape and torch.allclose(one.double(), two.double(), atol=1e-5)

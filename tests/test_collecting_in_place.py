@@ -1,0 +1,253 @@
+"""Rollouts that are written in place equal those of single steps, and are only made where nothing is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Generator
+
+import rlsdk
+from rlsdk.callbacks import Callback
+from rlsdk.environments import make_vec_env
+from rlsdk.kernels import compiled_library
+from rlsdk.records import ActingState, Rollout
+from rlsdk.training import collect as collecting
+from rlsdk.training import collector
+from rlsdk.tree import leaves
+
+needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
+pytestmark = [needs_library, pytest.mark.kernels("policies act in place in compiled code")]
+SMALL = {"policy_kwargs": {"net_arch": [8]}}
+FEW_QUANTILES = {"policy_kwargs": {"net_arch": [8], "n_quantiles": 5}}
+
+
+def small(algorithm: str) -> dict[str, Any]:
+    return FEW_QUANTILES if algorithm == "qrdqn" else SMALL
+
+
+class Walk(gym.Env[Any, Any]):
+    """Observations [F] of a random walk. Episodes end after some steps, or are cut by a time limit."""
+
+    def __init__(self, features: int = 3, discrete: bool = True, dtype: type = np.float32) -> None:
+        self.observation_space = spaces.Box(0, 100, (features,), dtype)
+        self.action_space = spaces.Discrete(4) if discrete else spaces.Box(-0.5, 2.0, (2,), np.float32)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.seen(), {}
+
+    def seen(self) -> Any:
+        return (100 * self.np_random.random(self.observation_space.shape)).astype(self.observation_space.dtype)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        reward = float(np.sum(action)) + self.steps
+        if isinstance(action, np.ndarray):
+            action[:] = 7.0  # environments may write into their action
+        return self.seen(), reward, bool(self.np_random.random() < 0.1), self.steps == 9, {}
+
+
+@contextmanager
+def counted() -> Iterator[list[bool]]:
+    """A list with an entry per call of `collect_in_place`: whether it collected."""
+    calls: list[bool] = []
+    real = collecting.collect_in_place
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        rollout = real(*args, **kwargs)
+        calls.append(rollout is not None)
+        return rollout
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collecting, "collect_in_place", count)
+        patch.setattr(collector, "collect_in_place", count)
+        yield calls
+
+
+@contextmanager
+def not_in_place() -> Iterator[None]:
+    """Collect with records of single steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (collecting, collector):
+            patch.setattr(module, "collect_in_place", lambda *_, **__: None)
+        yield
+
+
+def collected(algorithm: str, make: Callable[[], Any], envs: int, lengths: list[int]) -> tuple[list[Any], Any, Any]:
+    """The rollouts of a new agent, with the state of its generator and the returns of its episodes."""
+    env = make_vec_env(make, envs, vectorization="sync", seed=3)
+    policy = rlsdk.make(algorithm, env=env, seed=0, device="cpu", **small(algorithm)).parts.policy
+    if algorithm in ("dqn", "qrdqn"):
+        policy.epsilon.fill_(0.3)
+    at, generator = ActingState(env.reset(0), policy.initial_carry(envs)), Generator().manual_seed(3)
+    rollouts: list[Rollout[Any, Any]] = []
+    for length in lengths:
+        rollouts.append(collecting.collect(env, policy, at, length, generator=generator))
+        at = ActingState(rollouts[-1].last_observation, rollouts[-1].last_carry)
+    tensors = [
+        leaf for each in rollouts for leaf in leaves((each.steps, each.last_observation, each.final_observations))
+    ]
+    return tensors, generator.get_state(), [each.episodes for each in rollouts]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["ppo", "trpo", "a2c", "dqn", "qrdqn"]),
+    st.integers(1, 4),
+    st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    st.booleans(),
+    st.sampled_from([np.float32, np.float64, np.uint8]),
+)
+def test_rollouts_are_those_of_single_steps(
+    algorithm: str, envs: int, lengths: list[int], discrete: bool, dtype: type
+) -> None:
+    def make() -> Any:
+        return Walk(3, discrete or algorithm in ("dqn", "qrdqn"), dtype)
+
+    with counted() as calls:
+        tensors, state, episodes = collected(algorithm, make, envs, lengths)
+    with not_in_place():
+        expected, other_state, other_episodes = collected(algorithm, make, envs, lengths)
+    assert calls == [dtype is not np.uint8] * len(lengths)
+    assert len(tensors) == len(expected)
+    assert all(torch.equal(one, two) and one.dtype is two.dtype for one, two in zip(tensors, expected, strict=True))
+    assert torch.equal(state, other_state)
+    assert episodes == other_episodes
+
+
+AGENTS: list[tuple[str, dict[str, Any]]] = [
+    ("ppo", {"n_steps": 16, "batch_size": 32}),
+    ("ppo", {"n_steps": 16, "batch_size": 32, "normalize": True}),
+    ("a2c", {"n_steps": 5}),
+    ("trpo", {"n_steps": 16}),
+    ("dqn", {"learning_starts": 20, "train_freq": 4, "target_update_interval": 10}),
+    ("dqn", {"learning_starts": 20, "train_freq": 4, "normalize": True}),
+    ("qrdqn", {"learning_starts": 20, "train_freq": 3}),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "options"), AGENTS)
+def test_agents_learn_the_same(algorithm: str, options: dict[str, Any]) -> None:
+    def learnt() -> list[torch.Tensor]:
+        env = make_vec_env(Walk, 2, vectorization="sync", seed=3)
+        agent = rlsdk.make(algorithm, env=env, seed=0, device="cpu", **small(algorithm), **options)
+        agent.learn(120)
+        agent.learn(40)
+        return list(agent.policy.state_dict().values())
+
+    with counted() as calls:
+        found = learnt()
+    assert sum(calls) > 3
+    with not_in_place():
+        expected = learnt()
+    assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
+
+
+class StopsAfter(Callback):
+    """Stops the training in step 7 of a rollout."""
+
+    steps = 0
+
+    def on_step(self, run: Any, step: Any) -> bool:
+        self.steps += 1
+        return self.steps < 7
+
+
+def test_callbacks_receive_every_step_and_stop_the_training() -> None:
+    agent = rlsdk.make(
+        "ppo", env=make_vec_env(Walk, 2, vectorization="sync"), seed=0, device="cpu", n_steps=16, **SMALL
+    )
+    callback = StopsAfter()
+    with counted() as calls:
+        agent.learn(64, callback=callback)
+    assert callback.steps == 7
+    assert agent.num_timesteps == 14
+    assert not any(calls)
+
+
+def test_what_overrides_act_or_step_is_called() -> None:
+    env = make_vec_env(Walk, 2, vectorization="sync", seed=3)
+    policy = rlsdk.make("ppo", env=env, seed=0, device="cpu", **SMALL).parts.policy
+    assert collecting.acts_in_place(policy) is policy
+    assert collecting.steps_in_place(env) is env
+
+    class Own(type(policy)):  # type: ignore[misc]
+        def act(self, *args: Any, **kwargs: Any) -> Any:
+            return super().act(*args, **kwargs)
+
+    class Wrapper:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(env, name)
+
+        def step(self, action: Any) -> Any:
+            return env.step(action)
+
+    policy.__class__ = Own
+    assert collecting.acts_in_place(policy) is None
+    assert collecting.steps_in_place(Wrapper()) is None
+    at, calls = ActingState(env.reset(0), policy.initial_carry(2)), 0
+
+    def act(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return type(policy).act(policy, *args, **kwargs)
+
+    policy.__dict__["act"] = act
+    collecting.collect(env, policy, at, 5, generator=Generator())
+    assert calls == 5
+
+
+class Masked(Walk):
+    def action_masks(self) -> Any:
+        return np.array([True, True, False, True])
+
+
+def storage(env: Any, steps: int = 4) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    count = env.num_envs
+    return torch.zeros(steps + 1, count, 3), torch.zeros(steps, count, dtype=torch.int64), torch.zeros(steps, count)
+
+
+def test_environments_step_in_place_only_where_nothing_is_lost() -> None:
+    env: Any = make_vec_env(Walk, 2, vectorization="sync", seed=3)
+    env.reset(0)
+    features, action, reward = storage(env)
+    assert env.step_in_place(features, action, reward) is not None
+    for other in (features.double(), torch.zeros(5, 2, 4), torch.zeros(5, 3, 3)):
+        assert env.step_in_place(other, action, reward) is None
+    assert env.step_in_place(features, torch.zeros(4, 2, 1), reward) is None
+    env.keep_infos(True)
+    assert env.step_in_place(features, action, reward) is None
+    env.keep_infos(False)
+    env.select_info(["x"])
+    assert env.step_in_place(features, action, reward) is None
+    masked: Any = make_vec_env(Masked, 2, vectorization="sync", seed=3)
+    masked.reset(0)
+    assert masked.step_in_place(*storage(masked)) is None
+    nested: Any = make_vec_env(lambda: gym.wrappers.FlattenObservation(Walk()), 2, vectorization="sync")
+    nested.reset(0)
+    assert nested.step_in_place(*storage(nested)) is not None
+
+
+def test_later_steps_do_not_change_a_rollout() -> None:
+    env: Any = make_vec_env(lambda: Walk(discrete=False), 2, vectorization="sync", seed=3)
+    policy = rlsdk.make("ppo", env=env, seed=0, device="cpu", **SMALL).parts.policy
+    at = ActingState(env.reset(0), policy.initial_carry(2))
+    rollout = collecting.collect(env, policy, at, 6, generator=Generator())
+    before = [leaf.clone() for leaf in leaves((rollout.steps, rollout.last_observation))]
+    env.step(torch.zeros(2, 2))
+    env.reset()
+    collecting.collect(env, policy, at, 6, generator=Generator())
+    after = leaves((rollout.steps, rollout.last_observation))
+    assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
+    assert not bool((rollout.steps.action == 7.0).any())
