@@ -20,8 +20,8 @@ from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import compiled_library
 from rlsdk.records import ActingState, Rollout
-from rlsdk.training import collect as collecting
-from rlsdk.training import collector
+from rlsdk.training import in_place
+from rlsdk.training.collect import collect
 from rlsdk.tree import leaves
 
 needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
@@ -60,9 +60,9 @@ class Walk(gym.Env[Any, Any]):
 
 @contextmanager
 def counted() -> Iterator[list[bool]]:
-    """A list with an entry per call of `collect_in_place`: whether it collected."""
+    """A list with an entry per rollout that may be written in place: whether it was."""
     calls: list[bool] = []
-    real = collecting.collect_in_place
+    real = in_place.InPlace.collect
 
     def count(*args: Any, **kwargs: Any) -> Any:
         rollout = real(*args, **kwargs)
@@ -70,8 +70,7 @@ def counted() -> Iterator[list[bool]]:
         return rollout
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collecting, "collect_in_place", count)
-        patch.setattr(collector, "collect_in_place", count)
+        patch.setattr(in_place.InPlace, "collect", count)
         yield calls
 
 
@@ -79,8 +78,7 @@ def counted() -> Iterator[list[bool]]:
 def not_in_place() -> Iterator[None]:
     """Collect with records of single steps."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (collecting, collector):
-            patch.setattr(module, "collect_in_place", lambda *_, **__: None)
+        patch.setattr(in_place.InPlace, "collect", lambda *_, **__: None)
         yield
 
 
@@ -93,7 +91,7 @@ def collected(algorithm: str, make: Callable[[], Any], envs: int, lengths: list[
     at, generator = ActingState(env.reset(0), policy.initial_carry(envs)), Generator().manual_seed(3)
     rollouts: list[Rollout[Any, Any]] = []
     for length in lengths:
-        rollouts.append(collecting.collect(env, policy, at, length, generator=generator))
+        rollouts.append(collect(env, policy, at, length, generator=generator))
         at = ActingState(rollouts[-1].last_observation, rollouts[-1].last_carry)
     tensors = [
         leaf for each in rollouts for leaf in leaves((each.steps, each.last_observation, each.final_observations))
@@ -179,8 +177,7 @@ def test_callbacks_receive_every_step_and_stop_the_training() -> None:
 def test_what_overrides_act_or_step_is_called() -> None:
     env = make_vec_env(Walk, 2, vectorization="sync", seed=3)
     policy = rlsdk.make("ppo", env=env, seed=0, device="cpu", **SMALL).parts.policy
-    assert collecting.acts_in_place(policy) is policy
-    assert collecting.steps_in_place(env) is env
+    assert in_place.in_place_of(policy, env, Generator()) is not None
 
     class Own(type(policy)):  # type: ignore[misc]
         def act(self, *args: Any, **kwargs: Any) -> Any:
@@ -193,9 +190,9 @@ def test_what_overrides_act_or_step_is_called() -> None:
         def step(self, action: Any) -> Any:
             return env.step(action)
 
+    assert in_place.in_place_of(policy, Wrapper(), Generator()) is None
     policy.__class__ = Own
-    assert collecting.acts_in_place(policy) is None
-    assert collecting.steps_in_place(Wrapper()) is None
+    assert in_place.in_place_of(policy, env, Generator()) is None
     at, calls = ActingState(env.reset(0), policy.initial_carry(2)), 0
 
     def act(*args: Any, **kwargs: Any) -> Any:
@@ -204,7 +201,7 @@ def test_what_overrides_act_or_step_is_called() -> None:
         return type(policy).act(policy, *args, **kwargs)
 
     policy.__dict__["act"] = act
-    collecting.collect(env, policy, at, 5, generator=Generator())
+    collect(env, policy, at, 5, generator=Generator())
     assert calls == 5
 
 
@@ -243,11 +240,11 @@ def test_later_steps_do_not_change_a_rollout() -> None:
     env: Any = make_vec_env(lambda: Walk(discrete=False), 2, vectorization="sync", seed=3)
     policy = rlsdk.make("ppo", env=env, seed=0, device="cpu", **SMALL).parts.policy
     at = ActingState(env.reset(0), policy.initial_carry(2))
-    rollout = collecting.collect(env, policy, at, 6, generator=Generator())
+    rollout = collect(env, policy, at, 6, generator=Generator())
     before = [leaf.clone() for leaf in leaves((rollout.steps, rollout.last_observation))]
     env.step(torch.zeros(2, 2))
     env.reset()
-    collecting.collect(env, policy, at, 6, generator=Generator())
+    collect(env, policy, at, 6, generator=Generator())
     after = leaves((rollout.steps, rollout.last_observation))
     assert all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
     assert not bool((rollout.steps.action == 7.0).any())

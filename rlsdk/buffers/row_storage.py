@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import TypeVar
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.buffers.columns import PLAIN
 from rlsdk.buffers.frames import newest_frames
+from rlsdk.buffers.last_observations import keep_interrupted, store_finals
 from rlsdk.buffers.optional_columns import extend_optional, without_masks
 from rlsdk.buffers.preallocated_rows import PreallocatedRows
 from rlsdk.buffers.ring import Ring
@@ -18,6 +20,7 @@ from rlsdk.records import Features, Observation, Rollout, successors
 T = TypeVar("T")
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
+_unsqueezed = methodcaller("unsqueeze", 0)  # without a Python call per tensor
 
 
 class RowStorage(PreallocatedRows):
@@ -45,7 +48,7 @@ class RowStorage(PreallocatedRows):
             slice(self.head, self.head + count) if self.head + count <= self.ring else self._places(self.head, count)
         )
         if self.shared and self.filled:
-            self._keep_interrupted(steps.observation)
+            keep_interrupted(self, steps.observation)
         _assign(store["observation"], where, steps.observation)
         store["action"][where] = steps.action.to(store["action"].dtype)
         store["reward"][where] = steps.reward
@@ -56,7 +59,7 @@ class RowStorage(PreallocatedRows):
         self.holes = self.holes or not bool(steps.valid.all())
         self.head, self.written = (self.head + count) % self.ring, self.written + count
         if self.shared:
-            self._store_finals(self._places(self.head - count, count), item)
+            store_finals(self, self._places(self.head - count, count), item)
         else:
             single = count == 1 and item.final_observations is None
             _assign(store["next_observation"], where, _unsqueeze(item.last_observation) if single else successors(item))
@@ -65,32 +68,6 @@ class RowStorage(PreallocatedRows):
     def _places(self, first: int, count: int) -> Tensor:
         """The `count` rows from `first` on, int64 [count]."""
         return (first + torch.arange(count, device=self.context.device)) % self.ring
-
-    def _keep_interrupted(self, observation: Observation) -> None:
-        """Store the newest observation as a final one where an environment was reset before its episode ended: the first row of
-        the new episode will overwrite it."""
-        assert self.finals is not None
-        held = [leaf[self.head] for leaf in tree.leaves(self.storage["observation"])]
-        first = [leaf[0] for leaf in tree.leaves(observation)]
-        pairs = zip(held, first, strict=True)
-        differs = torch.stack(
-            [(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]
-        ).any(0)
-        newest = self.storage["slot"][self.head - 1]
-        envs = (differs & (newest < 0)).nonzero().squeeze(-1)
-        if len(envs):
-            newest[envs] = self.finals.put([leaf[envs] for leaf in held])
-
-    def _store_finals(self, where: Tensor, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Store the last observations of episodes, and the newest observation; `where` int64 [T] are the rows of `item`."""
-        assert self.finals is not None
-        slot = self.storage["slot"]
-        touched = torch.cat([where, where.new_tensor([self.head])])
-        self.finals.release(slot[touched])
-        slot[touched] = -1
-        _assign(self.storage["observation"], where.new_tensor([self.head]), _unsqueeze(item.last_observation))
-        if finals := item.final_observations:
-            slot[where[finals.time], finals.env] = self.finals.put(tree.leaves(finals.observation))
 
     @property
     def oldest(self) -> int:
@@ -141,4 +118,4 @@ def _assign(storage: Features, where: Tensor | slice, value: Features) -> None:
 
 
 def _unsqueeze(value: T) -> T:
-    return tree.map_tensors(lambda leaf: leaf.unsqueeze(0), value)
+    return tree.map_tensors(_unsqueezed, value)

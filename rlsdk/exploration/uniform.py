@@ -77,7 +77,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
     def act_in_place(
         self, features: Tensor, carry: WarmUpCarry[CarryT], generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
-        """After the random actions, that of `inner`; see `rlsdk.interfaces.ActsInPlace`."""
+        """After the random actions, let `inner` prepare acting on `features` [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
         if self._in_place is None or int(carry.taken) < self.steps:
             return None
         return self._in_place(features, carry.inner, generator)

@@ -190,7 +190,7 @@ class ActorCritic(nn.Module):
     def act_in_place(
         self, features: Tensor, carry: ActorCriticCarry, generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, Estimates] | None:
-        """See `rlsdk.interfaces.ActsInPlace`."""
+        """Prepare acting on `features` [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
         _, kernel = self._kernels()
         prepared = None if self._dense is None or self.has_train_mode else kernel.act_in_place(features, generator)
         return None if prepared is None else (*prepared, DEFERRED)

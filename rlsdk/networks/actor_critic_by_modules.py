@@ -47,7 +47,7 @@ class ByModules:
         return cast("Tensor", cast("ActionHead", network.head).to_environment(action))
 
     def act_in_place(self, features: Tensor, generator: Generator) -> None:
-        """Return None: modules return new tensors."""
+        """Return None: modules return new tensors [B, ..]."""
         return
 
     @torch.no_grad()

@@ -143,7 +143,7 @@ class DiscreteValuePolicy(nn.Module):
     def act_in_place(
         self, features: Tensor, carry: tuple[()], generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, tuple[()]] | None:
-        """See `rlsdk.interfaces.ActsInPlace`."""
+        """Prepare acting on `features` [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
         _, _, greedy = self._kernels()
         if greedy is None or self.has_train_mode or self._calls_encoder:
             return None

@@ -120,7 +120,7 @@ class _NormalizingInPlace:
     def act_in_place(
         self, features: Tensor, carry: Any, generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, Any] | None:
-        """See `rlsdk.interfaces.ActsInPlace`."""
+        """Prepare acting on `features` [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
         seen = torch.empty_like(features, dtype=torch.float32)
         if (prepared := self.policy.act_in_place(seen, carry, generator)) is None:
             return None

@@ -12,7 +12,7 @@ from rlsdk.testing.acting import acting_policies, observations
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import Subject
-from rlsdk.training.collect import acts_in_place
+from rlsdk.training.in_place import acts_in_place
 from rlsdk.tree import leaves, stack
 
 STEPS, ROWS = 16, 3

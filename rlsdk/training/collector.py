@@ -13,7 +13,6 @@ from torch import Generator
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import (
     ActsForRollouts,
-    ActsInPlace,
     BeginsRollouts,
     FillsExtras,
     PlaysEpisodes,
@@ -24,9 +23,10 @@ from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import Act, ActingState, Observation, Rollout, StepData
 from rlsdk.spaces import Space
-from rlsdk.training.collect import act_and_step, acts_in_place, collect_in_place, steps_in_place
 from rlsdk.training.groups import GroupedPolicy
+from rlsdk.training.in_place import in_place_of
 from rlsdk.training.plan_errors import wrong_act, wrong_length
+from rlsdk.training.stepwise import act_and_step
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -44,6 +44,7 @@ class _Actor(Generic[CarryT, ExtrasT]):
         states: tuple[ActingState[CarryT], ...],
         generators: tuple[Generator, ...],
         normalizer: RolloutNormalizer | None,
+        env: VectorEnv,
     ) -> None:
         """`states` and `generators` have one entry per group."""
         self.policy, self._generator, self._normalizer = policy, generators[0], normalizer
@@ -55,11 +56,9 @@ class _Actor(Generic[CarryT, ExtrasT]):
         beginning: BeginsRollouts[CarryT] | None = ability(policy, BeginsRollouts)
         self.begin = None if beginning is None else beginning.begin_rollout
         filling: FillsExtras | None = None if ability(policy, FillsExtras) is None else ability(acting, FillsExtras)
-        self.fill: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
-        self.in_place: ActsInPlace | None = acts_in_place(acting)
-        """The policy if it can write actions directly to the storage of a rollout."""
-        if self.in_place is not None and normalizer is not None:
-            self.in_place = normalizer.in_place(self.in_place)
+        self.estimates: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
+        self.fill = self.estimates if normalizer is None else None  # otherwise the normaliser fills the extras
+        self.in_place = in_place_of(acting, env, self._generator, normalizer)
         self._preparing = shortcut(acting, ActsForRollouts, "act")
         self._act: Callable[[Observation, Any], Act[Any, ExtrasT]] = partial(self._first_act, self._bound(acting.act))
 
@@ -116,7 +115,6 @@ class LocalCollector:
         ending = ability(env, EndsRollouts)
         self._rollout_ended = None if ending is None else ending.rollout_ended
         self._actor: _Actor[Any, Any] | None = None
-        self._stepping = steps_in_place(env)
 
     @property
     def num_envs(self) -> int:
@@ -132,7 +130,7 @@ class LocalCollector:
     ) -> Rollout[CarryT, ExtrasT]:
         actor, states, normalizer = self._actor, self.acting, self.normalizer
         if actor is None or actor.policy is not policy:
-            self._actor = actor = _Actor(policy, states, self.generators, normalizer)
+            self._actor = actor = _Actor(policy, states, self.generators, normalizer, self.env)
         if not self._in_round:
             self._in_round = True
             if (begin := actor.begin) is not None:
@@ -141,35 +139,20 @@ class LocalCollector:
             raise wrong_length(length)
         grouped = actor.grouped
         state = states[0] if grouped is None else grouped.joined(states)
-        fill = actor.fill if normalizer is None else None  # otherwise the normaliser fills them
         with torch.no_grad():
-            rollout = self._in_place(actor, state, length, on_step)
-            if rollout is None:
-                rollout = act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=fill)
-            elif fill is not None:
-                rollout = replace(rollout, steps=replace(rollout.steps, extras=fill(rollout.steps)))
+            # for one step, preparing would take longer than its records
+            in_place = actor.in_place if length > 1 and state.observation.action_mask is None else None
+            rollout = in_place and in_place.collect(state, length, on_step, actor.fill)
+            rollout = rollout or act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=actor.fill)
         if grouped is None:
             self.acting = (ActingState(rollout.last_observation, rollout.last_carry),)
         else:
             self.acting, rollout = grouped.split(rollout)
         if normalizer is not None:
-            rollout = normalizer.rollout(rollout, actor.fill)
+            rollout = normalizer.rollout(rollout, actor.estimates)
         if ends_round:
             self.end_round()
         return rollout
-
-    def _in_place(
-        self,
-        actor: _Actor[CarryT, ExtrasT],
-        state: ActingState[CarryT],
-        length: int,
-        on_step: Callable[[int], object] | None,
-    ) -> Rollout[CarryT, ExtrasT] | None:
-        """See `collect_in_place`. Also None for a single step, for which it would take longer."""
-        env, policy = self._stepping, actor.in_place
-        if env is None or policy is None or length == 1:
-            return None
-        return collect_in_place(env, policy, state, length, generator=self.generators[0], on_step=on_step)
 
     def end_round(self) -> None:
         if self._in_round:

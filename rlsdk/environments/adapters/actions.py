@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 from torch import Tensor
 
 from rlsdk.environments.adapters.nested import Array, Arrays, parts_of
-from rlsdk.environments.adapters.unusable_input import no_tensors, part_of
-from rlsdk.errors import DivergenceError
+from rlsdk.environments.adapters.unusable_input import no_tensors, not_finite, part_of
 from rlsdk.spaces import Box, Dict, Space, dtype_of, shape_of
 
 ActionRows: TypeAlias = "Array | list[object]"
@@ -26,6 +26,8 @@ class ActionDecoder:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.parts = {key: ActionDecoder(child) for key, child in parts_of(space)}
+        self.rows: Callable[[object], ActionRows] = self._rows if self.parts else self._leaf
+        """The same as a call of the decoder, without a further Python call."""
         if self.parts:
             return
         self.shape = shape_of(space)
@@ -41,7 +43,7 @@ class ActionDecoder:
         Raises:
             DivergenceError: an action is NaN or infinite. UsageError: the actions are not tensors.
         """
-        return self._rows(action) if self.parts else self._leaf(action)
+        return self.rows(action)
 
     def _rows(self, action: object) -> list[object]:
         decoded = {key: part(part_of(action, key, self.space)) for key, part in self.parts.items()}
@@ -73,9 +75,7 @@ class ActionDecoder:
         if (bounds := self.bounds) is not None:
             # if the sum of squares is finite, all numbers are; if it is not, it may only have overflowed
             if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
-                raise DivergenceError(
-                    f"the policy chose an action that is not finite: {array}; its weights have diverged"
-                )
+                raise not_finite(array)
             array = np.minimum(np.maximum(array, bounds[0]), bounds[1])
         # without clipping the array is copied, because an environment may write into its action
         return array.astype(self.dtype, copy=bounds is None)

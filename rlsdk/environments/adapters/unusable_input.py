@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlsdk.errors import ObservationError, UsageError
+from rlsdk.errors import DivergenceError, ObservationError, UsageError
 from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import Space
 
@@ -19,6 +19,11 @@ def no_tensors(action: object, wanted: str) -> UsageError:
     return UsageError(
         f"actions are of type {type(action).__name__}; accepted: {wanted}, an action for each environment; {LOOP}"
     )
+
+
+def not_finite(actions: object) -> DivergenceError:
+    """The error for actions that are NaN or infinite."""
+    return DivergenceError(f"the policy chose an action that is not finite: {actions}; its weights have diverged")
 
 
 def part_of(actions: Any, key: str | int, space: Space) -> object:

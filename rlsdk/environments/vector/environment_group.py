@@ -6,6 +6,9 @@ The same code runs in this process (`sync_vector.py`) and in the processes of `p
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
 
 from rlsdk.environments.adapters.step_checks import mended_by
 from rlsdk.environments.states import capture, restore, running_episode
@@ -25,8 +28,7 @@ class EnvironmentGroup(SteppedEnvironments):
         Raises:
             EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
         """
-        if self.renews:
-            self.arrays.observation = self._allocate()
+        self.arrays.observation = self._allocate()
         for i, seed in enumerate(seeds):
             count_reset(self.environments[i])
             self._reset(i, seed)
@@ -34,6 +36,13 @@ class EnvironmentGroup(SteppedEnvironments):
         if not self._bounds_checked:
             self._bounds_checked = True
             self._faults.warn_outside(self.stacker, self.arrays.observation)
+
+    def renew(self) -> None:
+        """Let every step and reset write observations to new arrays from now on. By default the same arrays are reused."""
+        (shape, dtype), count = self.stacker.plain, len(self.environments)
+        self._allocate = partial(self.stacker.allocate, count)
+        if shape is not None:
+            self._allocate = partial(np.empty, (count, *shape), dtype)
 
     @property
     def keeps_infos(self) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import add
 from typing import SupportsFloat, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rlsdk.environments.adapters.actions import ActionRows
 from rlsdk.environments.adapters.attributes import Environment
@@ -54,13 +52,9 @@ class SteppedEnvironments:
         self.methods = masks_of_all(self.environments, name, numbers or range(1)) if self.rule.size else None
         self._action_spaces = [environment.action_space for environment in environments]
         self.has_masks = self.methods is not None
-        self.renews = False
-        """Whether every step and reset writes observations to new arrays; if not, the arrays are reused."""
-        shape, dtype = self._plain
+        dtype = self._plain[1]
         self._is_float = dtype is not None and dtype.kind == "f"
-        self._allocate: Callable[[], Arrays] = partial(self.stacker.allocate, len(environments))
-        if shape is not None:
-            self._allocate = partial(np.empty, (len(environments), *shape), dtype)
+        self._allocate: Callable[[], Arrays] = lambda: arrays.observation
         self._steps: list[Callable[[object], StepResult]] = [environment.step for environment in environments]
         self._returns = [0.0] * len(self.environments)
         self._clock, self._began = 0, [0] * len(self.environments)
@@ -80,28 +74,16 @@ class SteppedEnvironments:
         """The number of the next step of environment `i` in its episode, counted from 1."""
         return self._clock - self._began[i] + 1
 
-    def _target(self, storage: Array | None) -> Arrays:
-        if storage is not None:
-            return storage
-        return self._allocate() if self.renews else self.arrays.observation
-
-    def fits(self, storage: Tensor) -> bool:
-        """Whether rows of `storage` [T, B, ..] can take the observations of a step."""
-        shape, dtype = self._plain
-        if shape is None or not storage.is_cpu or storage.shape[1:] != (len(self.environments), *shape):
-            return False
-        return storage.numpy().dtype == dtype
-
     def step(self, actions: ActionRows, storage: Array | None = None) -> Ended | None:
         """Step every environment with its own action, reset those whose episode ended, and return these episodes.
 
-        Observations are written to `storage` [B, ..], if it is given; see `fits`.
+        Observations are written to `storage` [B, ..], if it is given.
 
         Raises:
             EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
         """
         arrays, has_masks, rewards, infos, (shape, dtype) = self.arrays, self.has_masks, [], {}, self._plain
-        target = arrays.observation = self._target(storage)
+        target = arrays.observation = self._allocate() if storage is None else storage
         if self._flagged:
             self._flagged = arrays.terminated[:] = arrays.truncated[:] = False
         for i, step in enumerate(self._steps):

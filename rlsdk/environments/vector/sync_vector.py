@@ -39,7 +39,7 @@ class SyncVectorEnv(SteppedVector):
         arrays = StepArrays(observation_space, action_space, count, np.zeros)
         numbers = range(count if count > 1 else 0) if numbers is None else numbers
         self.group = EnvironmentGroup(environments, arrays, name, numbers)
-        self.group.renews = True
+        self.group.renew()
         self.environments = self.group.environments
         self._decode, self._records = ActionDecoder(action_space), StepRecords(arrays, reused=False)
 
@@ -55,24 +55,25 @@ class SyncVectorEnv(SteppedVector):
         return self._records.first(self.group.has_masks)
 
     def step(self, action: Tensor) -> EnvStep:
-        ended = self.group.step(self._decode(action))
+        ended = self.group.step(self._decode.rows(action))
         step = self._records.step(ended, self.group.has_masks)
         if self.keeps_infos:
             step = replace(step, infos=list(self.group.infos))
         return replace(step, info=self.group.entries.tensors()) if self.info_names else step
 
     def step_in_place(self, features: Tensor, action: Tensor, reward: Tensor) -> Callable[[int], EnvStep | None] | None:
-        """See `rlsdk.interfaces.StepsInPlace`."""
-        group, decode = self.group, self._decode
-        if decode.parts or group.has_masks or self.keeps_infos or self.info_names or not group.fits(features):
+        """Prepare steps from `action` [T, B, ..] to `features` [T + 1, B, ..]; see `rlsdk.interfaces.StepsInPlace`."""
+        group, decode, (shape, dtype) = self.group, self._decode, self.group.stacker.plain
+        needs_records = group.has_masks or self.keeps_infos or self.info_names or decode.parts
+        if shape is None or needs_records or not features.is_cpu or not action.is_cpu:
             return None
-        if not action.is_cpu or action.shape[2:] != decode.shape:
+        seen, taken, rewards = (list(column.numpy()) for column in (features, action, reward))
+        fits = features.shape[1:] == (self.num_envs, *shape) and seen[0].dtype == dtype
+        if not fits or action.shape[2:] != decode.shape:
             return None
-        seen, taken, rewards = (list(storage.numpy()) for storage in (features, action, reward))
 
         def step(t: int) -> EnvStep | None:
-            actions = decode.decoded(taken[t])
-            ended = group.step(actions, seen[t + 1])
+            ended = group.step(decode.decoded(taken[t]), seen[t + 1])
             rewards[t][:] = group.arrays.reward
             return None if ended is None else self._records.step(ended, group.has_masks)
 
