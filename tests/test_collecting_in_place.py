@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -19,7 +20,7 @@ import rlsdk
 from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import compiled_library
-from rlsdk.records import ActingState, Rollout
+from rlsdk.records import ActingState, Observation, Rollout
 from rlsdk.training import in_place
 from rlsdk.training.collect import collect
 from rlsdk.tree import leaves
@@ -27,6 +28,7 @@ from rlsdk.tree import leaves
 needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
 pytestmark = [needs_library, pytest.mark.kernels("policies act in place in compiled code")]
 SMALL = {"policy_kwargs": {"net_arch": [8]}}
+NESTED = spaces.Dict({"a": spaces.Box(0, 100, (3,))})
 FEW_QUANTILES = {"policy_kwargs": {"net_arch": [8], "n_quantiles": 5}}
 
 
@@ -56,6 +58,13 @@ class Walk(gym.Env[Any, Any]):
         if isinstance(action, np.ndarray):
             action[:] = 7.0  # environments may write into their action
         return self.seen(), reward, bool(self.np_random.random() < 0.1), self.steps == 9, {}
+
+
+class Masked(Walk):
+    """Forbids some actions, which depend on the step."""
+
+    def action_masks(self) -> Any:
+        return np.array([True, self.steps % 2 == 0, False, self.steps % 3 > 0])
 
 
 @contextmanager
@@ -101,7 +110,7 @@ def collected(algorithm: str, make: Callable[[], Any], envs: int, lengths: list[
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.sampled_from(["ppo", "trpo", "a2c", "dqn", "qrdqn"]),
+    st.sampled_from(["ppo", "trpo", "a2c", "dqn", "qrdqn", "maskable-ppo"]),
     st.integers(1, 4),
     st.lists(st.integers(1, 40), min_size=1, max_size=4),
     st.booleans(),
@@ -111,6 +120,8 @@ def test_rollouts_are_those_of_single_steps(
     algorithm: str, envs: int, lengths: list[int], discrete: bool, dtype: type
 ) -> None:
     def make() -> Any:
+        if algorithm == "maskable-ppo":
+            return Masked(3, True, dtype)
         return Walk(3, discrete or algorithm in ("dqn", "qrdqn"), dtype)
 
     with counted() as calls:
@@ -132,13 +143,15 @@ AGENTS: list[tuple[str, dict[str, Any]]] = [
     ("dqn", {"learning_starts": 20, "train_freq": 4, "target_update_interval": 10}),
     ("dqn", {"learning_starts": 20, "train_freq": 4, "normalize": True}),
     ("qrdqn", {"learning_starts": 20, "train_freq": 3}),
+    ("maskable-ppo", {"n_steps": 16, "batch_size": 32}),
+    ("maskable-ppo", {"n_steps": 16, "batch_size": 32, "normalize": True}),
 ]
 
 
 @pytest.mark.parametrize(("algorithm", "options"), AGENTS)
 def test_agents_learn_the_same(algorithm: str, options: dict[str, Any]) -> None:
     def learnt() -> list[torch.Tensor]:
-        env = make_vec_env(Walk, 2, vectorization="sync", seed=3)
+        env = make_vec_env(Masked if algorithm == "maskable-ppo" else Walk, 2, vectorization="sync", seed=3)
         agent = rlsdk.make(algorithm, env=env, seed=0, device="cpu", **small(algorithm), **options)
         agent.learn(120)
         agent.learn(40)
@@ -205,35 +218,34 @@ def test_what_overrides_act_or_step_is_called() -> None:
     assert calls == 5
 
 
-class Masked(Walk):
-    def action_masks(self) -> Any:
-        return np.array([True, True, False, True])
-
-
-def storage(env: Any, steps: int = 4) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def storage(env: Any, steps: int = 4, *, masks: bool = False) -> tuple[Observation, torch.Tensor, torch.Tensor]:
     count = env.num_envs
-    return torch.zeros(steps + 1, count, 3), torch.zeros(steps, count, dtype=torch.int64), torch.zeros(steps, count)
+    mask = torch.zeros(steps + 1, count, 4, dtype=torch.bool) if masks else None
+    seen = Observation(torch.zeros(steps + 1, count, 3), torch.zeros(steps + 1, count, dtype=torch.bool), mask)
+    return seen, torch.zeros(steps, count, dtype=torch.int64), torch.zeros(steps, count)
 
 
 def test_environments_step_in_place_only_where_nothing_is_lost() -> None:
     env: Any = make_vec_env(Walk, 2, vectorization="sync", seed=3)
     env.reset(0)
-    features, action, reward = storage(env)
-    assert env.step_in_place(features, action, reward) is not None
-    for other in (features.double(), torch.zeros(5, 2, 4), torch.zeros(5, 3, 3)):
-        assert env.step_in_place(other, action, reward) is None
-    assert env.step_in_place(features, torch.zeros(4, 2, 1), reward) is None
+    seen, action, reward = storage(env)
+    assert env.step_in_place(seen, action, reward) is not None
+    for other in (seen.features.double(), torch.zeros(5, 2, 4), torch.zeros(5, 3, 3), {"a": seen.features}):
+        assert env.step_in_place(replace(seen, features=other), action, reward) is None
+    assert env.step_in_place(seen, torch.zeros(4, 2, 1), reward) is None
+    assert env.step_in_place(*storage(env, masks=True)) is None
     env.keep_infos(True)
-    assert env.step_in_place(features, action, reward) is None
+    assert env.step_in_place(seen, action, reward) is None
     env.keep_infos(False)
     env.select_info(["x"])
-    assert env.step_in_place(features, action, reward) is None
+    assert env.step_in_place(seen, action, reward) is None
     masked: Any = make_vec_env(Masked, 2, vectorization="sync", seed=3)
     masked.reset(0)
     assert masked.step_in_place(*storage(masked)) is None
-    nested: Any = make_vec_env(lambda: gym.wrappers.FlattenObservation(Walk()), 2, vectorization="sync")
+    assert masked.step_in_place(*storage(masked, masks=True)) is not None
+    nested: Any = make_vec_env(lambda: gym.wrappers.TransformObservation(Walk(), lambda x: {"a": x}, NESTED), 2)
     nested.reset(0)
-    assert nested.step_in_place(*storage(nested)) is not None
+    assert nested.step_in_place(*storage(nested)) is None
 
 
 def test_later_steps_do_not_change_a_rollout() -> None:

@@ -11,7 +11,13 @@ from torch import Generator, nn
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import UsageError
 from rlsdk.kernels import compiled_library
-from rlsdk.kernels.compiled_acting import ChoiceSampling, GreedyChoice, VectorSampling, sampling_of
+from rlsdk.kernels.compiled_acting import (
+    ChoiceSampling,
+    GreedyChoice,
+    VectorSampling,
+    can_act_in_place,
+    sampling_of,
+)
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
@@ -85,24 +91,37 @@ def test_greedy_actions(entries: int) -> None:
     assert torch.equal(found, torch.where(random < limit, other, best))
 
 
-@pytest.mark.parametrize("kind", ["choices", "vectors", "greedy"])
+@pytest.mark.parametrize("kind", ["choices", "masked choices", "vectors", "greedy"])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_actions_in_storage_are_those_of_single_steps(kind: str, rows: int) -> None:
     torch.manual_seed(0)
-    network, features = network_of(5, 8, 6), torch.randn(20, rows, 5)
+    network, features, mask = network_of(5, 8, 6), torch.randn(20, rows, 5), None
     one, two, epsilon = Generator().manual_seed(5), Generator().manual_seed(5), torch.tensor(0.5)
     if kind == "greedy":
         choice = GreedyChoice(network, 2)
         act, storage = choice.in_place(features, epsilon, one)
-        expected: Any = lambda seen: choice(seen, epsilon, two)  # noqa: E731
+        expected: Any = lambda t: choice(features[t], epsilon, two)  # noqa: E731
     else:
-        noise = GUMBEL if kind == "choices" else NormalNoise(nn.Parameter(torch.randn(6)))
-        sampling = sampling_of(network, noise)
-        act, storage = sampling.in_place(features, one)
-        expected = lambda seen: sampling(seen, None, two)  # noqa: E731
+        if kind == "masked choices":
+            mask = torch.rand(20, rows, 6) < 0.4
+            mask[..., 1] = True
+        sampling = sampling_of(network, NormalNoise(nn.Parameter(torch.randn(6))) if kind == "vectors" else GUMBEL)
+        act, storage = sampling.in_place(features, mask, one)
+        expected = lambda t: sampling(features[t], None if mask is None else mask[t], two)  # noqa: E731
     for t in range(20):
         if t == 10:
             epsilon.fill_(0.1)  # schedules change it during a rollout
         act(t)
-        assert torch.equal(storage[t], expected(features[t]))
+        assert torch.equal(storage[t], expected(t))
     assert torch.equal(one.get_state(), two.get_state())
+
+
+def test_storage_that_c_code_cannot_read_is_refused() -> None:
+    network, features = network_of(5, 8, 6), torch.randn(20, 3, 5)
+    assert can_act_in_place(network, features, torch.ones(20, 3, 6, dtype=torch.bool))
+    for other in (features.double(), features[..., :4], torch.randn(20, 15), features[:, ::2], torch.randn(20, 3, 6)):
+        assert not can_act_in_place(network, other)
+    assert not can_act_in_place(network, features, torch.ones(20, 6, 3, dtype=torch.bool).transpose(1, 2))
+    for mask in (torch.ones(20, 3, 5, dtype=torch.bool), torch.ones(20, 3, 6)):
+        with pytest.raises(UsageError, match="the policy takes"):
+            ChoiceSampling(network, GUMBEL).in_place(features, mask, Generator())

@@ -82,6 +82,19 @@ def test_values_taken_and_their_loss(
         torch.testing.assert_close(found, leaf.grad)
 
 
+@pytest.mark.parametrize("start", [0, 3])
+def test_gradients_do_not_depend_on_temporaries_of_the_caller(start: int) -> None:
+    torch.manual_seed(0)
+    values, action = torch.randn(64, 4, 2), torch.randint(4, (64, 1)) + start
+    taken, vjp = taken_values(values, action - start if start else action.clone(), (4,))
+    junk = [torch.full((64, 1), number) for number in (0, 1, -1, 2**40) for _ in range(50)]  # reuses freed memory
+    grad = torch.randn_like(taken)
+    with compiled_off():
+        expected = taken_values(values, action - start, (4,))[1](grad)
+    assert torch.equal(vjp(grad), expected)
+    assert len(junk) == 200
+
+
 def test_a_nan_is_the_largest_value_and_stays_in_losses() -> None:
     values = torch.tensor([[[1.0], [math.nan], [5.0]], [[1.0], [2.0], [0.0]]])
     both = torch.zeros(2), torch.ones(2)

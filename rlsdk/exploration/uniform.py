@@ -75,12 +75,12 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), act.carry), extras)
 
     def act_in_place(
-        self, features: Tensor, carry: WarmUpCarry[CarryT], generator: Generator, /
+        self, observation: Observation, carry: WarmUpCarry[CarryT], generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
-        """After the random actions, let `inner` prepare acting on `features` [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
+        """After the random actions, let `inner` prepare acting on rows [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
         if self._in_place is None or int(carry.taken) < self.steps:
             return None
-        return self._in_place(features, carry.inner, generator)
+        return self._in_place(observation, carry.inner, generator)
 
     def reconfigure(self, config: WarmUpSettings) -> None:
         """Take the number of steps from new settings (`learning_starts`), and pass the settings on to the inner policy."""

@@ -71,6 +71,8 @@ OPTIONAL: dict[str, tuple[type[object], ...]] = {
     "plan": (ChecksParts, FollowsSettings, HasRolloutLength, LearnsOffline, NormalizesEpisodes),
 }
 """Field of `Parts` -> the Protocols that the part may implement in addition."""
+METHODS = {"begin_rollout": ("carry",), "act_in_place": ("observation", "carry", "generator")}
+"""Members that may be None instead of a method -> the arguments of the method."""
 SIMILAR = 0.9
 """The `difflib` ratio from which on a name counts as a misspelling; "prioritise" for "prioritize" has 0.9."""
 
@@ -132,9 +134,9 @@ def _members(kind: type[object]) -> list[str]:
 def _check_call(part: object, kind: type[object], name: str, what: str) -> None:
     """Check that a member that must be a method is callable, with the arguments that rlsdk passes to it."""
     declared, found = inspect.getattr_static(kind, name), getattr(part, name)
-    if name == "begin_rollout" and found is not None:
-        call = "begin_rollout(carry)"
-        arguments: tuple[int, list[str]] = (1, [])
+    arguments: tuple[int, list[str]]
+    if (given := METHODS.get(name)) is not None and found is not None:
+        arguments, call = (len(given), []), f"{name}({', '.join(given)})"
     elif inspect.isfunction(declared):
         arguments, call = _arguments(declared), f"{name}{_rendered(declared)}"
     else:

@@ -154,19 +154,19 @@ class StepsInPlace(Protocol):
     """Environments that can write observations and rewards directly into the storage of a rollout; see `ActsInPlace`."""
 
     def step_in_place(
-        self, features: Tensor, action: Tensor, reward: Tensor, /
+        self, observation: Observation, action: Tensor, reward: Tensor, /
     ) -> Callable[[int], EnvStep | None] | None:
         """Prepare T steps of B environments.
 
         Args:
-            features: the storage of observations, [T + 1, B, ..].
+            observation: the storage of observations, [T + 1, B, ..].
             action: the storage of actions, [T, B, ..].
             reward: the storage of rewards, float32 [T, B].
 
         Returns:
-            A function of t that makes step t: it reads `action[t]` and writes `features[t + 1]` and `reward[t]`. It returns the
-            record of the step if an episode ended, else None. Instead of a function, None if `step` must be called: steps have
-            masks or infos, or the storage does not fit the spaces.
+            A function of t that makes step t: it reads `action[t]`, and writes `reward[t]` and row t + 1 of features and masks.
+            It returns the record of the step if an episode ended, else None. Instead of a function, None if `step` must be
+            called: steps have infos, or the storage does not fit.
         """
         ...
 

@@ -67,6 +67,10 @@ class ActsForRollouts(Protocol):
         ...
 
 
+ActInPlace = Callable[[Observation, Any, Generator], tuple[Callable[[int], object], Tensor, Any] | None]
+"""The method `ActsInPlace.act_in_place`."""
+
+
 @runtime_checkable
 class ActsInPlace(Protocol):
     """A policy that can write actions directly into the storage of a rollout. This saves the records of single steps, which
@@ -75,19 +79,19 @@ class ActsInPlace(Protocol):
     Actions, extras and the numbers taken from the generator are those that `act` would produce.
     """
 
-    def act_in_place(
-        self, features: Tensor, carry: Any, generator: Generator, /
-    ) -> tuple[Callable[[int], object], Tensor, Any] | None:
-        """Prepare acting for T steps of B environments without masks, whose carry stays the same.
+    @property
+    def act_in_place(self) -> ActInPlace | None:
+        """A method that prepares acting for T steps of B environments, whose carry stays the same; None if there is none.
 
         Args:
-            features: the storage of observations, [T, B, ..] on the CPU. Its rows are filled one after another.
+            observation: the storage of observations, [T, B, ..] on the CPU. Its rows are filled one after another. Features are
+                a single tensor.
             carry: the carry of all these steps.
             generator: the generator for `act`.
 
         Returns:
-            (a function of t that reads `features[t]` and writes the actions of step t, the storage of actions [T, B, ..], the
-            extras of all steps); None if `act` must be called instead. Valid while layers and hooks do not change.
+            (a function of t that reads row t of `observation` and writes the actions of step t, the storage of actions [T, B,
+            ..], the extras of all steps); None if `act` must be called instead. Valid while layers and hooks do not change.
         """
         ...
 

@@ -179,13 +179,14 @@ class ActorCriticActing:
             action = distribution.mode() if deterministic else distribution.sample(generator)
         return self.head.to_environment(action)
 
-    def act_in_place(self, features: Tensor, generator: Generator) -> InPlace | None:
-        """Return (a function of t that acts on `features[t]` [B, F], its storage of actions [T, B, ..]); None if compiled code
-        cannot."""
-        compiled = self.compiled
-        if compiled is None or not self.layers.is_vector or not can_act_in_place(compiled.network, features):
+    def act_in_place(self, observation: Observation, generator: Generator) -> InPlace | None:
+        """Return (a function of t that acts on row t of observations [T, B, ..], its storage of actions [T, B, ..]); None if
+        compiled code cannot."""
+        compiled, layers, features = self.compiled, self.layers, observation.features
+        mask = observation.action_mask if layers.use_masks else None
+        if compiled is None or not layers.is_vector or not can_act_in_place(compiled.network, features, mask):
             return None
-        act, internal = compiled.in_place(features, generator)
+        act, internal = compiled.in_place(features, mask, generator)
         rows = self.head.to_environment(internal.flatten(0, 1))
         action = rows.view(*internal.shape[:2], *rows.shape[1:])
         return (act, action) if action.data_ptr() == internal.data_ptr() else None

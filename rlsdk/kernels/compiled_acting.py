@@ -26,11 +26,13 @@ def pays(network: CompiledDense, rows: int) -> bool:
     return rows <= ACTING_ROWS or network.widest <= NUMPY_WIDTH
 
 
-def can_act_in_place(network: CompiledDense, features: Tensor) -> bool:
-    """Whether compiled code can read the rows of `features` [T, B, F] where they are, and is the fastest way to act."""
+def can_act_in_place(network: CompiledDense, features: Tensor, mask: Tensor | None = None) -> bool:
+    """Whether compiled code can read the rows of `features` [T, B, F] and `mask` [T, B, O] where they are, and is the fastest
+    way to act."""
     readable = features.dtype is torch.float32 and features.is_cpu and features.is_contiguous()
     shape = features.shape[1:]
-    return readable and len(shape) == 2 and shape[1] == network.input_size and pays(network, shape[0])
+    fits = readable and len(shape) == 2 and shape[1] == network.input_size and pays(network, shape[0])
+    return fits and (mask is None or mask.is_contiguous())
 
 
 class VectorSampling:
@@ -46,8 +48,8 @@ class VectorSampling:
         self.network.call(loaded_library().act_by_noise, features, log_std.data_ptr(), drawn.data_ptr())
         return drawn
 
-    def in_place(self, features: Tensor, generator: Generator) -> InPlace:
-        """Prepare acting on `features` [T, B, F]."""
+    def in_place(self, features: Tensor, mask: Tensor | None, generator: Generator) -> InPlace:
+        """Prepare acting on `features` [T, B, F]. `mask` is not used."""
         storage, log_std = features.new_empty(*features.shape[:2], self.network.output_size), self._log_std()
         call, parts = self.network.calls(loaded_library().act_by_noise, features, log_std), storage.unbind()
         place = log_std.data_ptr()
@@ -80,16 +82,19 @@ class ChoiceSampling:
         network.call(loaded_library().act_by_choice, features, *numbers)
         return found
 
-    def in_place(self, features: Tensor, generator: Generator) -> InPlace:
-        """Prepare acting on `features` [T, B, F]."""
-        (steps, rows), forbidden, smallest = features.shape[:2], self.noise.forbidden, self.noise.smallest
-        found, drawn = _integers(steps, rows), features.new_empty(rows, self.network.output_size)
-        call = self.network.calls(loaded_library().act_by_choice, features, found)
-        of_drawn, start, size = drawn.data_ptr(), found.data_ptr(), rows * found.element_size()
+    def in_place(self, features: Tensor, mask: Tensor | None, generator: Generator) -> InPlace:
+        """Prepare acting on `features` [T, B, F] with masks, bool [T, B, O] or None."""
+        (steps, rows), choices, noise = features.shape[:2], self.network.output_size, self.noise
+        if mask is not None:
+            require_readable(mask, (steps, rows, choices), torch.bool)
+        found, drawn = _integers(steps, rows), features.new_empty(rows, choices)
+        masks = [None] * steps if mask is None else [mask.data_ptr() + rows * choices * t for t in range(steps)]
+        call = self.network.calls(loaded_library().act_by_choice, features, found, *(() if mask is None else (mask,)))
+        numbers, start, size = (drawn.data_ptr(), noise.forbidden, noise.smallest), found.data_ptr(), 8 * rows
 
         def act(t: int) -> None:
             drawn.exponential_(generator=generator)
-            call(t, None, of_drawn, forbidden, smallest, start + size * t)
+            call(t, masks[t], *numbers, start + size * t)
 
         return act, found
 

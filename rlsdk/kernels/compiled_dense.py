@@ -54,7 +54,7 @@ class CompiledDense:
         members, self._count = self._lead.numel(), len(self.linear)
         self.input_size, self._hidden, self._counts = sizes[0][0], members * sum(hidden), (members, self._count)
         self._sizes_and_kinds = [*zip(sizes, kinds, strict=True)] * members
-        self._known: tuple[list[int], ctypes.Array[Layer], list[Tensor]] = [], (Layer * 0)(), []
+        self._known: tuple[list[int], ctypes.Array[Layer]] = [], (Layer * 0)()
         self._gradients: tuple[list[int], Places] = [], places(())
         library = loaded_library()
         self._forward, self._only_outputs = library.dense_forward, library.dense_outputs
@@ -105,13 +105,10 @@ class CompiledDense:
         It is faster, because addresses are determined once. Parameters must keep their memory while it is used. `others` are
         tensors whose addresses are in `arguments`.
         """
-        layers, count = self._layers(), self._count
-        start, size, rows = (
-            self._checked(inputs[0]).data_ptr(),
-            inputs.stride(0) * inputs.element_size(),
-            inputs.shape[1],
-        )
-        alive = self._known, inputs, others  # the tensors at these addresses
+        if inputs.ndim != 3 or inputs.shape[2] != self.input_size or as_floats(inputs) is not inputs:
+            raise ValueError(f"the network takes contiguous float32 inputs [T, N, {self.input_size}] on cpu")
+        layers, count, start, rows = self._layers(), self._count, inputs.data_ptr(), inputs.shape[1]
+        size, alive = rows * self.input_size * inputs.element_size(), (inputs, others)
 
         def call(t: int, *arguments: float | None, alive: object = alive) -> None:
             if function(layers, count, start + t * size, rows, *arguments):
@@ -184,7 +181,7 @@ class CompiledDense:
 
     def _layers(self) -> ctypes.Array[Layer]:
         """The layers with the addresses of their parameters, which are read again if a parameter has other memory."""
-        addresses, (before, layers, _) = list(map(Tensor.data_ptr, self.parameters)), self._known
+        addresses, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
         if addresses == before:
             return layers
         for parameter, shape in zip(self.parameters, self._shapes, strict=True):
@@ -200,7 +197,8 @@ class CompiledDense:
             *(Layer(w.data_ptr(), b.data_ptr(), *size, kind, self._stacked) for w, b, (size, kind) in pairs)
         )
         copied = any(used is not parameter for used, parameter in zip(memory, self.parameters, strict=True))
-        self._known = [] if copied else addresses, layers, memory  # one assignment, because several threads may predict
+        layers.memory = memory  # type: ignore[attr-defined]  # it must stay alive as long as the addresses are used
+        self._known = [] if copied else addresses, layers  # one assignment, because several threads may predict
         return layers
 
     def __getstate__(self) -> dict[str, object]:

@@ -59,15 +59,16 @@ class CompiledValues:
             raise _unlike(values, action)
         found, chosen = values.new_empty(choices, rows, entries), action.contiguous()
         require_readable(chosen, (rows, choices), torch.int64)
-        shape = chosen.data_ptr(), _numbers(sizes), choices, rows, entries
-        if library.values_taken(values.data_ptr(), *shape, found.data_ptr()):
+        shape = _numbers(sizes), choices, rows, entries
+        if library.values_taken(values.data_ptr(), chosen.data_ptr(), *shape, found.data_ptr()):
             raise UsageError(f"an action is none of the {list(sizes)} choices, which are counted from 0")
 
         def vjp(grad: Tensor) -> Tensor:
             given, grad_values = as_floats(grad), torch.empty_like(values)
             if given.shape != found.shape:
                 raise _unlike(found, given)
-            if library.values_taken_vjp(given.data_ptr(), *shape, grad_values.data_ptr()):
+            # `chosen` must stay alive until now: it may be a temporary of the caller
+            if library.values_taken_vjp(given.data_ptr(), chosen.data_ptr(), *shape, grad_values.data_ptr()):
                 raise UsageError("actions were changed between a loss and its gradient")
             return grad_values
 

@@ -228,9 +228,11 @@ class PolicyActor(Protocol):
         """Return actions [B, ..] in environment units."""
         ...
 
-    def act_in_place(self, features: Tensor, generator: Generator) -> tuple[Callable[[int], None], Tensor] | None:
-        """Return (a function of t that samples the actions of `features[t]` [B, F] in environment units, the storage [T, B, ..]
-        that it writes them to); None if `act` must be called."""
+    def act_in_place(
+        self, observation: Observation, generator: Generator
+    ) -> tuple[Callable[[int], None], Tensor] | None:
+        """Return (a function of t that samples actions for row t of observations [T, B, ..] in environment units, the storage
+        [T, B, ..] that it writes them to); None if `act` must be called."""
         ...
 
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:

@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import Distribution
+from rlsdk.interfaces.policies import ActInPlace
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import ActorCriticLayers, Acts, PlainHead, PolicyActor, is_dense
 from rlsdk.networks.action_heads import PLAIN, ActionHead
@@ -187,12 +188,17 @@ class ActorCritic(nn.Module):
             self.eval()
         return acts
 
-    def act_in_place(
-        self, features: Tensor, carry: ActorCriticCarry, generator: Generator, /
+    @property
+    def act_in_place(self) -> ActInPlace | None:
+        """See `rlsdk.interfaces.ActsInPlace`; None for networks with a memory."""
+        return None if self.recurrent else self._act_in_place
+
+    def _act_in_place(
+        self, observation: Observation, carry: ActorCriticCarry, generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, Estimates] | None:
-        """Prepare acting on `features` [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
+        """Prepare acting on observations [T, B, ..]."""
         _, kernel = self._kernels()
-        prepared = None if self._dense is None or self.has_train_mode else kernel.act_in_place(features, generator)
+        prepared = None if self._dense is None or self.has_train_mode else kernel.act_in_place(observation, generator)
         return None if prepared is None else (*prepared, DEFERRED)
 
     @torch.no_grad()

@@ -46,7 +46,7 @@ class ByModules:
         action = distribution.mode() if deterministic else distribution.sample(generator)
         return cast("Tensor", cast("ActionHead", network.head).to_environment(action))
 
-    def act_in_place(self, features: Tensor, generator: Generator) -> None:
+    def act_in_place(self, observation: Observation, generator: Generator) -> None:
         """Return None: modules return new tensors [B, ..]."""
         return
 

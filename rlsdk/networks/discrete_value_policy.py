@@ -141,13 +141,13 @@ class DiscreteValuePolicy(nn.Module):
         )
 
     def act_in_place(
-        self, features: Tensor, carry: tuple[()], generator: Generator, /
+        self, observation: Observation, carry: tuple[()], generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, tuple[()]] | None:
-        """Prepare acting on `features` [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
+        """Prepare acting on observations [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
         _, _, greedy = self._kernels()
-        if greedy is None or self.has_train_mode or self._calls_encoder:
+        if greedy is None or self.has_train_mode or self._calls_encoder or observation.action_mask is not None:
             return None
-        prepared = greedy.in_place(features, self.epsilon, generator)
+        prepared = greedy.in_place(observation.features, self.epsilon, generator)
         return None if prepared is None else (*prepared, ())
 
     @torch.no_grad()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from rlsdk.interfaces import ActsInPlace
 from rlsdk.networks.observation_normalizer import ObservationNormalizer
 from rlsdk.preprocessing.normalizer import Normalizer
-from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions
+from rlsdk.records import Act, Observation, Rollout, Sequences, StepData, Transitions
 from rlsdk.tree import map_tensors
 
 CarryT = TypeVar("CarryT")
@@ -74,10 +73,6 @@ class RolloutNormalizer:
 
         return act_on
 
-    def in_place(self, policy: ActsInPlace) -> ActsInPlace:
-        """The policy for storage of raw observations."""
-        return _NormalizingInPlace(policy, self.normalizer.observations.collected)
-
     @torch.no_grad()
     def rollout(
         self,
@@ -109,26 +104,3 @@ class RolloutNormalizer:
         features = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation.features)
         valid = steps.valid
         self.normalizer.observations.update(features, None if bool(valid.all()) else valid.flatten())
-
-
-class _NormalizingInPlace:
-    """A policy that writes actions for raw observations [T, B, *shape] to the storage of a rollout."""
-
-    def __init__(self, policy: ActsInPlace, normalized: Callable[[Features], Features]) -> None:
-        self.policy, self._normalized = policy, normalized
-
-    def act_in_place(
-        self, features: Tensor, carry: Any, generator: Generator, /
-    ) -> tuple[Callable[[int], object], Tensor, Any] | None:
-        """Prepare acting on `features` [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
-        seen = torch.empty_like(features, dtype=torch.float32)
-        if (prepared := self.policy.act_in_place(seen, carry, generator)) is None:
-            return None
-        act, action, extras = prepared
-        raw, given = features.unbind(), seen.unbind()
-
-        def normalize_and_act(t: int) -> None:
-            given[t].copy_(self._normalized(raw[t]))
-            act(t)
-
-        return normalize_and_act, action, extras

@@ -6,14 +6,15 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import ActsInPlace, Policy
+from rlsdk.interfaces import Policy
+from rlsdk.interfaces.policies import ActInPlace
 from rlsdk.records import Act, Observation
 from rlsdk.testing.acting import acting_policies, observations
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import Subject
-from rlsdk.training.in_place import acts_in_place
-from rlsdk.tree import leaves, stack
+from rlsdk.training.in_place import act_in_place
+from rlsdk.tree import leaves, map_tensors, stack
 
 STEPS, ROWS = 16, 3
 
@@ -22,7 +23,7 @@ STEPS, ROWS = 16, 3
     "policy.in-place-is-act",
     "If a policy has act_in_place(), it writes the actions that act() returns, takes the same numbers from the generator, and"
     " has the same extras. act() does not change the carry then.",
-    "act_in_place(): compute the actions of step t when the returned function is called, because later rows of `features` are"
+    "act_in_place(): compute the actions of step t when the returned function is called, because later rows are"
     " not filled before. Draw random numbers as act() does. Return None if act() changes the carry.",
 )
 def in_place_is_act(subject: Subject) -> None:
@@ -38,23 +39,24 @@ def _compare(what: str, agent: Agent) -> bool:
         return False
     tried = False
     for name, policy in acting_policies(agent):
-        writing = acts_in_place(policy)
-        if writing is not None:
-            tried |= _acts_alike(f"{what}: {name.removesuffix('act')}act_in_place()", writing, policy, seen)
+        prepare = act_in_place(policy)
+        if prepare is not None:
+            tried |= _acts_alike(f"{what}: {name.removesuffix('act')}act_in_place()", prepare, policy, seen)
     return tried
 
 
-def _acts_alike(what: str, writing: ActsInPlace, policy: Policy[object, object], seen: list[Observation]) -> bool:
+def _acts_alike(what: str, prepare: ActInPlace, policy: Policy[object, object], seen: list[Observation]) -> bool:
     """Return False if the policy does not act in place on these observations."""
-    features, carry = torch.zeros_like(torch.stack([each.features for each in seen])), policy.initial_carry(ROWS)
+    storage, carry = map_tensors(torch.zeros_like, stack(seen)), policy.initial_carry(ROWS)
     one, two = Generator().manual_seed(1), Generator().manual_seed(1)
-    prepared = writing.act_in_place(features, carry, one)
+    prepared = prepare(storage, carry, one)
     if prepared is None:
         return False
     act, action, extras = prepared
     expected: list[Act[object, object]] = []
     for t, observation in enumerate(seen):
-        features[t] = observation.features
+        for row, leaf in zip(leaves(storage), leaves(observation), strict=True):
+            row[t] = leaf
         act(t)
         expected.append(policy.act(observation, carry, deterministic=False, generator=two))
     actions = torch.stack([each.action for each in expected])

@@ -141,7 +141,7 @@ class LocalCollector:
         state = states[0] if grouped is None else grouped.joined(states)
         with torch.no_grad():
             # for one step, preparing would take longer than its records
-            in_place = actor.in_place if length > 1 and state.observation.action_mask is None else None
+            in_place = actor.in_place if length > 1 else None
             rollout = in_place and in_place.collect(state, length, on_step, actor.fill)
             rollout = rollout or act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=actor.fill)
         if grouped is None:

@@ -148,10 +148,10 @@ def the_entropy_is_that_of_the_batch(patch: Patch) -> None:
 
 @mutant("policy.in-place-is-act", "trpo", alone=True)
 def with_three_environments_some_actions_in_storage_are_repeated(patch: Patch) -> None:
-    prepare = ActorCritic.act_in_place
+    prepare = ActorCritic._act_in_place
 
-    def broken(self: Any, features: Any, carry: Any, generator: Any) -> Any:
-        prepared = prepare(self, features, carry, generator)
+    def broken(self: Any, observation: Any, carry: Any, generator: Any) -> Any:
+        prepared = prepare(self, observation, carry, generator)
         if prepared is None:
             return None
         act, action, extras = prepared
@@ -163,7 +163,7 @@ def with_three_environments_some_actions_in_storage_are_repeated(patch: Patch) -
 
         return act_again, action, extras
 
-    patch.setattr(ActorCritic, "act_in_place", broken)
+    patch.setattr(ActorCritic, "_act_in_place", broken)
 
 
 @mutant("policy.in-place-is-act", "qrdqn")

@@ -61,20 +61,26 @@ class SyncVectorEnv(SteppedVector):
             step = replace(step, infos=list(self.group.infos))
         return replace(step, info=self.group.entries.tensors()) if self.info_names else step
 
-    def step_in_place(self, features: Tensor, action: Tensor, reward: Tensor) -> Callable[[int], EnvStep | None] | None:
-        """Prepare steps from `action` [T, B, ..] to `features` [T + 1, B, ..]; see `rlsdk.interfaces.StepsInPlace`."""
-        group, decode, (shape, dtype) = self.group, self._decode, self.group.stacker.plain
-        needs_records = group.has_masks or self.keeps_infos or self.info_names or decode.parts
-        if shape is None or needs_records or not features.is_cpu or not action.is_cpu:
+    def step_in_place(
+        self, observation: Observation, action: Tensor, reward: Tensor
+    ) -> Callable[[int], EnvStep | None] | None:
+        """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..]; see `rlsdk.interfaces.StepsInPlace`."""
+        group, decode, features, mask = self.group, self._decode, observation.features, observation.action_mask
+        if self.keeps_infos or self.info_names or decode.parts or (mask is not None) != group.has_masks:
+            return None
+        if not isinstance(features, Tensor) or not features.is_cpu or not action.is_cpu:
             return None
         seen, taken, rewards = (list(column.numpy()) for column in (features, action, reward))
-        fits = features.shape[1:] == (self.num_envs, *shape) and seen[0].dtype == dtype
-        if not fits or action.shape[2:] != decode.shape:
+        masks = None if mask is None else list(mask.numpy())
+        plain = features.shape[1:], action.shape[2:], seen[0].dtype
+        if plain != ((self.num_envs, *(group.stacker.plain[0] or ())), decode.shape, group.stacker.plain[1]):
             return None
 
         def step(t: int) -> EnvStep | None:
             ended = group.step(decode.decoded(taken[t]), seen[t + 1])
             rewards[t][:] = group.arrays.reward
+            if masks is not None:
+                masks[t + 1][:] = group.arrays.mask
             return None if ended is None else self._records.step(ended, group.has_masks)
 
         return step
