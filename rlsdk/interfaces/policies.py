@@ -83,15 +83,12 @@ class ActsInPlace(Protocol):
     def act_in_place(self) -> ActInPlace | None:
         """A method that prepares acting for T steps of B environments, whose carry stays the same; None if there is none.
 
-        Args:
-            observation: the storage of observations, [T, B, ..] on the CPU. Its rows are filled one after another. Features are
-                a single tensor.
-            carry: the carry of all these steps.
-            generator: the generator for `act`.
+        Its arguments are the storage of observations, [T, B, ..] on the CPU, the carry and the generator of `act`. The rows
+        of the storage are filled one after another. Features are a single tensor.
 
-        Returns:
-            (a function of t that reads row t of `observation` and writes the actions of step t, the storage of actions [T, B,
-            ..], the extras of all steps); None if `act` must be called instead. Valid while layers and hooks do not change.
+        It returns three objects: a function of t that reads row t of the storage and writes the actions of step t, the storage
+        of actions [T, B, ..], and the extras of all steps. They are valid while layers and hooks do not change. The method
+        returns None if `act` must be called for these steps.
         """
         ...
 
