@@ -17,7 +17,6 @@ import torch
 
 from rlsdk.environments import make_vec_env
 from rlsdk.interchange.sb3 import import_sb3
-from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from tests.peer_updates import distance
 from tests.test_loop_parity import functions, numbered
@@ -60,7 +59,9 @@ def follow(patch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
     noise_of = lambda: torch.from_numpy(ours())  # noqa: E731
     patch.setattr(NormalSampler, "__call__", lambda self, mean, *_: mean + self.log_std.detach().exp() * noise_of())
     patch.setattr(GumbelSampler, "__call__", lambda self, logits, *_: (logits + noise_of()).argmax(-1))
-    patch.setattr(compiled_policy, "sampled", lambda noise, logits, *_: (logits + noise_of()).argmax(-1))
+    # compiled code computes Gumbel noise as -log of exponential numbers
+    patch.setattr(torch.Tensor, "exponential_", lambda self, generator: self.copy_((-noise_of()).exp()))
+    patch.setattr(torch.Tensor, "normal_", lambda self, generator: self.copy_(noise_of()))
 
 
 @pytest.mark.kernels("replaces the noise that kernels draw")
