@@ -90,8 +90,8 @@ def test_files_and_functions_stay_short(path: Path) -> None:
 BOUNDS = {
     "TQC": (37, 2551, 716, 351),
     "TQC, normalised": (42, 2929, 866, 388),
-    "PPO": (35, 3014, 802, 22),
-    "PPO, normalised": (41, 3467, 952, 25),
+    "PPO": (35, 3016, 802, 22),
+    "PPO, normalised": (41, 3469, 952, 25),
     "PPO + masks + LSTM": (36, 2665, 765, 75),
     "PPO + masks + LSTM, normalised": (41, 3043, 909, 79),
 }

@@ -165,26 +165,47 @@ def test_agents_learn_the_same(algorithm: str, options: dict[str, Any]) -> None:
     assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
 
 
-class StopsAfter(Callback):
-    """Stops the training in step 7 of a rollout."""
+class Follows(Callback):
+    """Stores the records of all steps, and stops the training in one of them."""
 
-    steps = 0
+    def __init__(self, last: int) -> None:
+        self.last, self.records = last, list[Any]()
 
     def on_step(self, run: Any, step: Any) -> bool:
-        self.steps += 1
-        return self.steps < 7
+        self.records.append((step, step.stops, run.num_timesteps))
+        return len(self.records) < self.last
 
 
-def test_callbacks_receive_every_step_and_stop_the_training() -> None:
-    agent = rlsdk.make(
-        "ppo", env=make_vec_env(Walk, 2, vectorization="sync"), seed=0, device="cpu", n_steps=16, **SMALL
-    )
-    callback = StopsAfter()
-    with counted() as calls:
+@pytest.mark.parametrize("algorithm", ["ppo", "maskable-ppo", "dqn"])
+@pytest.mark.parametrize("last", [1, 7, 16, 23, 32, 1000])
+def test_callbacks_receive_every_step_and_stop_the_training(algorithm: str, last: int) -> None:
+    def followed() -> tuple[list[Any], int, list[torch.Tensor], list[torch.Tensor]]:
+        env = make_vec_env(Masked if algorithm == "maskable-ppo" else Walk, 2, vectorization="sync", seed=3)
+        options = {"learning_starts": 10, "train_freq": 4} if algorithm == "dqn" else {"n_steps": 16, "batch_size": 32}
+        agent: Any = rlsdk.make(algorithm, env=env, seed=0, device="cpu", **small(algorithm), **options)
+        callback = Follows(last)
         agent.learn(64, callback=callback)
-    assert callback.steps == 7
-    assert agent.num_timesteps == 14
-    assert not any(calls)
+        at = agent.acting[0].observation
+        return callback.records, agent.num_timesteps, leaves(at), list(agent.policy.state_dict().values())
+
+    with counted() as calls:
+        records, steps, at, weights = followed()
+    with not_in_place():
+        expected, other_steps, other_at, other_weights = followed()
+    assert sum(calls) == len(calls) > 0 or algorithm == "dqn"
+    assert len(records) == len(expected) == min(last, 32)
+    assert steps == other_steps == 2 * min(last, 32)
+    for (one, stops, number), (two, other_stops, other_number) in zip(records, expected, strict=True):
+        assert (stops, number, one.episodes) == (other_stops, other_number, two.episodes)
+        pairs = list(zip(leaves(plain(one)), leaves(plain(two)), strict=True))
+        assert all(torch.equal(a, b) for a, b in pairs)
+    assert all(torch.equal(a, b) for a, b in zip([*at, *weights], [*other_at, *other_weights], strict=True))
+
+
+def plain(step: Any) -> Any:
+    """The tensors of a step."""
+    names = ("observation", "reward", "terminated", "truncated", "valid", "final_observation", "action")
+    return tuple(getattr(step, name) for name in names)
 
 
 def test_what_overrides_act_or_step_is_called() -> None:

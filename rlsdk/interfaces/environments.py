@@ -165,8 +165,8 @@ class StepsInPlace(Protocol):
 
         Returns:
             A function of t that makes step t: it reads `action[t]`, and writes `reward[t]` and row t + 1 of features and masks.
-            It returns the record of the step if an episode ended, else None. Instead of a function, None if `step` must be
-            called: steps have infos, or the storage does not fit.
+            It returns the record of the step if an episode ended or a callback ended the training, else None. Instead of a
+            function, None if `step` must be called: steps have infos, or the storage does not fit.
         """
         ...
 

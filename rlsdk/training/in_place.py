@@ -49,15 +49,17 @@ class InPlace:
             ended = step(t)
             if on_step is not None:
                 on_step((t + 1) * count)
-            if ended is not None:
-                rows.end(t, ended)
-        valid = torch.ones(length, count, dtype=torch.bool)
+            if ended is not None and rows.end(t, ended):
+                break
+        valid, done = torch.ones(length, count, dtype=torch.bool), t + 1
         steps = StepData(seen, action, reward, rows.terminated, rows.truncated, valid, extras)
+        if done < length:
+            steps = tree.map_tensors(lambda leaf: leaf[:done], steps)
         if fill is not None:
             steps = replace(steps, extras=fill(steps))
-        last = tree.map_tensors(Tensor.clone, rows.observations(length))  # without the memory of the rollout
+        last = tree.map_tensors(Tensor.clone, rows.observations(done))  # without the memory of the rollout
         finals, episodes = join_finals(rows.finals), tuple(rows.episodes)
-        return Rollout(steps, acting.carry, last, acting.carry, finals, episodes)
+        return Rollout(steps, acting.carry, last, acting.carry, finals, episodes, rows.stopped)
 
 
 class _Rows:
@@ -68,19 +70,21 @@ class _Rows:
         for storage, leaf in zip(tree.leaves(self.observation), tree.leaves(first), strict=True):
             storage[0] = leaf
         self.terminated, self.truncated = torch.zeros(2, length, len(first.is_first), dtype=torch.bool).unbind()
-        self.finals, self.episodes = list[Finals](), list[Episode]()
+        self.finals, self.episodes, self.stopped = list[Finals](), list[Episode](), False
 
     def observations(self, rows: slice | int) -> Observation:
         """Views of the storage."""
         return tree.map_tensors(lambda leaf: leaf[rows], self.observation)
 
-    def end(self, t: int, step: EnvStep) -> None:
-        """Note the episodes that ended in step t."""
-        assert step.final_observation is not None
-        self.terminated[t], self.truncated[t] = step.terminated, step.truncated
-        self.observation.is_first[t + 1] = step.observation.is_first
-        self.finals.append((t, step.terminated | step.truncated, step.final_observation))
-        self.episodes += step.episodes
+    def end(self, t: int, step: EnvStep) -> bool:
+        """Note the episodes that ended in step t; return whether a callback ended the training."""
+        if step.final_observation is not None:
+            self.terminated[t], self.truncated[t] = step.terminated, step.truncated
+            self.observation.is_first[t + 1] = step.observation.is_first
+            self.finals.append((t, step.terminated | step.truncated, step.final_observation))
+            self.episodes += step.episodes
+        self.stopped = step.stops
+        return step.stops
 
 
 def in_place_of(

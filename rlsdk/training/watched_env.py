@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Protocol
 
 import attrs
+import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.interfaces import KeepsInfos, PlaysEpisodes, VectorEnv
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces import KeepsInfos, PlaysEpisodes, StepsInPlace, VectorEnv
+from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 from rlsdk.training.population_episodes import EpisodeRequest, EpisodeResult
@@ -72,6 +73,28 @@ class Watched:
         step = replace(self.env.step(action), action=action)
         self._notify(step, self.env.num_envs)
         return replace(step, stops=True) if self.run.stopping else step
+
+    def step_in_place(
+        self, observation: Observation, action: Tensor, reward: Tensor
+    ) -> Callable[[int], EnvStep | None] | None:
+        """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..], with a record of each for callbacks."""
+        env = shortcut(self.env, StepsInPlace, "step")
+        if env is None or (inner := env.step_in_place(observation, action, reward)) is None:
+            return None
+        none = torch.zeros(self.num_envs, dtype=torch.bool)
+        valid, mask = ~none, observation.action_mask
+
+        def step(t: int) -> EnvStep | None:
+            ended = inner(t)
+            if ended is None:
+                seen = Observation(observation.features[t + 1], none, None if mask is None else mask[t + 1])
+                record = EnvStep(seen, reward[t], none, none, valid, action=action[t])
+            else:
+                record = replace(ended, action=action[t])
+            self._notify(record, self.num_envs)
+            return replace(record, stops=True) if self.run.stopping else ended
+
+        return step
 
     def map(
         self,

@@ -70,7 +70,7 @@ class SyncVectorEnv(SteppedVector):
             return None
         if not isinstance(features, Tensor) or not features.is_cpu or not action.is_cpu:
             return None
-        seen, taken, rewards = (list(column.numpy()) for column in (features, action, reward))
+        seen, taken, rewards = (list(column.numpy()) for column in (features, action.detach(), reward))
         masks = None if mask is None else list(mask.numpy())
         plain = features.shape[1:], action.shape[2:], seen[0].dtype
         if plain != ((self.num_envs, *(group.stacker.plain[0] or ())), decode.shape, group.stacker.plain[1]):
