@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rlsdk.errors import ContractViolation
+from rlsdk.kernels.switch import may_compile
 from rlsdk.testing import clauses, run_checks, verify
 from rlsdk_tqc.loss import truncated_target
 from tests.example_plugins import installed_examples
@@ -39,8 +40,18 @@ def in_fast_suite(clause: str, plant: Callable[[Patch], None]) -> bool:
     return FIRST[clause] is plant and plant.__name__ not in FOUND_LATE
 
 
+COMPILED = {"policy.in-place-is-act"}
+"""Clauses about abilities that the policies of rlsdk have in compiled code only."""
+
+
+def marks_of(clause: str, fast: bool) -> list[pytest.MarkDecorator]:
+    """The marks of a test that plants a bug for a clause."""
+    needs = [pytest.mark.skipif(not may_compile(), reason="this installation uses no compiled kernels")]
+    return [*([] if fast else [pytest.mark.slow]), *(needs if clause in COMPILED else [])]
+
+
 CASES = [
-    pytest.param(clause, *rest, id=rest[-1].__name__, marks=() if in_fast_suite(clause, rest[-1]) else pytest.mark.slow)
+    pytest.param(clause, *rest, id=rest[-1].__name__, marks=marks_of(clause, in_fast_suite(clause, rest[-1])))
     for clause, *rest in MUTANTS
 ]
 
@@ -65,7 +76,7 @@ def test_every_clause_has_a_mutant_of_its_own() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clause", ALONE)
+@pytest.mark.parametrize("clause", [pytest.param(clause, marks=marks_of(clause, True)) for clause in ALONE])
 def test_each_clause_finds_what_no_other_finds(clause: str, monkeypatch: Patch) -> None:
     _, algorithm, plant = ALONE[clause]
     plant(monkeypatch)
