@@ -21,14 +21,14 @@ from rlsdk.kernels.compiled_acting import (
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
+from tests.test_compiled import RUNNABLE
 
-RUNNABLE = {"avx512": ["default", "avx2", "avx512"], "avx2": ["default", "avx2"]}
 GUMBEL = GumbelNoise(FORBIDDEN, SMALLEST)
 needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 
 
-@pytest.fixture(params=RUNNABLE.get(torch.backends.cpu.get_cpu_capability().lower(), ["default"]), autouse=True)
+@pytest.fixture(params=RUNNABLE, autouse=True)
 def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each library that this processor can run takes the place of the fastest one."""
     loaded = compiled_library.load(compiled_library.FOLDER / f"kernels-{request.param}.so")

@@ -1,7 +1,7 @@
 """Acting in compiled code: one call evaluates a network and chooses the actions.
 
 For a rollout, actions are written directly to its storage, see `rlsdk.interfaces.ActsInPlace`. Then addresses are determined
-once, and a step makes one or two calls besides that for random numbers.
+once, and a step makes one call of compiled code, and one or two of torch for random numbers.
 """
 
 from __future__ import annotations
