@@ -152,6 +152,17 @@ class CompiledDense:
             self._gradients = addresses, self.arrays(own)
         return self._gradients[1]
 
+    def trained(self) -> tuple[ctypes.Array[Layer], int, Places]:
+        """Return the layers, their number and the addresses of their gradients, for a function that changes the parameters.
+
+        Raises:
+            UsageError: a parameter or a gradient is not contiguous.
+        """
+        layers = self._layers()
+        if not self._known[0]:
+            raise UsageError("a parameter of the policy is not contiguous: call zero_grad() of the optimiser")
+        return layers, self._count, self.gradients()
+
     def arrays(self, tensors: Iterable[Tensor]) -> Places:
         """Return the addresses of tensors [..] shaped like the parameters. The tensors must stay alive.
 

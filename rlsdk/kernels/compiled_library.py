@@ -16,10 +16,11 @@ from torch import Tensor
 
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
+NETWORK = ("layers", POINTER), ("count", COUNT), ("grads", POINTER)
 
 
 class Layer(ctypes.Structure):
-    """A layer of a dense network, as `dense.c` declares it."""
+    """A layer of a dense network, as `dense.h` declares it."""
 
     _fields_ = (
         *((name, POINTER) for name in ("weight", "bias")),
@@ -28,7 +29,7 @@ class Layer(ctypes.Structure):
 
 
 class Columns(ctypes.Structure):
-    """The columns of a minibatch, as `policy.c` declares them."""
+    """The columns of a minibatch, as `policy.h` declares them."""
 
     _fields_ = tuple(
         (name, POINTER)
@@ -37,7 +38,7 @@ class Columns(ctypes.Structure):
 
 
 class Terms(ctypes.Structure):
-    """The coefficients of the loss, as `policy.c` declares them."""
+    """The coefficients of the loss, as `policy.h` declares them."""
 
     _fields_ = (
         *((name, c_float) for name in ("clip", "clip_value", "entropy", "value")),
@@ -45,10 +46,41 @@ class Terms(ctypes.Structure):
     )
 
 
-class Rmsprop(ctypes.Structure):
-    """The options of RMSprop, as `optimisers.c` declares them."""
+class Optimiser(ctypes.Structure):
+    """A vector of parameters and the options of its optimiser, as `optimisers.h` declares them."""
 
-    _fields_ = tuple((name, c_float) for name in ("rate", "alpha", "complement", "eps"))
+    _fields_ = (
+        *((name, COUNT) for name in ("kind", "size", "clear_every")),
+        *((name, POINTER) for name in ("value", "grad", "first", "second")),
+        *((name, c_double) for name in ("rate", "alpha", "beta", "eps", "decay")),
+        *((name, c_float) for name in ("smallest", "largest_norm")),
+    )
+
+
+class Policy(ctypes.Structure):
+    """An actor and a critic with their gradients, as `policy_steps.c` declares them."""
+
+    _fields_ = (
+        *((f"{part}_{name}", kind) for part in ("actor", "critic") for name, kind in NETWORK),
+        *((name, POINTER) for name in ("log_std", "log_std_grad")),
+        ("forbidden", c_float),
+    )
+
+
+class Rows(ctypes.Structure):
+    """The rows of a rollout, as `policy_steps.c` declares them."""
+
+    _fields_ = (
+        *((name, POINTER) for name in ("inputs", "action", "mask", "weight", "advantage")),
+        *((name, POINTER) for name in ("old_log_prob", "old_value", "target")),
+        ("rows", COUNT),
+    )
+
+
+class Order(ctypes.Structure):
+    """How rows are divided into minibatches, as `policy_steps.c` declares it."""
+
+    _fields_ = (("order", POINTER), ("chosen", COUNT), ("size", COUNT), ("largest_kl", c_double))
 
 
 ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]] = {
@@ -71,7 +103,8 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "values_taken_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "smooth_l1": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER, POINTER),
     "clip_norm": (POINTER, COUNT, c_float),
-    "rmsprop_step": (POINTER, POINTER, POINTER, COUNT, POINTER),
+    "optimiser_step": (POINTER, COUNT),
+    "policy_steps": (POINTER, POINTER, POINTER, POINTER, POINTER, COUNT, POINTER, POINTER),
 }
 """The arguments of each function. Those that allocate memory or check actions return 0 if they succeed."""
 

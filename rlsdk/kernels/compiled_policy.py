@@ -48,11 +48,11 @@ def _choices_taken(
         log_prob.data_ptr(),
         entropy.data_ptr(),
     ):
-        raise UsageError(f"an action is none of the {choices} choices, which are counted from 0")
+        raise not_a_choice(choices)
 
     def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Tensor:
-        grad, own = torch.empty_like(log_probs), _column(grad_log_prob, rows)
-        of_entropy = None if grad_entropy is None else _column(grad_entropy, rows)
+        grad, own = torch.empty_like(log_probs), column(grad_log_prob, rows)
+        of_entropy = None if grad_entropy is None else column(grad_entropy, rows)
         start = log_probs.data_ptr(), entropy.data_ptr(), action.data_ptr(), rows, choices, own.data_ptr()
         library.choices_vjp(*start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr())
         return grad
@@ -64,8 +64,7 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
     """`action` is float [N, A]."""
     library, (rows, size), (parameter,) = loaded_library(), mean.shape, head.own_parameters
     require_readable(action, (rows, size), torch.float32)
-    log_std = as_floats(parameter)
-    require_readable(log_std, (size,), torch.float32)
+    log_std = column(parameter, size)
     standardised, (log_prob, entropy) = torch.empty_like(mean), mean.new_empty(2, rows).unbind()
     library.vectors_taken(
         mean.data_ptr(),
@@ -79,10 +78,10 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
     )
 
     def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Tensor:
-        grad, own = torch.empty_like(mean), _column(grad_log_prob, rows)
-        of_entropy = None if grad_entropy is None else _column(grad_entropy, rows)
+        grad, own = torch.empty_like(mean), column(grad_log_prob, rows)
+        of_entropy = None if grad_entropy is None else column(grad_entropy, rows)
         grad_log_std = cast("Tensor", parameter.grad)
-        into = _column(grad_log_std, size)
+        into = column(grad_log_std, size)
         start = standardised.data_ptr(), log_std.data_ptr(), rows, size, own.data_ptr()
         library.vectors_vjp(
             *start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr(), into.data_ptr()
@@ -94,8 +93,12 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
     return log_prob, entropy, vjp
 
 
-def _column(values: Tensor, size: int) -> Tensor:
-    """Return `values` as float32 [size]."""
+def not_a_choice(choices: int) -> UsageError:
+    return UsageError(f"an action is none of the {choices} choices, which are counted from 0")
+
+
+def column(values: Tensor, size: int) -> Tensor:
+    """Return `values` as float32 [size]. Raises UsageError if they have another shape."""
     found = as_floats(values)
     require_readable(found, (size,), torch.float32)
     return found
@@ -117,6 +120,17 @@ def require_readable(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype)
         )
 
 
+def terms_of(terms: LossTerms) -> Terms:
+    """Return the coefficients of the loss for compiled code."""
+    return Terms(
+        -1.0 if terms.clip is None else terms.clip,
+        -1.0 if terms.clip_value is None else terms.clip_value,
+        terms.ent_coef,
+        terms.vf_coef,
+        terms.normalize_advantage,
+    )
+
+
 class CompiledPolicyLoss:
     """See `rlsdk.kernels.protocol.PolicyLoss`."""
 
@@ -135,17 +149,10 @@ class CompiledPolicyLoss:
         addresses = [None] * (not weight) + list(map(Tensor.data_ptr, columns))
         grad_log_prob, grad_entropy, grad_value = columns[-1].new_empty(3, size).unbind()
         means = columns[-1].new_empty(6)
-        coefficients = Terms(
-            -1.0 if clip is None else clip,
-            -1.0 if terms.clip_value is None else terms.clip_value,
-            terms.ent_coef,
-            terms.vf_coef,
-            terms.normalize_advantage,
-        )
         loaded_library().policy_loss(
             ctypes.byref(Columns(*addresses)),
             size,
-            ctypes.byref(coefficients),
+            ctypes.byref(terms_of(terms)),
             means.data_ptr(),
             grad_log_prob.data_ptr(),
             grad_entropy.data_ptr() if terms.ent_coef else None,

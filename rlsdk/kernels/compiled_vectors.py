@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rlsdk.kernels import reference
-from rlsdk.kernels.compiled_library import Rmsprop, loaded_library
+from rlsdk.kernels.compiled_library import Optimiser, loaded_library
+from rlsdk.kernels.protocol import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
 
 
 def fits(vectors: Iterable[Tensor], size: int) -> bool:
@@ -22,10 +23,26 @@ def clip_norm(gradients: Tensor, max_norm: float) -> None:
     loaded_library().clip_norm(gradients.data_ptr(), gradients.numel(), max_norm)
 
 
-def rmsprop_step(values: Tensor, gradients: Tensor, square: Tensor, rate: float, alpha: float, eps: float) -> None:
-    """Make the step of RMSprop; all vectors [D]."""
-    addresses = values.data_ptr(), gradients.data_ptr(), square.data_ptr()
-    loaded_library().rmsprop_step(*addresses, values.numel(), byref(Rmsprop(rate, alpha, 1 - alpha, eps)))
+def optimiser_of(step: VectorStep) -> Optimiser:
+    """Return a step for compiled code, which can read its vectors: check `fits` first."""
+    value, grad, first, second = step.vectors
+    return Optimiser(
+        step.kind == "rmsprop",
+        value.numel(),
+        STEPS_BETWEEN_CLEARING,
+        *(vector.data_ptr() for vector in (value, grad, first, second)),
+        step.rate,
+        *step.decays,
+        step.eps,
+        step.weight_decay,
+        SMALLEST_MOMENT * torch.finfo(torch.float32).tiny,
+        -1.0 if step.max_norm is None else step.max_norm,
+    )
+
+
+def optimizer_step(step: VectorStep) -> None:
+    """Make the step with the number `step.count`."""
+    loaded_library().optimiser_step(byref(optimiser_of(step)), int(step.count))
 
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:

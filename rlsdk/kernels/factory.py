@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
@@ -21,6 +21,7 @@ from rlsdk.kernels.protocol import (
     Acts,
     DenseNetwork,
     KernelChoice,
+    OptimizerKernel,
     PolicyActor,
     PolicyEvaluator,
     PolicyLoss,
@@ -246,23 +247,18 @@ def seeded_draws(seed: int) -> AbstractContextManager[object]:
     return by_torch.seeded_draws(seed)
 
 
-def optimizer_step(
-    choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter
-) -> Callable[[torch.optim.Optimizer, MutableMapping[str, Tensor]], bool]:
-    """Return a function that makes the step of an optimiser with one parameter `flat` [D].
-
-    Call it with the optimiser and the parameter's state. It returns False if it cannot make the step; then call the optimiser.
-    """
+def optimizer_kernel(choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> OptimizerKernel | None:
+    """Return the kernel that makes the steps of an optimiser with one parameter `flat` [D]; None: call the optimiser."""
     group = optimizer.param_groups[0]
     if choice == "adam" and group["fused"] and not group.get("decoupled_weight_decay") and may_use("fused_adam"):
         from rlsdk.kernels.fused_adam import AdamKernel
 
-        return AdamKernel(optimizer, flat).step
+        return AdamKernel(optimizer, flat)
     if choice == "rmsprop" and may_use("rmsprop_kernel"):
         from rlsdk.kernels.rmsprop_kernel import RmspropKernel
 
-        return RmspropKernel(optimizer, flat).step
-    return lambda *_: False
+        return RmspropKernel(optimizer, flat)
+    return None
 
 
 def clip_norm(gradients: Tensor) -> Callable[[Tensor, float], None]:

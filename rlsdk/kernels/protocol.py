@@ -6,10 +6,10 @@ depend on the kind of kernel; `rlsdk.kernels.reference.Autograd` implements the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from torch import Generator, Tensor, nn
 
@@ -201,8 +201,76 @@ class PolicyLoss(Protocol):
     def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms, /) -> tuple[Tensor, LossGrads]: ...
 
 
+STEPS_BETWEEN_CLEARING = 32
+"""After so many steps of an optimiser, moments that have decayed to almost 0 become 0."""
+SMALLEST_MOMENT = 100.0
+"""In smallest normal numbers. After 32 steps, 0.9 ** 32 = 1/29 of a moment is still normal."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorStep:
+    """The next steps of an optimiser for one vector of parameters [D], for code that makes them itself."""
+
+    kind: Literal["adam", "rmsprop"]
+    vectors: tuple[Tensor, Tensor, Tensor, Tensor]
+    """The parameters, the gradient, and both moments, float32 [D]. Both moments of RMSprop are the mean square."""
+    count: Tensor  # 0-d, the number of steps made so far
+    rate: float
+    decays: tuple[float, float]
+    """The decay rates of both moments."""
+    eps: float
+    weight_decay: float
+    max_norm: float | None = None
+    """The gradient is scaled down to this norm; None: never."""
+
+
+class OptimizerKernel(Protocol):
+    """Makes the steps of a torch optimiser with one parameter, a vector [D]."""
+
+    def step(self, optimizer: Any, moments: MutableMapping[str, Tensor], /) -> bool:
+        """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
+
+        Returns False, without a step, if the result might differ; then call the optimiser.
+        """
+        ...
+
+    def described(
+        self, optimizer: Any, moments: MutableMapping[str, Tensor], max_norm: float | None, /
+    ) -> VectorStep | None:
+        """Return what compiled code needs to make these steps itself, which first scales gradients down to `max_norm`; None: it
+        cannot, for example before the first step."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Minibatches:
+    """How the rows of a rollout are divided for gradient steps."""
+
+    order: Tensor | None = None  # int64 [M], indices of rows; None: one minibatch of all rows
+    size: int = 1
+    """The number of rows of a minibatch; the last one may have fewer."""
+    largest_kl: float | None = None
+    """A minibatch whose mean KL divergence is above it makes no step, and is the last one; None: no limit."""
+
+
+class PolicySteps(Protocol[RowsT_contra]):
+    """Makes a gradient step for each of several minibatches, in one call."""
+
+    def __call__(
+        self, rows: RowsT_contra, minibatches: Minibatches, terms: LossTerms, step: VectorStep, /
+    ) -> tuple[Tensor, int, bool]:
+        """Return (the sum over minibatches of the means named in `LOSSES`, [6]; the number of minibatches evaluated; whether
+        the last one was above `largest_kl`)."""
+        ...
+
+
 class PolicyEvaluator(Kernel[RowsT, Evaluation, PolicyVjp], Protocol[RowsT]):
     """Evaluates a policy and its value function on recorded steps."""
+
+    @property
+    def steps(self) -> PolicySteps[RowsT] | None:
+        """Makes gradient steps as `evaluate`, the loss, its vjp and the optimiser do; None: it cannot."""
+        ...
 
     def prepared(self, rows: RowsT) -> RowsT:
         """Do the work that is needed once for all batches of `rows`; return the rows to evaluate."""

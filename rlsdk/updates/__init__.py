@@ -1,6 +1,6 @@
 """Update steps that several algorithms use."""
 
-from rlsdk.kernels.protocol import Evaluation, LossTerms
+from rlsdk.kernels.protocol import Evaluation, LossTerms, Minibatches
 from rlsdk.updates.clipped_policy import ClippedPolicy
 from rlsdk.updates.deterministic_actor_critic import DeterministicActorCritic
 from rlsdk.updates.evaluation import evaluator_of
@@ -20,6 +20,7 @@ __all__ = [
     "Evaluation",
     "FlatOptimizer",
     "LossTerms",
+    "Minibatches",
     "PolicyBatch",
     "QLearning",
     "SoftActorCritic",

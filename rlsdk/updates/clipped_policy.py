@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 
 import torch
 from torch import Generator, Tensor
 
 from rlsdk.kernels import KernelSlot, fixed_layers, graphed
-from rlsdk.kernels.protocol import LossTerms
+from rlsdk.kernels.protocol import LossTerms, Minibatches
 from rlsdk.math.returns import explained_variance
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
 from rlsdk.runtime.stored import count_in
 from rlsdk.settings.clipped_policy import ClippedPolicyConfig
 from rlsdk.updates.evaluation import Evaluator, evaluator_of
-from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
+from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled, shuffled_order
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
 from rlsdk.updates.policy_loss import policy_loss_of
@@ -26,6 +24,8 @@ from rlsdk.updates.states import ClippedPolicyState
 COMMON = ("train/policy_gradient_loss", "train/value_loss", "train/entropy_loss")
 METRICS = (*COMMON, "train/approx_kl", "train/clip_fraction", "train/loss")  # in the order of `protocol.LOSSES`
 KL = METRICS.index("train/approx_kl")
+Numbers = tuple[float, float, float | None]
+"""The learning rate, and the clip ranges of the ratio and of values."""
 
 
 class ClippedPolicy:
@@ -92,31 +92,44 @@ class ClippedPolicy:
         if self.network.has_train_mode:
             self.network.train()
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
-        for count, minibatch in enumerate(chain.from_iterable(self._epoch(rows) for _ in range(config.n_epochs)), 1):  # noqa: B007
-            total += (seen := self._learn(minibatch, numbers, limit))
-            if limit is not None and float(seen[KL]) > limit:
+        for _ in range(config.n_epochs):
+            sums, minibatches, is_last = self._epoch(rows, numbers, limit)
+            total, count = total + sums, count + minibatches
+            if is_last:
                 break
         means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
         return means | self._further_metrics(rows, clip, clip_value)
 
+    def _epoch(self, rows: PolicyBatch, numbers: Numbers, limit: float | None) -> tuple[Tensor, int, bool]:
+        """Make an epoch; return (the sum of the means [6], the number of minibatches, whether the last one was above `limit`)."""
+        self.updates += 1
+        steps, config, size = self._kernel.kernel.steps, self.config, self.config.batch_size or len(rows)
+        if steps is not None and (step := self.optimizer.described(numbers[0], config.max_grad_norm)) is not None:
+            minibatches = Minibatches(shuffled_order(rows, self.generator), size, limit)
+            return steps(rows, minibatches, self._terms(numbers), step)
+        divided = partial(in_order, burn_in=self.burn_in) if self.network.recurrent else shuffled
+        total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
+        for count, minibatch in enumerate(divided(rows, size, self.generator), 1):  # noqa: B007
+            total += (seen := self._learn(minibatch, numbers, limit))
+            if limit is not None and float(seen[KL]) > limit:
+                return total, count, True
+        return total, count, False
+
+    def _terms(self, numbers: Numbers) -> LossTerms:
+        config, (_, clip, clip_value) = self.config, numbers
+        return LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
+
     @graphed("updates")
-    def _learn(self, rows: PolicyBatch, numbers: tuple[float, float, float | None], limit: float | None) -> Tensor:
-        """Make a step, given learning rate and clip ranges, unless the KL divergence is above `limit`; return the means [6]."""
-        config, (rate, clip, clip_value) = self.config, numbers
-        terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
+    def _learn(self, rows: PolicyBatch, numbers: Numbers, limit: float | None) -> Tensor:
+        """Make a step, unless the KL divergence is above `limit`; return the means [6]."""
+        config, rate = self.config, numbers[0]
         now, vjp = self._kernel.kernel.evaluate(rows)  # `update` has checked that it is the current one
-        seen, grads = self._loss(rows, now, terms)
+        seen, grads = self._loss(rows, now, self._terms(numbers))
         if limit is None or not float(seen[KL]) > limit:
             self.optimizer.zero_grad()
             vjp(*grads)
             self.optimizer.step(rate, config.max_grad_norm)
         return seen
-
-    def _epoch(self, rows: PolicyBatch) -> Iterator[PolicyBatch]:
-        """The minibatches of the next epoch."""
-        self.updates += 1
-        divided = partial(in_order, burn_in=self.burn_in) if self.network.recurrent else shuffled
-        return divided(rows, self.config.batch_size or len(rows), self.generator)
 
     def _further_metrics(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
         """The explained variance, the values of schedules and the policy's standard deviation, 0-d, for the log."""

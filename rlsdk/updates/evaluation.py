@@ -34,7 +34,7 @@ def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Ev
 class AutogradEvaluator:
     """Evaluates any network with torch's autograd; see `rlsdk.kernels.protocol.PolicyEvaluator`."""
 
-    name = "autograd"
+    name, steps = "autograd", None
 
     def __init__(self, network: ActorCritic) -> None:
         self._network = network

@@ -120,17 +120,20 @@ def _next_values(
     return following
 
 
+def shuffled_order(batch: PolicyBatch, generator: Generator) -> Tensor:
+    """Return the indices of the rows in random order, int64 [M]. Rows with weight 0 are left out."""
+    index = torch.randperm(len(batch), generator=generator, device=batch.target.device)
+    return index if batch.weight is None else index[batch.weight[index] > 0.0]
+
+
 def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[PolicyBatch]:
     """Yield minibatches of `size` rows in random order; the last one may be smaller.
 
     Every row appears once, except rows with weight 0, which are left out.
     """
-    device = batch.target.device
-    index = torch.randperm(len(batch), generator=generator, device=device)
-    if batch.weight is not None:
-        index = index[batch.weight[index] > 0.0]
-        if not len(index):
-            return
+    index = shuffled_order(batch, generator)
+    if not len(index):
+        return
     drawn = batch.rows(index)
     drawn.starts[::size] = True
     yield from tree.split(drawn, size) if len(index) > size else (drawn,)

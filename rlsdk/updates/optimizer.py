@@ -10,12 +10,10 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import Structure, factory
 from rlsdk.kernels.compiler_import import step
+from rlsdk.kernels.protocol import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.networks.flat import FlatParameters, is_trained
 from rlsdk.updates.optimizer_choice import maker
 from rlsdk.updates.optimizer_state import moved_state, own_state
-
-_STEPS_BETWEEN_CLEARING = 32
-_SMALLEST_MOMENT = 100.0  # in smallest normal numbers: after 32 steps, 0.9 ** 32 = 1/29 of a moment is still normal
 
 
 def _clear_decayed(state: Mapping[str, object]) -> None:
@@ -26,7 +24,7 @@ def _clear_decayed(state: Mapping[str, object]) -> None:
     """
     for moments in state.values():
         if isinstance(moments, Tensor) and moments.dim() and moments.is_floating_point():
-            moments.masked_fill_(moments.abs() < _SMALLEST_MOMENT * torch.finfo(moments.dtype).tiny, 0.0)
+            moments.masked_fill_(moments.abs() < SMALLEST_MOMENT * torch.finfo(moments.dtype).tiny, 0.0)
 
 
 class FlatOptimizer:
@@ -67,7 +65,7 @@ class FlatOptimizer:
         self.flat = nn.Parameter(self._memory.values)
         self.flat.grad = self.gradients
         self.optimizer = self._make(self.flat)
-        self._kernel = factory.optimizer_step(self._choice, self.optimizer, self.flat)
+        self._kernel = factory.optimizer_kernel(self._choice, self.optimizer, self.flat)
         self._clip = factory.clip_norm(self.gradients)
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -98,13 +96,22 @@ class FlatOptimizer:
         before = [parameter.detach().clone() for parameter in frozen]
         self.optimizer.param_groups[0]["lr"] = learning_rate
         state = self.optimizer.state.get(self.flat, {})
-        if not self._kernel(self.optimizer, state):
+        if self._kernel is None or not self._kernel.step(self.optimizer, state):
             step(self.optimizer)
         # the step count is saved, so a resumed training clears the same moments
-        if self.flat.is_cpu and int(state.get("step", 1)) % _STEPS_BETWEEN_CLEARING == 0:
+        if self.flat.is_cpu and int(state.get("step", 1)) % STEPS_BETWEEN_CLEARING == 0:
             _clear_decayed(state)
         for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay change them
             parameter.data.copy_(value)
+
+    def described(self, learning_rate: float, max_norm: float | None = None) -> VectorStep | None:
+        """Return what compiled code needs to make the next steps itself, after setting the gradients to 0; None: it cannot,
+        so call `step`. The arguments are those of `step`."""
+        if self._kernel is None or False in map(is_trained, self._memory.parameters):
+            return None
+        self.zero_grad()
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+        return self._kernel.described(self.optimizer, self.optimizer.state.get(self.flat, {}), max_norm)
 
     def state_dict(self) -> dict[str, object]:
         """The optimiser's moments and step count, without the parameters, which are part of the network's state."""

@@ -11,6 +11,11 @@ typedef struct {
     int64_t inputs, outputs, activation, by_inputs;
 } Layer;
 
+API int dense_forward(const Layer *layers, int64_t members, int64_t count, const float *inputs, int64_t rows, float *trace,
+                      float *outputs);
 API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, int64_t rows, float *outputs);
+API int dense_backward(const Layer *layers, int64_t members, int64_t count, const float *inputs, int64_t rows,
+                       const float *trace, const float *outputs, const float *grad, float *const *into,
+                       float *input_grad);
 
 #endif

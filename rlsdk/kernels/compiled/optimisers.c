@@ -1,7 +1,7 @@
 /* Steps of optimisers for one vector of parameters [size], with torch's operations. */
 #include <math.h>
 
-#include "simd.h"
+#include "optimisers.h"
 
 /* a b + c, rounded once like torch's vectors where the processor can. */
 INLINE float fused_one(float a, float b, float c) {
@@ -25,15 +25,48 @@ API void clip_norm(float *grad, int64_t size, float largest) {
     for (i = 0; i < size; i++) grad[i] *= scale;
 }
 
-typedef struct {
-    float rate, alpha, complement, eps; /* complement: 1 - alpha, rounded from double */
-} Rmsprop;
-
-API void rmsprop_step(float *value, const float *grad, float *square, int64_t size, const Rmsprop *options) {
-    Rmsprop o = *options;
-    for (int64_t i = 0; i < size; i++) {
-        float g = grad[i], s = fused_one(o.complement * g, g, square[i] * o.alpha);
-        square[i] = s;
-        value[i] += -o.rate * g / (sqrtf(s) + o.eps);
+/* The step of torch's fused Adam, the one with the number `steps`. Source: Kingma and Ba 2015, algorithm 1. */
+static void adam_step(const Optimiser *o, int64_t steps) {
+    double first_correction = 1.0 - pow(o->alpha, (double)steps), second_correction = 1.0 - pow(o->beta, (double)steps);
+    float rest = (float)(1.0 - o->alpha), beta = (float)o->beta, complement = (float)(1.0 - o->beta);
+    float rate = (float)(o->rate / first_correction), eps = (float)o->eps, decay = (float)o->decay;
+    float deviation = (float)sqrt(second_correction);
+    float *restrict value = o->value, *restrict first = o->first, *restrict second = o->second;
+    const float *restrict grad = o->grad;
+    for (int64_t i = 0; i < o->size; i++) {
+        float g = decay != 0.0f ? fused_one(value[i], decay, grad[i]) : grad[i];
+        float m = fused_one(rest, g - first[i], first[i]);
+        float v = fused_one(complement * g, g, second[i] * beta);
+        first[i] = m, second[i] = v;
+        value[i] += -rate * m / (sqrtf(v) / deviation + eps);
     }
+}
+
+/* The step of torch's RMSprop. */
+static void rmsprop_step(const Optimiser *o) {
+    float rate = (float)o->rate, alpha = (float)o->alpha, complement = (float)(1.0 - o->alpha), eps = (float)o->eps;
+    float *restrict value = o->value, *restrict square = o->second;
+    const float *restrict grad = o->grad;
+    for (int64_t i = 0; i < o->size; i++) {
+        float g = grad[i], s = fused_one(complement * g, g, square[i] * alpha);
+        square[i] = s;
+        value[i] += -rate * g / (sqrtf(s) + eps);
+    }
+}
+
+/* Set small moments to 0, with which processors calculate slowly once they are subnormal. */
+static void clear_decayed(float *moments, int64_t size, float smallest) {
+    for (int64_t i = 0; i < size; i++)
+        if (fabsf(moments[i]) < smallest) moments[i] = 0.0f;
+}
+
+/* Scale the gradient down, and make the step with the number `steps`, counted from 1. */
+API void optimiser_step(const Optimiser *optimiser, int64_t steps) {
+    Optimiser o = *optimiser;
+    if (o.largest_norm >= 0.0f) clip_norm(o.grad, o.size, o.largest_norm);
+    if (o.kind == ADAM) adam_step(optimiser, steps);
+    else rmsprop_step(optimiser);
+    if (steps % o.clear_every) return;
+    clear_decayed(o.first, o.size, o.smallest);
+    clear_decayed(o.second, o.size, o.smallest);
 }

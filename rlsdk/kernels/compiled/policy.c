@@ -1,7 +1,7 @@
 /* Distributions of actions taken, the loss of actor-critic methods and discounted sums. */
 #include <math.h>
 
-#include "simd.h"
+#include "policy.h"
 
 #define HALF_LOG_TWO_PI 0.91893853320467274f
 
@@ -82,17 +82,6 @@ API void vectors_vjp(const float *standardised, const float *log_std, int64_t ro
         grad_log_std[j] = (float)own;
     }
 }
-
-/* The columns of a minibatch, [rows] each. `weight` is NULL if all rows count equally. */
-typedef struct {
-    const float *weight, *advantage, *old_log_prob, *old_value, *target, *log_prob, *entropy, *value;
-} Columns;
-
-/* The coefficients of the loss; ranges are negative if there is no limit. */
-typedef struct {
-    float clip, clip_value, entropy, value;
-    int32_t normalize_advantage;
-} Terms;
 
 static void normalisation(const Columns *columns, int64_t rows, float *mean, float *scale) {
     double sum = 0.0, squares = 0.0;

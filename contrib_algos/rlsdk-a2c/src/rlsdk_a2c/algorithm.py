@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
+from torch import Tensor
+
 from rlsdk.kernels import KernelSlot, fixed_layers
 from rlsdk.math.surrogate import explained_variance
 from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
-from rlsdk.updates import FlatOptimizer, LossTerms, adam_arguments, evaluator_of, policy_batch, policy_loss_of
+from rlsdk.updates import (
+    FlatOptimizer,
+    LossTerms,
+    Minibatches,
+    PolicyBatch,
+    adam_arguments,
+    evaluator_of,
+    policy_batch,
+    policy_loss_of,
+)
 from rlsdk.updates.evaluation import Evaluator
 from rlsdk_a2c.config import A2CConfig
 
@@ -65,15 +76,23 @@ class AdvantageActorCritic:
         if self.network.has_train_mode:
             self.network.train()
         terms = LossTerms(None, None, config.ent_coef, config.vf_coef, config.normalize_advantage)
-        now, vjp = kernel.evaluate(rows)
-        seen, grads = self._loss(rows, now, terms)
-        self.optimizer.zero_grad()
-        vjp(*grads)
-        self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
+        seen = self._learn(rows, terms, config.learning_rate(1.0 - progress))
         metrics = dict(zip(METRICS, seen.unbind(), strict=False))
         metrics["train/explained_variance"] = explained_variance(rows.value, rows.target)
         std = self.network.action_std()
         return metrics if std is None else {**metrics, "train/std": std}
+
+    def _learn(self, rows: PolicyBatch, terms: LossTerms, rate: float) -> Tensor:
+        """Make a gradient step; return the means named in `rlsdk.kernels.protocol.LOSSES`, [6]."""
+        kernel, norm = self._kernel.kernel, self.config.max_grad_norm
+        if kernel.steps is not None and (step := self.optimizer.described(rate, norm)) is not None:
+            return kernel.steps(rows, Minibatches(), terms, step)[0]
+        now, vjp = kernel.evaluate(rows)
+        seen, grads = self._loss(rows, now, terms)
+        self.optimizer.zero_grad()
+        vjp(*grads)
+        self.optimizer.step(rate, norm)
+        return seen
 
     def state_dict(self) -> A2CState:
         return {"optimizer": self.optimizer.state_dict()}
