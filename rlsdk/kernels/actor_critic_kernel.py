@@ -16,12 +16,11 @@ from rlsdk.kernels import compiled_policy
 from rlsdk.kernels.backends import COMPILED, TORCH
 from rlsdk.kernels.compiled_acting import InPlace, can_act_in_place, pays, sampling_of
 from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_steps import CompiledPolicySteps
 from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of, sampling_dense, without_compiled
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
 from rlsdk.kernels.numpy_backend import Array
 from rlsdk.kernels.numpy_distributions import sampler_of, taken
-from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicySteps, PolicyVjp, Product, RowsT
+from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
 from rlsdk.kernels.shared_layers import SharedLayers
 from rlsdk.records import Observation
 
@@ -41,9 +40,12 @@ class ActorCriticKernel(Generic[RowsT]):
         self.backend, self.name = self.actor.backend, self.actor.name
         self._has_no_graph = self.backend is COMPILED and layers.head.sampling is not None
         self.shared = SharedLayers(layers, self.critic) if layers.shared else None
-        self.steps: PolicySteps[RowsT] | None = None
-        if isinstance(self.actor, CompiledDense) and isinstance(self.critic, CompiledDense) and self._has_no_graph:
-            self.steps = CompiledPolicySteps(layers, self.actor, self.critic)
+
+    def compiled_networks(self) -> tuple[CompiledDense, CompiledDense] | None:
+        """Return actor and critic if compiled code evaluates them and samples the actions; else None."""
+        actor, critic = self.actor, self.critic
+        both = isinstance(actor, CompiledDense) and isinstance(critic, CompiledDense)
+        return (actor, critic) if both and self._has_no_graph else None  # type: ignore[return-value]
 
     @torch.no_grad()
     def prepared(self, rows: RowsT) -> RowsT:

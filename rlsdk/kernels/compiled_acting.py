@@ -12,8 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_library import as_floats, loaded_library
-from rlsdk.kernels.compiled_policy import as_mask, require_readable
+from rlsdk.kernels.compiled_library import as_floats, as_mask, loaded_library, require_readable
 from rlsdk.kernels.dense_kernel import ACTING_ROWS
 from rlsdk.kernels.protocol import NUMPY_WIDTH, GumbelNoise, NormalNoise
 

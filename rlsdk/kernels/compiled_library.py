@@ -14,9 +14,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from rlsdk.errors import UsageError
+from rlsdk.kernels.protocol import LossTerms
+
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
-NETWORK = ("layers", POINTER), ("count", COUNT), ("grads", POINTER)
 
 
 class Layer(ctypes.Structure):
@@ -55,32 +57,6 @@ class Optimiser(ctypes.Structure):
         *((name, c_double) for name in ("rate", "alpha", "beta", "eps", "decay")),
         *((name, c_float) for name in ("smallest", "largest_norm")),
     )
-
-
-class Policy(ctypes.Structure):
-    """An actor and a critic with their gradients, as `policy_steps.c` declares them."""
-
-    _fields_ = (
-        *((f"{part}_{name}", kind) for part in ("actor", "critic") for name, kind in NETWORK),
-        *((name, POINTER) for name in ("log_std", "log_std_grad")),
-        ("forbidden", c_float),
-    )
-
-
-class Rows(ctypes.Structure):
-    """The rows of a rollout, as `policy_steps.c` declares them."""
-
-    _fields_ = (
-        *((name, POINTER) for name in ("inputs", "action", "mask", "weight", "advantage")),
-        *((name, POINTER) for name in ("old_log_prob", "old_value", "target")),
-        ("rows", COUNT),
-    )
-
-
-class Order(ctypes.Structure):
-    """How rows are divided into minibatches, as `policy_steps.c` declares it."""
-
-    _fields_ = (("order", POINTER), ("chosen", COUNT), ("size", COUNT), ("largest_kl", c_double))
 
 
 ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]] = {
@@ -153,3 +129,37 @@ def as_floats(values: Tensor) -> Tensor:
     if values.dtype is torch.float32 and values.is_cpu and values.is_contiguous():
         return values
     return values.detach().to("cpu", torch.float32).contiguous()
+
+
+def require_readable(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raises UsageError if compiled code would read other memory than that of `values` [..], which are contiguous."""
+    if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
+        raise UsageError(
+            f"actions, masks, deviations or gradients of this batch are {values.dtype} {list(values.shape)} on"
+            f" {values.device}; the policy takes {dtype} {list(shape)} on cpu"
+        )
+
+
+def column(values: Tensor, size: int) -> Tensor:
+    """Return `values` as float32 [size]. Raises UsageError if they have another shape."""
+    found = as_floats(values)
+    require_readable(found, (size,), torch.float32)
+    return found
+
+
+def as_mask(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return `mask` as contiguous bool [N, O]. Raises UsageError if it has another type or shape."""
+    found = mask.contiguous()
+    require_readable(found, shape, torch.bool)
+    return found
+
+
+def not_a_choice(choices: int) -> UsageError:
+    """Return the error for an action that is none of the choices."""
+    return UsageError(f"an action is none of the {choices} choices, which are counted from 0")
+
+
+def terms_of(terms: LossTerms) -> Terms:
+    """Return the coefficients of the loss for compiled code."""
+    limits = (-1.0 if limit is None else limit for limit in (terms.clip, terms.clip_value))
+    return Terms(*limits, terms.ent_coef, terms.vf_coef, terms.normalize_advantage)

@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.compiled_library import Columns, Terms, as_floats, loaded_library
+from rlsdk.kernels.compiled_library import (
+    Columns,
+    as_floats,
+    as_mask,
+    column,
+    loaded_library,
+    not_a_choice,
+    require_readable,
+    terms_of,
+)
 from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossGrads, LossRows, LossTerms, NormalNoise, PlainHead
 
 HeadVjp = Callable[[Tensor, Tensor | None], Tensor]
@@ -91,44 +100,6 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
         return grad
 
     return log_prob, entropy, vjp
-
-
-def not_a_choice(choices: int) -> UsageError:
-    return UsageError(f"an action is none of the {choices} choices, which are counted from 0")
-
-
-def column(values: Tensor, size: int) -> Tensor:
-    """Return `values` as float32 [size]. Raises UsageError if they have another shape."""
-    found = as_floats(values)
-    require_readable(found, (size,), torch.float32)
-    return found
-
-
-def as_mask(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return `mask` as contiguous bool [N, O]. Raises UsageError if it has another type or shape."""
-    found = mask.contiguous()
-    require_readable(found, shape, torch.bool)
-    return found
-
-
-def require_readable(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raises UsageError if compiled code would read other memory than that of `values` [..], which are contiguous."""
-    if values.shape != shape or values.dtype is not dtype or not values.is_cpu:
-        raise UsageError(
-            f"actions, masks, deviations or gradients of this batch are {values.dtype} {list(values.shape)} on"
-            f" {values.device}; the policy takes {dtype} {list(shape)} on cpu"
-        )
-
-
-def terms_of(terms: LossTerms) -> Terms:
-    """Return the coefficients of the loss for compiled code."""
-    return Terms(
-        -1.0 if terms.clip is None else terms.clip,
-        -1.0 if terms.clip_value is None else terms.clip_value,
-        terms.ent_coef,
-        terms.vf_coef,
-        terms.normalize_advantage,
-    )
 
 
 class CompiledPolicyLoss:

@@ -6,94 +6,104 @@ It evaluates the network, computes the loss and its gradients, and makes the opt
 
 from __future__ import annotations
 
-from ctypes import addressof, byref, c_int64
+from ctypes import Structure, addressof, byref, c_double, c_float, c_int64, c_void_p
 from math import inf
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
+from rlsdk.kernels import compiled_library as c
 from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_library import Order, Policy, Rows, as_floats, loaded_library
-from rlsdk.kernels.compiled_policy import as_mask, column, not_a_choice, require_readable, terms_of
 from rlsdk.kernels.compiled_vectors import fits, optimiser_of
-from rlsdk.kernels.protocol import (
-    ActorCriticLayers,
-    GumbelNoise,
-    LossRows,
-    LossTerms,
-    Minibatches,
-    NormalNoise,
-    VectorStep,
-)
+from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches, VectorStep
 
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
+NETWORK = ("layers", c_void_p), ("count", c_int64), ("grads", c_void_p)
+
+
+class Policy(Structure):
+    """An actor and a critic with their gradients, as `policy_steps.c` declares them."""
+
+    _fields_ = (
+        *((f"{part}_{name}", kind) for part in ("actor", "critic") for name, kind in NETWORK),
+        *((name, c_void_p) for name in ("log_std", "log_std_grad")),
+        ("forbidden", c_float),
+    )
+
+
+class Rows(Structure):
+    """The rows of a rollout, as `policy_steps.c` declares them."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("inputs", "action", "mask", "weight", "advantage")),
+        *((name, c_void_p) for name in ("old_log_prob", "old_value", "target")),
+        ("rows", c_int64),
+    )
+
+
+class Order(Structure):
+    """How rows are divided into minibatches, as `policy_steps.c` declares it."""
+
+    _fields_ = (("order", c_void_p), ("chosen", c_int64), ("size", c_int64), ("largest_kl", c_double))
 
 
 class CompiledPolicySteps:
     """See `rlsdk.kernels.protocol.PolicySteps`."""
 
     def __init__(self, layers: ActorCriticLayers, actor: CompiledDense, critic: CompiledDense) -> None:
-        """The layers of `actor` and `critic` are those of `layers`. Its head has `sampling`."""
+        """`actor` and `critic` evaluate the layers. The head has `sampling`."""
         self.layers, self.actor, self.critic = layers, actor, critic
 
     def __call__(
         self, rows: LossRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep
     ) -> tuple[Tensor, int, bool]:
-        if not fits(step.vectors, step.vectors[0].numel()):
-            raise UsageError("the optimiser has parameters, gradients or moments other than float32 on the CPU")
-        policy, (places, read) = self._policy(), self._columns(rows, terms)
-        order, limit, count = minibatches.order, minibatches.largest_kl, int(step.count)
-        totals, made = torch.zeros(6), (c_int64 * 2)()
-        read.append(order)
-        chosen = (None, 0) if order is None else (order.data_ptr(), len(order))
-        divided = Order(*chosen, minibatches.size, inf if limit is None else limit)
-        given = byref(policy), byref(places), byref(divided), byref(terms_of(terms)), byref(optimiser_of(step))
-        found = loaded_library().policy_steps(*given, count, totals.data_ptr(), made)
+        read, totals = self._read(rows, terms), torch.zeros(6, dtype=torch.float32, device="cpu")
+        places = Rows(*(None if tensor is None else tensor.data_ptr() for tensor in read), len(rows))
+        divided, made = _divided(minibatches, len(rows)), (c_int64 * 2)()
+        parts = self._policy(step), places, divided, c.terms_of(terms), optimiser_of(step)
+        found = c.loaded_library().policy_steps(*map(byref, parts), int(step.count), totals.data_ptr(), made)
         step.count.add_(made[1])
         if found == NO_MEMORY:
             raise MemoryError("there is no memory for a minibatch; use a smaller batch_size")
         if found == WRONG_ACTION:
-            raise not_a_choice(self.actor.output_size)
+            raise c.not_a_choice(self.actor.output_size)
         if found == WRONG_ORDER:
             raise IndexError(f"an index is none of the {len(rows)} rows")
         return totals, made[0], made[0] > made[1]
 
-    def _policy(self) -> Policy:
-        networks = [
-            (addressof(layers), count, addressof(grads))
-            for layers, count, grads in (self.actor.trained(), self.critic.trained())
-        ]
-        noise = self.layers.head.sampling
-        if not isinstance(noise, NormalNoise):
-            return Policy(*networks[0], *networks[1], None, None, cast("GumbelNoise", noise).forbidden)
-        (log_std,) = self.layers.head.own_parameters
-        vectors = log_std.detach(), cast("Tensor", log_std.grad)
-        if not fits(vectors, self.actor.output_size):
-            raise UsageError("log_std or its gradient is not contiguous: call zero_grad() of the optimiser")
-        return Policy(*networks[0], *networks[1], *map(Tensor.data_ptr, vectors), 0.0)
+    def _policy(self, step: VectorStep) -> Policy:
+        """Raises UsageError if compiled code cannot change the parameters where they are."""
+        head, networks = self.layers.head, (self.actor.trained(), self.critic.trained())
+        own = [tensor for p in head.own_parameters for tensor in (p.detach(), p.grad) if tensor is not None]
+        if not fits(step.vectors, step.vectors[0].numel()) or not fits(own, self.actor.output_size):
+            raise UsageError("parameters, gradients or moments are not contiguous float32 vectors on the CPU")
+        forbidden = head.sampling.forbidden if isinstance(head.sampling, GumbelNoise) else 0.0
+        places = ((addressof(layers), count, addressof(grads)) for layers, count, grads in networks)
+        return Policy(*next(places), *next(places), *(map(Tensor.data_ptr, own) if own else (None, None)), forbidden)
 
-    def _columns(self, rows: LossRows, terms: LossTerms) -> tuple[Rows, list[Tensor | None]]:
-        """Return the rows for compiled code and the tensors that it reads, which must stay alive."""
+    def _read(self, rows: LossRows, terms: LossTerms) -> list[Tensor | None]:
+        """Return the tensors that compiled code reads, in the order of `Rows`; they must stay alive."""
         size, head, wide = len(rows), self.layers.head, self.actor.output_size
-        features, action = as_floats(rows.observation.features), head.from_environment(rows.action)
-        require_readable(features, (size, self.actor.input_size), torch.float32)
-        if isinstance(head.sampling, NormalNoise):
-            action = as_floats(action)
-            require_readable(action, (size, wide), torch.float32)
-        else:
-            action = action.contiguous()
-            require_readable(action, (size,), torch.int64)
+        features, action = c.as_floats(rows.observation.features), head.from_environment(rows.action)
+        c.require_readable(features, (size, self.actor.input_size), torch.float32)
+        kind, shape = (
+            (torch.int64, (size,)) if isinstance(head.sampling, GumbelNoise) else (torch.float32, (size, wide))
+        )
+        action = action.contiguous() if kind is torch.int64 else c.as_floats(action)
+        c.require_readable(action, shape, kind)
         mask = rows.observation.action_mask if self.layers.use_masks else None
-        read = [
-            features,
-            action,
-            None if mask is None else as_mask(mask, (size, wide)),
-            None if rows.weight is None else column(rows.weight, size),
-            column(rows.advantage, size),
-            None if terms.clip is None else column(rows.log_prob, size),
-            None if terms.clip_value is None else column(rows.value, size),
-            column(rows.target, size),
-        ]
-        return Rows(*(None if tensor is None else tensor.data_ptr() for tensor in read), size), read
+        old_log_prob = None if terms.clip is None else rows.log_prob
+        old_value = None if terms.clip_value is None else rows.value
+        used = rows.weight, rows.advantage, old_log_prob, old_value, rows.target
+        columns = (None if values is None else c.column(values, size) for values in used)
+        return [features, action, None if mask is None else c.as_mask(mask, (size, wide)), *columns]
+
+
+def _divided(minibatches: Minibatches, rows: int) -> Order:
+    index, largest_kl = minibatches.order, inf if minibatches.largest_kl is None else minibatches.largest_kl
+    if index is None:
+        return Order(None, rows, rows, largest_kl)
+    if index.dtype is not torch.int64 or not index.is_cpu or not index.is_contiguous() or minibatches.size < 1:
+        raise UsageError(f"minibatches need contiguous int64 indices and a size, not {index.dtype} and {minibatches.size}")
+    return Order(index.data_ptr(), len(index), minibatches.size, largest_kl)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.compiled_library import as_floats, loaded_library
-from rlsdk.kernels.compiled_policy import require_readable
+from rlsdk.kernels.compiled_library import as_floats, loaded_library, require_readable
 
 Sizes = tuple[int, ...]
 

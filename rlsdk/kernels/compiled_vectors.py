@@ -12,6 +12,9 @@ from rlsdk.kernels import reference
 from rlsdk.kernels.compiled_library import Optimiser, loaded_library
 from rlsdk.kernels.protocol import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
 
+KINDS = "adam", "rmsprop"
+"""The optimisers, in the order of `optimisers.h`."""
+
 
 def fits(vectors: Iterable[Tensor], size: int) -> bool:
     """Whether compiled code can read vectors [size]."""
@@ -25,24 +28,19 @@ def clip_norm(gradients: Tensor, max_norm: float) -> None:
 
 def optimiser_of(step: VectorStep) -> Optimiser:
     """Return a step for compiled code, which can read its vectors: check `fits` first."""
-    value, grad, first, second = step.vectors
-    return Optimiser(
-        step.kind == "rmsprop",
-        value.numel(),
-        STEPS_BETWEEN_CLEARING,
-        *(vector.data_ptr() for vector in (value, grad, first, second)),
-        step.rate,
-        *step.decays,
-        step.eps,
-        step.weight_decay,
-        SMALLEST_MOMENT * torch.finfo(torch.float32).tiny,
-        -1.0 if step.max_norm is None else step.max_norm,
+    options = step.rate, *step.decays, step.eps, step.weight_decay
+    limits = SMALLEST_MOMENT * torch.finfo(torch.float32).tiny, -1.0 if step.max_norm is None else step.max_norm
+    sizes = step.vectors[0].numel(), STEPS_BETWEEN_CLEARING
+    return Optimiser(KINDS.index(step.kind), *sizes, *map(Tensor.data_ptr, step.vectors), *options, *limits)
+
+
+def rmsprop_step(values: Tensor, gradients: Tensor, square: Tensor, rate: float, alpha: float, eps: float) -> None:
+    """Make the step of RMSprop; all vectors [D]."""
+    addresses, kind = map(Tensor.data_ptr, (values, gradients, square, square)), KINDS.index("rmsprop")
+    options = Optimiser(
+        kind, values.numel(), STEPS_BETWEEN_CLEARING, *addresses, rate, alpha, alpha, eps, 0.0, 0.0, -1.0
     )
-
-
-def optimizer_step(step: VectorStep) -> None:
-    """Make the step with the number `step.count`."""
-    loaded_library().optimiser_step(byref(optimiser_of(step)), int(step.count))
+    loaded_library().optimiser_step(byref(options), 1)
 
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
@@ -21,10 +21,10 @@ from rlsdk.kernels.protocol import (
     Acts,
     DenseNetwork,
     KernelChoice,
-    OptimizerKernel,
     PolicyActor,
     PolicyEvaluator,
     PolicyLoss,
+    PolicySteps,
     RowsT,
     SquashedLayers,
     SquashedPolicy,
@@ -180,6 +180,20 @@ def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
     return PolicyLossKernel()
 
 
+def policy_steps(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicySteps | None:
+    """Return compiled code that makes the gradient steps of `evaluator` and `loss` in one call; None: there is none."""
+    if not may_compile() or not may_use("compiled_steps"):
+        return None
+    from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
+    from rlsdk.kernels.compiled_policy import CompiledPolicyLoss
+    from rlsdk.kernels.compiled_steps import CompiledPolicySteps
+
+    if not isinstance(evaluator, ActorCriticKernel) or not isinstance(loss, CompiledPolicyLoss):
+        return None
+    networks = evaluator.compiled_networks()
+    return None if networks is None else CompiledPolicySteps(evaluator.layers, *networks)
+
+
 def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool) -> Acts:
     """Return `act`; on a GPU, its replay as a CUDA graph.
 
@@ -247,18 +261,23 @@ def seeded_draws(seed: int) -> AbstractContextManager[object]:
     return by_torch.seeded_draws(seed)
 
 
-def optimizer_kernel(choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> OptimizerKernel | None:
-    """Return the kernel that makes the steps of an optimiser with one parameter `flat` [D]; None: call the optimiser."""
+def optimizer_step(
+    choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter
+) -> Callable[[torch.optim.Optimizer, MutableMapping[str, Tensor]], bool]:
+    """Return a function that makes the step of an optimiser with one parameter `flat` [D].
+
+    Call it with the optimiser and the parameter's state. It returns False if it cannot make the step; then call the optimiser.
+    """
     group = optimizer.param_groups[0]
     if choice == "adam" and group["fused"] and not group.get("decoupled_weight_decay") and may_use("fused_adam"):
         from rlsdk.kernels.fused_adam import AdamKernel
 
-        return AdamKernel(optimizer, flat)
+        return AdamKernel(optimizer, flat).step
     if choice == "rmsprop" and may_use("rmsprop_kernel"):
         from rlsdk.kernels.rmsprop_kernel import RmspropKernel
 
-        return RmspropKernel(optimizer, flat)
-    return None
+        return RmspropKernel(optimizer, flat).step
+    return lambda *_: False
 
 
 def clip_norm(gradients: Tensor) -> Callable[[Tensor, float], None]:

@@ -6,7 +6,7 @@ depend on the kind of kernel; `rlsdk.kernels.reference.Autograd` implements the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -124,7 +124,6 @@ class PolicyRows(Protocol):
 
 
 RowsT = TypeVar("RowsT", bound=PolicyRows)
-RowsT_contra = TypeVar("RowsT_contra", bound=PolicyRows, contravariant=True)
 Product = Callable[[Tensor], Tensor]
 """A function that multiplies a matrix with a vector [D]."""
 
@@ -224,24 +223,6 @@ class VectorStep:
     """The gradient is scaled down to this norm; None: never."""
 
 
-class OptimizerKernel(Protocol):
-    """Makes the steps of a torch optimiser with one parameter, a vector [D]."""
-
-    def step(self, optimizer: Any, moments: MutableMapping[str, Tensor], /) -> bool:
-        """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
-
-        Returns False, without a step, if the result might differ; then call the optimiser.
-        """
-        ...
-
-    def described(
-        self, optimizer: Any, moments: MutableMapping[str, Tensor], max_norm: float | None, /
-    ) -> VectorStep | None:
-        """Return what compiled code needs to make these steps itself, which first scales gradients down to `max_norm`; None: it
-        cannot, for example before the first step."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Minibatches:
     """How the rows of a rollout are divided for gradient steps."""
@@ -253,11 +234,11 @@ class Minibatches:
     """A minibatch whose mean KL divergence is above it makes no step, and is the last one; None: no limit."""
 
 
-class PolicySteps(Protocol[RowsT_contra]):
+class PolicySteps(Protocol):
     """Makes a gradient step for each of several minibatches, in one call."""
 
     def __call__(
-        self, rows: RowsT_contra, minibatches: Minibatches, terms: LossTerms, step: VectorStep, /
+        self, rows: LossRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep, /
     ) -> tuple[Tensor, int, bool]:
         """Return (the sum over minibatches of the means named in `LOSSES`, [6]; the number of minibatches evaluated; whether
         the last one was above `largest_kl`)."""
@@ -266,11 +247,6 @@ class PolicySteps(Protocol[RowsT_contra]):
 
 class PolicyEvaluator(Kernel[RowsT, Evaluation, PolicyVjp], Protocol[RowsT]):
     """Evaluates a policy and its value function on recorded steps."""
-
-    @property
-    def steps(self) -> PolicySteps[RowsT] | None:
-        """Makes gradient steps as `evaluate`, the loss, its vjp and the optimiser do; None: it cannot."""
-        ...
 
     def prepared(self, rows: RowsT) -> RowsT:
         """Do the work that is needed once for all batches of `rows`; return the rows to evaluate."""

@@ -70,30 +70,22 @@ class FlatParameters:
     @torch.no_grad()
     def _attach(self) -> None:
         """Raises UsageError if parameters have another dtype, device or shape than before."""
-        views = views_of(self.values, self.parameters) if self._same_sizes() else []
-        for parameter, view in zip(self.parameters, views, strict=False):
-            if (parameter.dtype, parameter.device) != (view.dtype, view.device):
-                views = []
-                break
-            if parameter.data_ptr() != view.data_ptr():
-                view.copy_(parameter)
-                parameter.data = view
-        if len(views) != len(self.parameters):
+        size, kind = sum(map(Tensor.numel, self.parameters)), (self.values.dtype, self.values.device)
+        if size != len(self.values) or any((p.dtype, p.device) != kind for p in self.parameters):
             raise UsageError(
                 "parameters of the policy were given another dtype, device or shape, in which they cannot be trained; undo it"
                 " (policy.float()), and choose the device when the agent is made or loaded"
             )
+        for parameter, view in zip(self.parameters, views_of(self.values, self.parameters), strict=True):
+            if parameter.data_ptr() != view.data_ptr():
+                view.copy_(parameter)
+                parameter.data = view
         for parameter, grad in zip(self.parameters, views_of(self.gradients, self.parameters), strict=True):
             parameter.grad = grad
         self._note()
 
-    def _same_sizes(self) -> bool:
-        return sum(parameter.numel() for parameter in self.parameters) == len(self.values)
-
     def frozen(self) -> list[nn.Parameter]:
         """Return the parameters that must not change, and set their gradients to 0."""
-        if False not in map(is_trained, self.parameters):
-            return []
         found = [parameter for parameter in self.parameters if not parameter.requires_grad]
         for parameter in found:
             if parameter.grad is not None:

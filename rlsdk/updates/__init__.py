@@ -7,7 +7,7 @@ from rlsdk.updates.evaluation import evaluator_of
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
-from rlsdk.updates.policy_loss import policy_loss_of
+from rlsdk.updates.policy_loss import policy_loss_of, policy_steps_of
 from rlsdk.updates.q_learning import QLearning
 from rlsdk.updates.recorded_batch import recorded_batch
 from rlsdk.updates.soft_actor_critic import EntropyCoefficient, SoftActorCritic
@@ -30,6 +30,7 @@ __all__ = [
     "in_order",
     "policy_batch",
     "policy_loss_of",
+    "policy_steps_of",
     "recorded_batch",
     "shuffled",
 ]

@@ -18,7 +18,7 @@ from rlsdk.updates.evaluation import Evaluator, evaluator_of
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled, shuffled_order
 from rlsdk.updates.optimizer import FlatOptimizer
 from rlsdk.updates.optimizer_choice import adam_arguments
-from rlsdk.updates.policy_loss import policy_loss_of
+from rlsdk.updates.policy_loss import policy_loss_of, policy_steps_of
 from rlsdk.updates.states import ClippedPolicyState
 
 COMMON = ("train/policy_gradient_loss", "train/value_loss", "train/entropy_loss")
@@ -77,8 +77,10 @@ class ClippedPolicy:
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
         self.optimizer.zero_grad()  # allocates the gradients of new parameters
+        evaluator = evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
         self._loss = policy_loss_of(self.network)
-        return evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
+        self._steps = policy_steps_of(evaluator, self._loss)
+        return evaluator
 
     @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
@@ -101,15 +103,15 @@ class ClippedPolicy:
         return means | self._further_metrics(rows, clip, clip_value)
 
     def _epoch(self, rows: PolicyBatch, numbers: Numbers, limit: float | None) -> tuple[Tensor, int, bool]:
-        """Make an epoch; return (the sum of the means [6], the number of minibatches, whether the last one was above `limit`)."""
+        """Make an epoch; return (sum of the means [6], number of minibatches, whether the last one was above `limit`)."""
         self.updates += 1
-        steps, config, size = self._kernel.kernel.steps, self.config, self.config.batch_size or len(rows)
-        if steps is not None and (step := self.optimizer.described(numbers[0], config.max_grad_norm)) is not None:
+        steps, config, size = self._steps, self.config, self.config.batch_size or len(rows)
+        if steps is not None and (step := self.optimizer.next_steps(numbers[0], config.max_grad_norm)) is not None:
             minibatches = Minibatches(shuffled_order(rows, self.generator), size, limit)
             return steps(rows, minibatches, self._terms(numbers), step)
         divided = partial(in_order, burn_in=self.burn_in) if self.network.recurrent else shuffled
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
-        for count, minibatch in enumerate(divided(rows, size, self.generator), 1):  # noqa: B007
+        for count, minibatch in enumerate(divided(rows, size, self.generator), 1):
             total += (seen := self._learn(minibatch, numbers, limit))
             if limit is not None and float(seen[KL]) > limit:
                 return total, count, True

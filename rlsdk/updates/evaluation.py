@@ -34,7 +34,7 @@ def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Ev
 class AutogradEvaluator:
     """Evaluates any network with torch's autograd; see `rlsdk.kernels.protocol.PolicyEvaluator`."""
 
-    name, steps = "autograd", None
+    name = "autograd"
 
     def __init__(self, network: ActorCritic) -> None:
         self._network = network

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rlsdk.kernels import Structure, factory
 from rlsdk.kernels.compiler_import import step
 from rlsdk.kernels.protocol import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
+from rlsdk.kernels.vector_steps import next_steps
 from rlsdk.networks.flat import FlatParameters, is_trained
 from rlsdk.updates.optimizer_choice import maker
 from rlsdk.updates.optimizer_state import moved_state, own_state
@@ -65,7 +66,7 @@ class FlatOptimizer:
         self.flat = nn.Parameter(self._memory.values)
         self.flat.grad = self.gradients
         self.optimizer = self._make(self.flat)
-        self._kernel = factory.optimizer_kernel(self._choice, self.optimizer, self.flat)
+        self._kernel = factory.optimizer_step(self._choice, self.optimizer, self.flat)
         self._clip = factory.clip_norm(self.gradients)
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -96,7 +97,7 @@ class FlatOptimizer:
         before = [parameter.detach().clone() for parameter in frozen]
         self.optimizer.param_groups[0]["lr"] = learning_rate
         state = self.optimizer.state.get(self.flat, {})
-        if self._kernel is None or not self._kernel.step(self.optimizer, state):
+        if not self._kernel(self.optimizer, state):
             step(self.optimizer)
         # the step count is saved, so a resumed training clears the same moments
         if self.flat.is_cpu and int(state.get("step", 1)) % STEPS_BETWEEN_CLEARING == 0:
@@ -104,14 +105,12 @@ class FlatOptimizer:
         for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay change them
             parameter.data.copy_(value)
 
-    def described(self, learning_rate: float, max_norm: float | None = None) -> VectorStep | None:
-        """Return what compiled code needs to make the next steps itself, after setting the gradients to 0; None: it cannot,
-        so call `step`. The arguments are those of `step`."""
-        if self._kernel is None or False in map(is_trained, self._memory.parameters):
-            return None
+    def next_steps(self, learning_rate: float, max_norm: float | None = None) -> VectorStep | None:
+        """Set the gradients to zero; return what compiled code needs to make the next steps itself. None: call `step`."""
         self.zero_grad()
         self.optimizer.param_groups[0]["lr"] = learning_rate
-        return self._kernel.described(self.optimizer, self.optimizer.state.get(self.flat, {}), max_norm)
+        state, is_frozen = self.optimizer.state.get(self.flat, {}), False in map(is_trained, self._memory.parameters)
+        return None if is_frozen else next_steps(self.optimizer, self.flat, state, max_norm)
 
     def state_dict(self) -> dict[str, object]:
         """The optimiser's moments and step count, without the parameters, which are part of the network's state."""

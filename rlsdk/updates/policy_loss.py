@@ -6,7 +6,16 @@ import torch
 from torch import Tensor
 
 from rlsdk.kernels import KernelChoice, factory
-from rlsdk.kernels.protocol import Evaluation, LossGrads, LossRows, LossTerms, PolicyLoss
+from rlsdk.kernels.protocol import (
+    Evaluation,
+    LossGrads,
+    LossRows,
+    LossTerms,
+    PolicyEvaluator,
+    PolicyLoss,
+    PolicySteps,
+    RowsT,
+)
 from rlsdk.math.surrogate import (
     approximate_kl,
     clipped_surrogate,
@@ -22,6 +31,11 @@ def policy_loss_of(network: ActorCritic) -> PolicyLoss:
     """Return the fastest implementation of the loss for this network."""
     device = next(network.parameters()).device.type
     return factory.policy_loss(KernelChoice(network.kernel_setting, device=device), policy_loss)
+
+
+def policy_steps_of(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicySteps | None:
+    """Return what makes several gradient steps in one call; None: call `evaluator`, `loss` and the optimiser for each step."""
+    return factory.policy_steps(evaluator, loss)
 
 
 def policy_loss(rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:

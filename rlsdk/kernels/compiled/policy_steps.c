@@ -32,7 +32,8 @@ typedef struct {
     int64_t rows;
 } Rows;
 
-/* The `chosen` rows in `order`, divided into minibatches of `size`; the last one may be smaller. NULL: one minibatch. */
+/* The rows at the `chosen` indices in `order`, divided into minibatches of `size`; the last one may be smaller. If `order` is NULL,
+ * all rows are one minibatch, and both numbers are theirs. */
 typedef struct {
     const int64_t *order;
     int64_t chosen, size;
@@ -130,15 +131,15 @@ API int policy_steps(const Policy *policy, const Rows *rows, const Minibatches *
                      const Optimiser *optimiser, int64_t steps, float *totals, int64_t *made) {
     Minibatches b = *minibatches;
     Memory memory;
-    int64_t chosen = b.order ? b.chosen : rows->rows, size = b.order && b.size < chosen ? b.size : chosen;
-    for (int64_t i = 0; b.order && i < chosen; i++)
+    int64_t size = b.size < b.chosen ? b.size : b.chosen;
+    for (int64_t i = 0; b.order && i < b.chosen; i++)
         if (b.order[i] < 0 || b.order[i] >= rows->rows) return WRONG_ORDER;
     char *start = allocated(policy, size, &memory);
     if (!start) return NO_MEMORY;
     int found = DONE;
-    for (int64_t first = 0; first < chosen; first += size) {
+    for (int64_t first = 0; first < b.chosen; first += size) {
         float means[6];
-        int64_t count = chosen - first < size ? chosen - first : size;
+        int64_t count = b.chosen - first < size ? b.chosen - first : size;
         Rows now = b.order ? chosen_rows(policy, rows, b.order + first, count, memory) : *rows;
         if ((found = gradients(policy, &now, terms, memory, means, b.largest_kl))) break;
         made[0]++;

@@ -20,6 +20,7 @@ from rlsdk.updates import (
     evaluator_of,
     policy_batch,
     policy_loss_of,
+    policy_steps_of,
 )
 from rlsdk.updates.evaluation import Evaluator
 from rlsdk_a2c.config import A2CConfig
@@ -60,8 +61,10 @@ class AdvantageActorCritic:
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
         self.optimizer.zero_grad()  # makes the gradients of new parameters views of the optimiser's vector
+        evaluator = evaluator_of(self.network, self.config.n_steps * self.num_envs, hooked=hooked)
         self._loss = policy_loss_of(self.network)
-        return evaluator_of(self.network, self.config.n_steps * self.num_envs, hooked=hooked)
+        self._steps = policy_steps_of(evaluator, self._loss)
+        return evaluator
 
     def reconfigure(self, config: A2CConfig) -> None:
         """Use new settings from the next update on."""
@@ -84,10 +87,10 @@ class AdvantageActorCritic:
 
     def _learn(self, rows: PolicyBatch, terms: LossTerms, rate: float) -> Tensor:
         """Make a gradient step; return the means named in `rlsdk.kernels.protocol.LOSSES`, [6]."""
-        kernel, norm = self._kernel.kernel, self.config.max_grad_norm
-        if kernel.steps is not None and (step := self.optimizer.described(rate, norm)) is not None:
-            return kernel.steps(rows, Minibatches(), terms, step)[0]
-        now, vjp = kernel.evaluate(rows)
+        norm = self.config.max_grad_norm
+        if self._steps is not None and (step := self.optimizer.next_steps(rate, norm)) is not None:
+            return self._steps(rows, Minibatches(), terms, step)[0]
+        now, vjp = self._kernel.kernel.evaluate(rows)
         seen, grads = self._loss(rows, now, terms)
         self.optimizer.zero_grad()
         vjp(*grads)
