@@ -1,4 +1,4 @@
-"""All gradient steps of an epoch in one compiled call: they equal those of torch, and whatever it cannot do, the parts do."""
+"""All gradient steps of an epoch in one compiled call equal those of torch. Single calls do what it cannot do."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from rlsdk.errors import UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import compiled_library, factory
 from rlsdk.kernels.compiled_vectors import optimiser_of
-from rlsdk.kernels.protocol import STEPS_BETWEEN_CLEARING, Minibatches, PolicySteps, VectorStep
+from rlsdk.kernels.protocol import Minibatches, PolicySteps
 from rlsdk.kernels.switch import compiled_off
+from rlsdk.kernels.vector_steps import STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.networks import ActorCritic, build_actor_critic
 from rlsdk.networks.initialisation import initialisation
 from rlsdk.records import Observation

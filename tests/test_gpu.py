@@ -20,7 +20,7 @@ from gymnasium.spaces import Box, Discrete
 import rlsdk
 from rlsdk import tree
 from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
-from rlsdk.kernels import cuda_graphs
+from rlsdk.kernels import cuda_graphs, factory
 from rlsdk.kernels.cuda_graphs import Capture
 from rlsdk.kernels.factory import Graphed
 from rlsdk.kernels.graphed_acting import GraphedActing
@@ -110,6 +110,12 @@ def stand_in(step: Callable[[], object], result: object, inputs: list[Any], numb
 
     build = tree.layout(result).build
     return Capture(Graph(), inputs, numbers, values, lambda copies: build(iter(copies)))  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code of the CPU makes no steps of policies, so that their methods run as on a GPU."""
+    monkeypatch.setattr(factory, "policy_steps", lambda *_: None)
 
 
 def made(case: str, cases: dict[str, tuple[str, dict[str, Any]]] = CASES, **changes: Any) -> Any:

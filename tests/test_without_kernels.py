@@ -14,7 +14,7 @@ WITHOUT_MODULES = """
 import importlib.abc, sys, warnings
 warnings.simplefilter("ignore")
 NEEDED = {"action_values", "compiler_import", "factory", "hooks", "losses", "protocol", "reference", "returns",
-          "structure", "switch"}
+          "structure", "switch", "vector_steps"}
 
 class Hidden(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -68,6 +68,7 @@ def test_all_algorithms_train_without_the_modules_of_kernels() -> None:
                 "returns",
                 "structure",
                 "switch",
+                "vector_steps",
             )
         ]
     )

@@ -16,7 +16,8 @@ from rlsdk.errors import UsageError
 from rlsdk.kernels import compiled_library as c
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.compiled_vectors import fits, optimiser_of
-from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches, VectorStep
+from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches
+from rlsdk.kernels.vector_steps import VectorStep
 
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
 NETWORK = ("layers", c_void_p), ("count", c_int64), ("grads", c_void_p)
@@ -105,5 +106,7 @@ def _divided(minibatches: Minibatches, rows: int) -> Order:
     if index is None:
         return Order(None, rows, rows, largest_kl)
     if index.dtype is not torch.int64 or not index.is_cpu or not index.is_contiguous() or minibatches.size < 1:
-        raise UsageError(f"minibatches need contiguous int64 indices and a size, not {index.dtype} and {minibatches.size}")
+        raise UsageError(
+            f"minibatches need contiguous int64 indices and a size, not {index.dtype} and {minibatches.size}"
+        )
     return Order(index.data_ptr(), len(index), minibatches.size, largest_kl)

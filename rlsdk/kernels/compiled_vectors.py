@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlsdk.kernels import reference
 from rlsdk.kernels.compiled_library import Optimiser, loaded_library
-from rlsdk.kernels.protocol import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
+from rlsdk.kernels.vector_steps import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
 
 KINDS = "adam", "rmsprop"
 """The optimisers, in the order of `optimisers.h`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from torch import Generator, Tensor, nn
 
@@ -18,6 +18,7 @@ from rlsdk.records import Act, Observation
 
 if TYPE_CHECKING:
     from rlsdk.kernels.numpy_backend import Array, Backend
+    from rlsdk.kernels.vector_steps import VectorStep
 
 NUMPY_WIDTH = 128
 """Up to this width of layers, numpy is faster than torch: its calls take a third of the time, and the arithmetic is small."""
@@ -198,29 +199,6 @@ class PolicyLoss(Protocol):
     """The loss of an actor-critic method: returns (the means named in `LOSSES`, [6]; the gradients [N])."""
 
     def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms, /) -> tuple[Tensor, LossGrads]: ...
-
-
-STEPS_BETWEEN_CLEARING = 32
-"""After so many steps of an optimiser, moments that have decayed to almost 0 become 0."""
-SMALLEST_MOMENT = 100.0
-"""In smallest normal numbers. After 32 steps, 0.9 ** 32 = 1/29 of a moment is still normal."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorStep:
-    """The next steps of an optimiser for one vector of parameters [D], for code that makes them itself."""
-
-    kind: Literal["adam", "rmsprop"]
-    vectors: tuple[Tensor, Tensor, Tensor, Tensor]
-    """The parameters, the gradient, and both moments, float32 [D]. Both moments of RMSprop are the mean square."""
-    count: Tensor  # 0-d, the number of steps made so far
-    rate: float
-    decays: tuple[float, float]
-    """The decay rates of both moments."""
-    eps: float
-    weight_decay: float
-    max_norm: float | None = None
-    """The gradient is scaled down to this norm; None: never."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels.compiler_import import HOOKS
-from rlsdk.kernels.protocol import VectorStep
 
 UNUSUAL = ("weight_decay", "momentum", "centered", "maximize", "differentiable", "capturable")
 """The options of RMSprop with which it makes other steps than the one of its source."""
+
+
+STEPS_BETWEEN_CLEARING = 32
+"""After so many steps of an optimiser, moments that have decayed to almost 0 become 0."""
+SMALLEST_MOMENT = 100.0
+"""In smallest normal numbers. After 32 steps, 0.9 ** 32 = 1/29 of a moment is still normal."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorStep:
+    """The next steps of an optimiser for one vector of parameters [D], for code that makes them itself."""
+
+    kind: Literal["adam", "rmsprop"]
+    vectors: tuple[Tensor, Tensor, Tensor, Tensor]
+    """The parameters, the gradient, and both moments, float32 [D]. Both moments of RMSprop are the mean square."""
+    count: Tensor  # 0-d, the number of steps made so far
+    rate: float
+    decays: tuple[float, float]
+    """The decay rates of both moments."""
+    eps: float
+    weight_decay: float
+    max_norm: float | None = None
+    """The gradient is scaled down to this norm; None: never."""
 
 
 def next_steps(

@@ -95,27 +95,29 @@ class ClippedPolicy:
             self.network.train()
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
         for _ in range(config.n_epochs):
-            sums, minibatches, is_last = self._epoch(rows, numbers, limit)
-            total, count = total + sums, count + minibatches
+            minibatches, is_last = self._epoch(rows, numbers, limit, total)
+            count += minibatches
             if is_last:
                 break
         means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
         return means | self._further_metrics(rows, clip, clip_value)
 
-    def _epoch(self, rows: PolicyBatch, numbers: Numbers, limit: float | None) -> tuple[Tensor, int, bool]:
-        """Make an epoch; return (sum of the means [6], number of minibatches, whether the last one was above `limit`)."""
+    def _epoch(self, rows: PolicyBatch, numbers: Numbers, limit: float | None, total: Tensor) -> tuple[int, bool]:
+        """Add the means of each minibatch to `total` [6]; return (their number, whether the last one was above `limit`)."""
         self.updates += 1
         steps, config, size = self._steps, self.config, self.config.batch_size or len(rows)
         if steps is not None and (step := self.optimizer.next_steps(numbers[0], config.max_grad_norm)) is not None:
             minibatches = Minibatches(shuffled_order(rows, self.generator), size, limit)
-            return steps(rows, minibatches, self._terms(numbers), step)
+            sums, count, is_last = steps(rows, minibatches, self._terms(numbers), step)
+            total += sums
+            return count, is_last
         divided = partial(in_order, burn_in=self.burn_in) if self.network.recurrent else shuffled
-        total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
+        count = 0
         for count, minibatch in enumerate(divided(rows, size, self.generator), 1):
             total += (seen := self._learn(minibatch, numbers, limit))
             if limit is not None and float(seen[KL]) > limit:
-                return total, count, True
-        return total, count, False
+                return count, True
+        return count, False
 
     def _terms(self, numbers: Numbers) -> LossTerms:
         config, (_, clip, clip_value) = self.config, numbers

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import Structure, factory
 from rlsdk.kernels.compiler_import import step
-from rlsdk.kernels.protocol import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
-from rlsdk.kernels.vector_steps import next_steps
+from rlsdk.kernels.vector_steps import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep, next_steps
 from rlsdk.networks.flat import FlatParameters, is_trained
 from rlsdk.updates.optimizer_choice import maker
 from rlsdk.updates.optimizer_state import moved_state, own_state
