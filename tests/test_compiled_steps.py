@@ -162,7 +162,7 @@ def divided(rows: PolicyBatch, order: Tensor | None, size: int) -> Iterator[Poli
     if order is None:
         yield rows
         return
-    yield from (rows.rows(index) for index in order.split(size))
+    yield from (rows.rows(index) for epoch in order for index in epoch.split(size))
 
 
 @pytest.mark.parametrize("variant", RUNNABLE, indirect=True)
@@ -194,10 +194,11 @@ def test_the_steps_are_those_of_torch(variant: str) -> None:
         (count, size), (weighted, masked, in_order) = sizes, flags
         both = Both(action, kind, masked)
         rows = rows_of(both.network, count, weighted and count > 2, masked)
-        order = None if in_order else torch.randperm(count, generator=Generator().manual_seed(1))
+        numbers = Generator().manual_seed(1)
+        order = None if in_order else torch.stack([torch.randperm(count, generator=numbers) for _ in range(2)])
         found, minibatches, stopped = both.steps()(rows, Minibatches(order, size), terms, both.next_steps(max_norm))
         seen = [both.step(part, terms, max_norm, None)[0] for part in divided(rows, order, size) if has_weight(part)]
-        assert (minibatches, stopped) == (1 if in_order else math.ceil(count / size), False)
+        assert (minibatches, stopped) == (1 if in_order else 2 * math.ceil(count / size), False)
         if len(seen) == minibatches:
             torch.testing.assert_close(found, torch.stack(seen).sum(0).float(), rtol=1e-3, atol=1e-4)
             both.assert_equal()
@@ -213,7 +214,7 @@ def has_weight(rows: PolicyBatch) -> bool:
 @pytest.mark.parametrize("action", [BOX, CHOICES], ids=["box", "choices"])
 def test_a_minibatch_above_the_largest_divergence_makes_no_step_and_is_the_last(action: Space) -> None:
     terms = LossTerms(0.2, None, 0.0, 0.5, True)
-    both, order = Both(action), torch.arange(60)
+    both, order = Both(action), torch.arange(60)[None]
     rows = rows_of(both.network, 60)
     first = [float(both.step(part, terms, None, 0.0)[0][3]) for part in divided(rows, order, 20)]
     for limit in (min(first) / 2, first[0] * 1.01):
@@ -234,7 +235,7 @@ def test_a_minibatch_above_the_largest_divergence_makes_no_step_and_is_the_last(
 def test_no_rows_make_no_step() -> None:
     both = Both(CHOICES)
     before = [p.detach().clone() for p in both.network.parameters()]
-    rows, none = rows_of(both.network, 8), torch.empty(0, dtype=torch.int64)
+    rows, none = rows_of(both.network, 8), torch.empty(3, 0, dtype=torch.int64)
     totals, count, stopped = both.steps()(
         rows, Minibatches(none, 4), LossTerms(0.2, None, 0.0, 0.5, True), both.next_steps()
     )
@@ -271,11 +272,12 @@ def test_rows_that_compiled_code_must_not_read_are_refused(change: dict[str, Any
 @pytest.mark.parametrize(
     ("minibatches", "error"),
     [
-        (Minibatches(torch.tensor([0, 8]), 2), "none of the 8 rows"),
-        (Minibatches(torch.tensor([0, -1]), 2), "none of the 8 rows"),
-        (Minibatches(torch.arange(8), 0), "a size"),
-        (Minibatches(torch.arange(8).int(), 2), "int64"),
-        (Minibatches(torch.arange(16)[::2], 2), "contiguous"),
+        (Minibatches(torch.tensor([[0, 1], [0, 8]]), 2), "none of the 8 rows"),
+        (Minibatches(torch.tensor([[0, -1]]), 2), "none of the 8 rows"),
+        (Minibatches(torch.arange(8)[None], 0), "positive size"),
+        (Minibatches(torch.arange(8)[None].int(), 2), "int64"),
+        (Minibatches(torch.arange(16)[None, ::2], 2), "contiguous"),
+        (Minibatches(torch.arange(8), 2), "\\[E, M\\]"),
     ],
 )
 def test_wrong_minibatches_are_refused(minibatches: Minibatches, error: str) -> None:
@@ -302,7 +304,7 @@ def test_default_types_of_torch_have_no_effect() -> None:
         rows, step, steps = rows_of(both.network, 8), both.next_steps(), both.steps()
         torch.set_default_dtype(default)
         try:
-            found.append((steps(rows, Minibatches(torch.arange(8), 3), TERMS, step)[0], vector(both.network)))
+            found.append((steps(rows, Minibatches(torch.arange(8)[None], 3), TERMS, step)[0], vector(both.network)))
         finally:
             torch.set_default_dtype(torch.float32)
     assert all(map(torch.equal, *found))

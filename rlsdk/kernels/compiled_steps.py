@@ -46,7 +46,11 @@ class Rows(Structure):
 class Order(Structure):
     """How rows are divided into minibatches, as `policy_steps.c` declares it."""
 
-    _fields_ = (("order", c_void_p), ("chosen", c_int64), ("size", c_int64), ("largest_kl", c_double))
+    _fields_ = (
+        ("order", c_void_p),
+        *((name, c_int64) for name in ("epochs", "chosen", "size")),
+        ("largest_kl", c_double),
+    )
 
 
 class CompiledPolicySteps:
@@ -104,9 +108,11 @@ class CompiledPolicySteps:
 def _divided(minibatches: Minibatches, rows: int) -> Order:
     index, largest_kl = minibatches.order, inf if minibatches.largest_kl is None else minibatches.largest_kl
     if index is None:
-        return Order(None, rows, rows, largest_kl)
-    if index.dtype is not torch.int64 or not index.is_cpu or not index.is_contiguous() or minibatches.size < 1:
+        return Order(None, 1, rows, rows, largest_kl)
+    right = index.dtype is torch.int64 and index.is_cpu and index.is_contiguous() and index.ndim == 2
+    if not right or minibatches.size < 1:
         raise UsageError(
-            f"minibatches need contiguous int64 indices and a size, not {index.dtype} and {minibatches.size}"
+            "minibatches need contiguous int64 indices [E, M] and a positive size; found"
+            f" {index.dtype} {list(index.shape)} with the strides {index.stride()}, and the size {minibatches.size}"
         )
-    return Order(index.data_ptr(), len(index), minibatches.size, largest_kl)
+    return Order(index.data_ptr(), *index.shape, minibatches.size, largest_kl)

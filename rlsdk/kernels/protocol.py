@@ -205,7 +205,7 @@ class PolicyLoss(Protocol):
 class Minibatches:
     """How the rows of a rollout are divided for gradient steps."""
 
-    order: Tensor | None = None  # int64 [M], indices of rows; None: one minibatch of all rows
+    order: Tensor | None = None  # int64 [E, M], indices of rows in E epochs; None: one minibatch of all rows
     size: int = 1
     """The number of rows of a minibatch; the last one may have fewer."""
     largest_kl: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import Generator, Tensor
@@ -94,26 +95,28 @@ class ClippedPolicy:
         if self.network.has_train_mode:
             self.network.train()
         total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
-        for _ in range(config.n_epochs):
-            minibatches, is_last = self._epoch(rows, numbers, limit, total)
+        for epochs in (config.n_epochs,) if limit is None else (1,) * config.n_epochs:  # each may be the last one
+            minibatches, is_last = self._make_epochs(epochs, rows, numbers, limit, total)
             count += minibatches
             if is_last:
                 break
         means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
         return means | self._further_metrics(rows, clip, clip_value)
 
-    def _epoch(self, rows: PolicyBatch, numbers: Numbers, limit: float | None, total: Tensor) -> tuple[int, bool]:
+    def _make_epochs(
+        self, epochs: int, rows: PolicyBatch, numbers: Numbers, limit: float | None, total: Tensor
+    ) -> tuple[int, bool]:
         """Add the means of each minibatch to `total` [6]; return (their number, whether the last one was above `limit`)."""
-        self.updates += 1
+        self.updates += epochs
         steps, config, size = self._steps, self.config, self.config.batch_size or len(rows)
         if steps is not None and (step := self.optimizer.next_steps(numbers[0], config.max_grad_norm)) is not None:
-            minibatches = Minibatches(shuffled_order(rows, self.generator), size, limit)
-            sums, count, is_last = steps(rows, minibatches, self._terms(numbers), step)
+            order = torch.stack([shuffled_order(rows, self.generator) for _ in range(epochs)])
+            sums, count, is_last = steps(rows, Minibatches(order, size, limit), self._terms(numbers), step)
             total += sums
             return count, is_last
         divided = partial(in_order, burn_in=self.burn_in) if self.network.recurrent else shuffled
-        count = 0
-        for count, minibatch in enumerate(divided(rows, size, self.generator), 1):
+        batches, count = chain.from_iterable(divided(rows, size, self.generator) for _ in range(epochs)), 0
+        for count, minibatch in enumerate(batches, 1):
             total += (seen := self._learn(minibatch, numbers, limit))
             if limit is not None and float(seen[KL]) > limit:
                 return count, True

@@ -32,11 +32,11 @@ typedef struct {
     int64_t rows;
 } Rows;
 
-/* The rows at the `chosen` indices in `order`, divided into minibatches of `size`; the last one may be smaller. If `order` is NULL,
- * all rows are one minibatch, and both numbers are theirs. */
+/* The rows at the indices in `order` [epochs, chosen]. Each epoch is divided into minibatches of `size`; the last one may be
+ * smaller. If `order` is NULL, all rows are one minibatch, `chosen` and `size` are their number, and there is one epoch. */
 typedef struct {
     const int64_t *order;
-    int64_t chosen, size;
+    int64_t epochs, chosen, size;
     double largest_kl; /* a minibatch above it makes no step and is the last one */
 } Minibatches;
 
@@ -132,20 +132,22 @@ API int policy_steps(const Policy *policy, const Rows *rows, const Minibatches *
     Minibatches b = *minibatches;
     Memory memory;
     int64_t size = b.size < b.chosen ? b.size : b.chosen;
-    for (int64_t i = 0; b.order && i < b.chosen; i++)
+    for (int64_t i = 0; b.order && i < b.epochs * b.chosen; i++)
         if (b.order[i] < 0 || b.order[i] >= rows->rows) return WRONG_ORDER;
     char *start = allocated(policy, size, &memory);
     if (!start) return NO_MEMORY;
-    int found = DONE;
-    for (int64_t first = 0; first < b.chosen; first += size) {
+    int found = DONE, is_last = 0;
+    int64_t epoch = 0, first = 0;
+    while (epoch < b.epochs && first < b.chosen && !is_last) {
         float means[6];
         int64_t count = b.chosen - first < size ? b.chosen - first : size;
-        Rows now = b.order ? chosen_rows(policy, rows, b.order + first, count, memory) : *rows;
+        Rows now = b.order ? chosen_rows(policy, rows, b.order + epoch * b.chosen + first, count, memory) : *rows;
         if ((found = gradients(policy, &now, terms, memory, means, b.largest_kl))) break;
         made[0]++;
         for (int i = 0; i < 6; i++) totals[i] += means[i];
-        if ((double)means[3] > b.largest_kl) break;
-        optimiser_step(optimiser, steps + ++made[1]);
+        is_last = (double)means[3] > b.largest_kl;
+        if (!is_last) optimiser_step(optimiser, steps + ++made[1]);
+        if ((first += count) == b.chosen) epoch++, first = 0;
     }
     free(start);
     return found;
