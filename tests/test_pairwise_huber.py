@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rlsdk.kernels import pairwise_huber, reference, sorted_huber
+from rlsdk.kernels import compiled_huber, compiled_library, pairwise_huber, reference, sorted_huber
+from rlsdk.kernels.switch import compiled_off
 from rlsdk.math.quantiles import midpoints, quantile_huber
 
+needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
 LARGE, SMALL = (3, 120), (3, 20)
 
 
@@ -72,7 +75,9 @@ def test_what_is_not_finite_makes_the_loss_so(wrong: float, where: str) -> None:
 
 
 @pytest.mark.kernels("which kernel is chosen")
-def test_many_quantiles_are_sorted_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_library)])
+def test_many_quantiles_are_sorted_and_few_are_not(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = (3, 500) if compiled else LARGE
     calls = list[tuple[int, ...]]()
 
     def noted(current: Tensor, *rest: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -80,12 +85,13 @@ def test_many_quantiles_are_sorted_and_few_are_not(monkeypatch: pytest.MonkeyPat
         return sorted_huber.sorted_huber(current, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pairwise_huber, "sorted_huber", noted)
-    for shape in (LARGE, SMALL):
+    for shape in (large, SMALL):
         z, y = torch.randn(shape), torch.randn(shape)
-        given_here = quantile_huber(z, y, sum_over_quantiles=False)
+        with nullcontext() if compiled else compiled_off():
+            given_here = quantile_huber(z, y, sum_over_quantiles=False)
         reference = quantile_huber(z.double(), y.double(), sum_over_quantiles=False)
         torch.testing.assert_close(given_here[1].double(), reference[1], rtol=1e-5, atol=1e-9)
-    assert calls == [LARGE]
+    assert calls == [large]
 
 
 def test_inputs_are_left_as_they_were() -> None:
@@ -93,3 +99,84 @@ def test_inputs_are_left_as_they_were() -> None:
     before = z.clone(), y.clone(), weight.clone()
     quantile_huber(z, y, sum_over_quantiles=True, weight=weight)
     assert all(torch.equal(now, then) for now, then in zip((z, y, weight), before, strict=True))
+
+
+CAPABILITY = torch.backends.cpu.get_cpu_capability().lower()
+RUNNABLE = {"avx512": ["default", "avx2", "avx512"], "avx2": ["default", "avx2"]}.get(CAPABILITY, ["default"])
+
+
+@needs_library
+@pytest.mark.kernels("tests compiled kernels")
+@pytest.mark.parametrize("library", RUNNABLE)
+def test_compiled_code_finds_the_sums_over_all_pairs(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = compiled_library.load(compiled_library.FOLDER / f"kernels-{library}.so")
+    assert loaded is not None
+    monkeypatch.setattr(compiled_huber, "_function", lambda: loaded.pairwise_huber)
+    monkeypatch.setattr(compiled_huber, "by_torch", None)
+
+    @settings(max_examples=100, deadline=None)
+    @given(
+        st.integers(0, 2**31),
+        st.sampled_from([(), (2,), (2, 3)]),
+        st.integers(1, 4),
+        st.sampled_from([1, 7, 8, 15, 16, 25, 32, 33, 70]),
+        st.sampled_from([1, 2, 31, 46]),
+        st.sampled_from([0.05, 1.0, 30.0]),
+        st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    )
+    def check(
+        seed: int,
+        members: tuple[int, ...],
+        rows: int,
+        quantiles: int,
+        atoms: int,
+        spread: float,
+        flags: tuple[bool, bool, bool],
+    ) -> None:
+        weighted, apart, copied = flags
+        generator = torch.Generator().manual_seed(seed)
+        z = torch.randn(*members, rows, quantiles, generator=generator) * spread
+        y = torch.randn(*(members if apart else ()), rows, atoms, generator=generator) * spread
+        if copied:
+            z, y = z.mT.contiguous().mT, y.mT.contiguous().mT
+        weight = torch.rand(rows, generator=generator) if weighted else None
+        asymmetry = 2.0 * midpoints(quantiles, z) - 1.0
+        wide = None if weight is None else weight.double()
+        found = compiled_huber.pairwise_huber(z, y, asymmetry, weight)
+        expected = reference.pairwise_huber(z.double(), y.double(), asymmetry.double(), wide)
+        assert (found[0].shape, found[1].shape, found[1].dtype) == ((), z.shape, torch.float32)
+        torch.testing.assert_close(found[0], expected[0].float(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found[1], expected[1].float(), rtol=1e-4, atol=1e-5)
+
+    check()
+
+
+@needs_library
+@pytest.mark.kernels("tests compiled kernels")
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["predicted", "target"])
+def test_compiled_code_notices_what_is_not_finite(wrong: float, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_huber, "by_torch", None)
+    z, y = torch.randn(2, *SMALL), torch.randn(SMALL)
+    (z[1] if where == "predicted" else y)[1, 7] = wrong
+    total, grad = compiled_huber.pairwise_huber(z, y, torch.zeros(SMALL[1]), None)
+    assert not bool(total.isfinite())
+    assert bool(grad[0, 0].isfinite().all())
+
+
+@needs_library
+@pytest.mark.kernels("tests compiled kernels")
+def test_torch_computes_what_compiled_code_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, y, slopes, weight = torch.randn(2, *SMALL), torch.randn(SMALL), torch.zeros(SMALL[1]), torch.rand(SMALL[0])
+    monkeypatch.setattr(compiled_huber, "_function", lambda: None)
+    expected = reference.pairwise_huber(z, y, slopes, weight)
+    for given_here in (
+        (z.double(), y.double(), slopes.double(), weight.double()),
+        (z.clone().requires_grad_(), y, slopes, weight),
+        (z, y[None], slopes, weight),
+        (z, y, slopes[:1], weight),
+    ):
+        found = compiled_huber.pairwise_huber(*given_here)
+        torch.testing.assert_close(found[1].detach().float(), expected[1])
+    with pytest.raises(RuntimeError, match="size"):
+        compiled_huber.pairwise_huber(z, y[:2], slopes, weight)

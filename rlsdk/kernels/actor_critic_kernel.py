@@ -43,9 +43,9 @@ class ActorCriticKernel(Generic[RowsT]):
 
     def compiled_networks(self) -> tuple[CompiledDense, CompiledDense] | None:
         """Return actor and critic if compiled code evaluates them and samples the actions; else None."""
-        actor, critic = self.actor, self.critic
-        both = isinstance(actor, CompiledDense) and isinstance(critic, CompiledDense)
-        return (actor, critic) if both and self._has_no_graph else None  # type: ignore[return-value]
+        if self._has_no_graph and isinstance(self.actor, CompiledDense) and isinstance(self.critic, CompiledDense):
+            return self.actor, self.critic
+        return None
 
     @torch.no_grad()
     def prepared(self, rows: RowsT) -> RowsT:

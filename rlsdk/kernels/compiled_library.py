@@ -78,6 +78,7 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "values_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "values_taken_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "smooth_l1": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER, POINTER),
+    "pairwise_huber": (POINTER, POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, COUNT, COUNT, POINTER),
     "clip_norm": (POINTER, COUNT, c_float),
     "optimiser_step": (POINTER, COUNT),
     "policy_steps": (POINTER, POINTER, POINTER, POINTER, POINTER, COUNT, POINTER, POINTER),
@@ -98,7 +99,7 @@ def load(path: Path) -> CDLL | None:
         loaded = CDLL(str(path))
         for name, arguments in ARGUMENTS.items():
             getattr(loaded, name).argtypes = arguments
-        loaded.explained_variance.restype = c_double
+        loaded.explained_variance.restype = loaded.pairwise_huber.restype = c_double
     except (OSError, AttributeError):
         return None
     return loaded

@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import torch
 from torch import Tensor
 
 from rlsdk.kernels import reference as by_torch
-from rlsdk.kernels.switch import exists, is_on
+from rlsdk.kernels.switch import exists, is_on, may_compile
 
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.kernels.reference.pairwise_huber`."""
-    function = _fastest() if is_on() else by_torch.pairwise_huber
+    compiled = not torch.compiler.is_compiling() and may_compile()
+    function = _fastest(compiled) if is_on() else by_torch.pairwise_huber
     return function(current, target, asymmetry, weight)
 
 
 @cache
-def _fastest() -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
+def _fastest(compiled: bool) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
     if not exists("pairwise_huber"):
         return by_torch.pairwise_huber
+    if compiled and exists("compiled_huber"):
+        from rlsdk.kernels.compiled_huber import pairwise_huber as by_compiled_code
+
+        return by_compiled_code
     from rlsdk.kernels.pairwise_huber import pairwise_huber as by_kernel
 
     return by_kernel

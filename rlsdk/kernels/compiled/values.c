@@ -80,3 +80,43 @@ API void smooth_l1(const float *value, const float *target, const float *weight,
     }
     *mean = (float)(sum / (double)size);
 }
+
+#define PAIR_LANES (2 * WIDTH) /* quantiles whose pairs are visited together, so that additions need not wait for each other */
+
+/* Add the pairs of up to PAIR_LANES quantiles `z` with all atoms `y` [atoms]: sums of w to `grad`, of w e to `loss`. For a pair,
+ * d = y - z, c is d limited to [-1, 1], e = d - c / 2 and w = c + asymmetry |c|. */
+static void add_pairs(const float *z, const float *asymmetry, const float *y, int64_t atoms, float *grad, float *loss) {
+    floats sums[2] = {{0}}, products[2] = {{0}}, at[2], slope[2];
+    for (int k = 0; k < 2; k++) at[k] = load(z + k * WIDTH), slope[k] = load(asymmetry + k * WIDTH);
+    for (int64_t j = 0; j < atoms; j++)
+        for (int k = 0; k < 2; k++) {
+            floats d = all(y[j]) - at[k];
+            floats c = either(d > 1.0f, all(1.0f), either(d < -1.0f, all(-1.0f), d)); /* NaN stays NaN */
+            floats w = fused(slope[k], (floats)((ints)c & 0x7fffffff), c);
+            sums[k] += w;
+            products[k] = fused(w, fused(all(-0.5f), c, d), products[k]);
+        }
+    for (int k = 0; k < 2; k++) store(grad + k * WIDTH, sums[k]), store(loss + k * WIDTH, products[k]);
+}
+
+/* The sum of w e over all pairs of `current` [members, rows, quantiles] and the atoms of its row, times the row's weight.
+ *
+ * Members have the same atoms `target` [rows, atoms], or, if they are `apart`, their own, [members, rows, atoms]. Writes the sums
+ * of w over the atoms to `grad`, which is shaped like `current`. `weight` [rows] may be NULL. */
+API double pairwise_huber(const float *current, const float *target, const float *asymmetry, const float *weight,
+                          int64_t members, int64_t rows, int64_t quantiles, int64_t atoms, int64_t apart, float *grad) {
+    double total = 0.0;
+    for (int64_t r = 0; r < members * rows; r++, current += quantiles, grad += quantiles) {
+        const float *y = target + (apart ? r : r % rows) * atoms;
+        float factor = weight ? weight[r % rows] : 1.0f;
+        for (int64_t i = 0; i < quantiles; i += PAIR_LANES) {
+            int64_t count = quantiles - i < PAIR_LANES ? quantiles - i : PAIR_LANES;
+            float z[PAIR_LANES] = {0}, slope[PAIR_LANES] = {0}, sums[PAIR_LANES], products[PAIR_LANES];
+            memcpy(z, current + i, 4 * count);
+            memcpy(slope, asymmetry + i, 4 * count);
+            add_pairs(z, slope, y, atoms, sums, products);
+            for (int64_t k = 0; k < count; k++) grad[i + k] = factor * sums[k], total += factor * products[k];
+        }
+    }
+    return total;
+}
