@@ -88,12 +88,12 @@ def test_files_and_functions_stay_short(path: Path) -> None:
 
 
 BOUNDS = {
-    "TQC": (37, 2529, 703, 350),
-    "TQC, normalised": (42, 2907, 853, 387),
-    "PPO": (34, 2981, 737, 8),
-    "PPO, normalised": (40, 3434, 887, 11),
-    "PPO + masks + LSTM": (36, 2704, 777, 75),
-    "PPO + masks + LSTM, normalised": (41, 3082, 921, 79),
+    "TQC": (37, 2529, 699, 349),
+    "TQC, normalised": (42, 2907, 849, 386),
+    "PPO": (34, 2978, 737, 8),
+    "PPO, normalised": (40, 3431, 887, 11),
+    "PPO + masks + LSTM": (36, 2701, 777, 75),
+    "PPO + masks + LSTM, normalised": (41, 3079, 921, 79),
 }
 """Upper bounds: files, code lines of these files, lines of the functions run, calls per step. The aims are 22, 1,800, 600 and
 300; with normalisation 25, 2,000, 680 and 330. Bounds change only towards the aims, with three exceptions.
@@ -101,8 +101,8 @@ BOUNDS = {
 Compiled kernels added three or four files and 15 lines of functions to a round of PPO, all in `rlsdk/kernels`, and six lines
 to the files of TQC. Since rollouts are written in place, a round of PPO runs three more files: `training/in_place.py`,
 `kernels/compiled_acting.py`, and one function of `training/stepwise.py`. Since compiled code makes the steps of all epochs in
-one call, it has one file, 35 lines, 68 lines of functions and 60 % of the calls less. With an LSTM, which does not use this
-call, it has 39 lines and 12 lines of functions more, for the choice between the two ways."""
+one call, it has one file, 38 lines, 68 lines of functions and 60 % of the calls less. With an LSTM, which does not use this
+call, it has 36 lines and 12 lines of functions more, for the choice between the two ways."""
 
 
 @pytest.mark.kernels("counts what a step with kernels runs")

@@ -167,16 +167,16 @@ def test_compiled_code_notices_what_is_not_finite(wrong: float, where: str, monk
 @needs_library
 @pytest.mark.kernels("tests compiled kernels")
 def test_torch_computes_what_compiled_code_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    z, y, slopes, weight = torch.randn(2, *SMALL), torch.randn(SMALL), torch.zeros(SMALL[1]), torch.rand(SMALL[0])
+    z, y, skew, weight = torch.randn(2, *SMALL), torch.randn(SMALL), torch.zeros(SMALL[1]), torch.rand(SMALL[0])
     monkeypatch.setattr(compiled_huber, "_function", lambda: None)
-    expected = reference.pairwise_huber(z, y, slopes, weight)
+    expected = reference.pairwise_huber(z, y, skew, weight)
     for given_here in (
-        (z.double(), y.double(), slopes.double(), weight.double()),
-        (z.clone().requires_grad_(), y, slopes, weight),
-        (z, y[None], slopes, weight),
-        (z, y, slopes[:1], weight),
+        (z.double(), y.double(), skew.double(), weight.double()),
+        (z.clone().requires_grad_(), y, skew, weight),
+        (z, y[None], skew, weight),
+        (z, y, skew[:1], weight),
     ):
         found = compiled_huber.pairwise_huber(*given_here)
         torch.testing.assert_close(found[1].detach().float(), expected[1])
     with pytest.raises(RuntimeError, match="size"):
-        compiled_huber.pairwise_huber(z, y[:2], slopes, weight)
+        compiled_huber.pairwise_huber(z, y[:2], skew, weight)

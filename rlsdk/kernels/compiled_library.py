@@ -19,43 +19,40 @@ from rlsdk.kernels.protocol import LossTerms
 
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
+Number = c_void_p | c_int64 | c_int32 | c_float | c_double
+
+
+def fields(kind: type[Number], names: str) -> tuple[tuple[str, type[Number]], ...]:
+    """Return fields of a C structure, which all have the same type."""
+    return tuple((name, kind) for name in names.split())
 
 
 class Layer(ctypes.Structure):
     """A layer of a dense network, as `dense.h` declares it."""
 
-    _fields_ = (
-        *((name, POINTER) for name in ("weight", "bias")),
-        *((name, COUNT) for name in ("inputs", "outputs", "activation", "by_inputs")),
-    )
+    _fields_ = (*fields(POINTER, "weight bias"), *fields(COUNT, "inputs outputs activation by_inputs"))
 
 
 class Columns(ctypes.Structure):
     """The columns of a minibatch, as `policy.h` declares them."""
 
-    _fields_ = tuple(
-        (name, POINTER)
-        for name in ("weight", "advantage", "old_log_prob", "old_value", "target", "log_prob", "entropy", "value")
-    )
+    _fields_ = fields(POINTER, "weight advantage old_log_prob old_value target log_prob entropy value")
 
 
 class Terms(ctypes.Structure):
     """The coefficients of the loss, as `policy.h` declares them."""
 
-    _fields_ = (
-        *((name, c_float) for name in ("clip", "clip_value", "entropy", "value")),
-        ("normalize_advantage", c_int32),
-    )
+    _fields_ = (*fields(c_float, "clip clip_value entropy value"), *fields(c_int32, "normalize_advantage"))
 
 
 class Optimiser(ctypes.Structure):
     """A vector of parameters and the options of its optimiser, as `optimisers.h` declares them."""
 
     _fields_ = (
-        *((name, COUNT) for name in ("kind", "size", "clear_every")),
-        *((name, POINTER) for name in ("value", "grad", "first", "second")),
-        *((name, c_double) for name in ("rate", "alpha", "beta", "eps", "decay")),
-        *((name, c_float) for name in ("smallest", "largest_norm")),
+        *fields(COUNT, "kind size clear_every"),
+        *fields(POINTER, "value grad first second"),
+        *fields(c_double, "rate alpha beta eps decay"),
+        *fields(c_float, "smallest largest_norm"),
     )
 
 

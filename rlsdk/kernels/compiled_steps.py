@@ -20,16 +20,21 @@ from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, Los
 from rlsdk.kernels.vector_steps import VectorStep
 
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
-NETWORK = ("layers", c_void_p), ("count", c_int64), ("grads", c_void_p)
+
+
+class Network(Structure):
+    """A network with its gradients, as `policy_steps.c` declares it."""
+
+    _fields_ = (*c.fields(c_void_p, "layers"), *c.fields(c_int64, "count"), *c.fields(c_void_p, "grads"))
 
 
 class Policy(Structure):
-    """An actor and a critic with their gradients, as `policy_steps.c` declares them."""
+    """An actor and a critic, as `policy_steps.c` declares them."""
 
     _fields_ = (
-        *((f"{part}_{name}", kind) for part in ("actor", "critic") for name, kind in NETWORK),
-        *((name, c_void_p) for name in ("log_std", "log_std_grad")),
-        ("forbidden", c_float),
+        *(("actor", Network), ("critic", Network)),
+        *c.fields(c_void_p, "log_std log_std_grad"),
+        *c.fields(c_float, "forbidden"),
     )
 
 
@@ -37,9 +42,8 @@ class Rows(Structure):
     """The rows of a rollout, as `policy_steps.c` declares them."""
 
     _fields_ = (
-        *((name, c_void_p) for name in ("inputs", "action", "mask", "weight", "advantage")),
-        *((name, c_void_p) for name in ("old_log_prob", "old_value", "target")),
-        ("rows", c_int64),
+        *c.fields(c_void_p, "inputs action mask weight advantage old_log_prob old_value target"),
+        *c.fields(c_int64, "rows"),
     )
 
 
@@ -47,9 +51,9 @@ class Order(Structure):
     """How rows are divided into minibatches, as `policy_steps.c` declares it."""
 
     _fields_ = (
-        ("order", c_void_p),
-        *((name, c_int64) for name in ("epochs", "chosen", "size")),
-        ("largest_kl", c_double),
+        *c.fields(c_void_p, "order"),
+        *c.fields(c_int64, "epochs chosen size"),
+        *c.fields(c_double, "largest_kl"),
     )
 
 
@@ -84,8 +88,8 @@ class CompiledPolicySteps:
         if not fits(step.vectors, step.vectors[0].numel()) or not fits(own, self.actor.output_size):
             raise UsageError("parameters, gradients or moments are not contiguous float32 vectors on the CPU")
         forbidden = head.sampling.forbidden if isinstance(head.sampling, GumbelNoise) else 0.0
-        places = ((addressof(layers), count, addressof(grads)) for layers, count, grads in networks)
-        return Policy(*next(places), *next(places), *(map(Tensor.data_ptr, own) if own else (None, None)), forbidden)
+        parts = [Network(addressof(layers), count, addressof(grads)) for layers, count, grads in networks]
+        return Policy(*parts, *(map(Tensor.data_ptr, own) if own else (None, None)), forbidden)
 
     def _read(self, rows: LossRows, terms: LossTerms) -> list[Tensor | None]:
         """Return the tensors that compiled code reads, in the order of `Rows`; they must stay alive."""

@@ -9,21 +9,19 @@ import torch
 from torch import Tensor
 
 from rlsdk.kernels import reference as by_torch
-from rlsdk.kernels.switch import exists, is_on, may_compile
+from rlsdk.kernels.switch import exists, may_compile, state
 
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.kernels.reference.pairwise_huber`."""
-    compiled = not torch.compiler.is_compiling() and may_compile()
-    function = _fastest(compiled) if is_on() else by_torch.pairwise_huber
-    return function(current, target, asymmetry, weight)
+    return _fastest(state())(current, target, asymmetry, weight)
 
 
 @cache
-def _fastest(compiled: bool) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
-    if not exists("pairwise_huber"):
+def _fastest(now: str) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
+    if now == "off" or not exists("pairwise_huber"):
         return by_torch.pairwise_huber
-    if compiled and exists("compiled_huber"):
+    if not torch.compiler.is_compiling() and may_compile() and exists("compiled_huber"):
         from rlsdk.kernels.compiled_huber import pairwise_huber as by_compiled_code
 
         return by_compiled_code

@@ -64,6 +64,11 @@ def may_use(module: str) -> bool:
     return is_on() and KNOWN and exists(module)
 
 
+def state() -> str:
+    """Return what is on, one of `STATES`."""
+    return _states[-1]
+
+
 def is_on() -> bool:
     """Whether kernels are on."""
     return _states[-1] != "off"
