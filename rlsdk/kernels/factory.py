@@ -190,8 +190,11 @@ def policy_steps(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicyS
 
     if not isinstance(evaluator, ActorCriticKernel) or not isinstance(loss, CompiledPolicyLoss):
         return None
-    networks = evaluator.compiled_networks()
-    return None if networks is None else CompiledPolicySteps(evaluator.layers, *networks)
+    if (networks := evaluator.compiled_networks()) is None:
+        return None
+    actor, critic = networks
+    fit = (critic.input_size, critic.output_size) == (actor.input_size, 1)
+    return CompiledPolicySteps(evaluator.layers, actor, critic) if fit else None
 
 
 def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool) -> Acts:

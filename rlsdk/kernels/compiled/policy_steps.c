@@ -74,12 +74,15 @@ static char *allocated(const Policy *policy, int64_t size, Memory *memory) {
     return start;
 }
 
+/* Copy elements of some `bytes` at the indices `order` [count] to `to`; NULL stays NULL. */
 static const void *gathered(const void *from, const int64_t *order, int64_t count, int64_t bytes, void *to) {
     if (!from) return 0;
-    if (bytes == 4)
-        for (int64_t i = 0; i < count; i++) ((float *)to)[i] = ((const float *)from)[order[i]];
+    const char *source = from;
+    char *target = to;
+    if (bytes == 4) /* a constant size needs no call */
+        for (int64_t i = 0; i < count; i++) memcpy(target + i * 4, source + order[i] * 4, 4);
     else
-        for (int64_t i = 0; i < count; i++) memcpy((char *)to + i * bytes, (const char *)from + order[i] * bytes, bytes);
+        for (int64_t i = 0; i < count; i++) memcpy(target + i * bytes, source + order[i] * bytes, bytes);
     return to;
 }
 
