@@ -28,22 +28,19 @@ from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 from rlsdk.kernels.switch import compiled_off, kernels_off, may_compile
 from rlsdk.networks import flatten_parameters
+from tests.compiled_variants import RUNNABLE, loaded, needs_library
 
 FOLDER = compiled_library.FOLDER
-CAPABILITY = torch.backends.cpu.get_cpu_capability().lower()
-RUNNABLE = {"avx512": ["default", "avx2", "avx512"], "avx2": ["default", "avx2"]}.get(CAPABILITY, ["default"])
 GUMBEL = GumbelNoise(FORBIDDEN, SMALLEST)
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
-needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 
 
 @pytest.fixture(params=RUNNABLE)
 def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each library that this processor can run takes the place of the fastest one."""
-    loaded = compiled_library.load(FOLDER / f"kernels-{request.param}.so")
-    assert loaded is not None
-    monkeypatch.setattr(compiled_library, "library", lambda: loaded)
+    chosen = loaded(request.param)
+    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
     return request.param
 
 

@@ -21,19 +21,17 @@ from rlsdk.kernels.compiled_acting import (
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
-from tests.test_compiled import RUNNABLE
+from tests.compiled_variants import RUNNABLE, loaded, needs_library
 
 GUMBEL = GumbelNoise(FORBIDDEN, SMALLEST)
-needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 
 
 @pytest.fixture(params=RUNNABLE, autouse=True)
 def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each library that this processor can run takes the place of the fastest one."""
-    loaded = compiled_library.load(compiled_library.FOLDER / f"kernels-{request.param}.so")
-    assert loaded is not None
-    monkeypatch.setattr(compiled_library, "library", lambda: loaded)
+    chosen = loaded(request.param)
+    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
 
 
 def network_of(inputs: int, hidden: int, outputs: int) -> CompiledDense:

@@ -30,11 +30,9 @@ from rlsdk.runtime.seeding import Streams
 from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space
 from rlsdk.updates import FlatOptimizer, LossTerms, PolicyBatch, evaluator_of, policy_loss_of, policy_steps_of
 from rlsdk_ppo.config import PPOConfig
+from tests.compiled_variants import RUNNABLE, loaded, needs_library
 
-FOLDER, FEATURES = compiled_library.FOLDER, 5
-CAPABILITY = torch.backends.cpu.get_cpu_capability().lower()
-RUNNABLE = {"avx512": ["default", "avx2", "avx512"], "avx2": ["default", "avx2"]}.get(CAPABILITY, ["default"])
-needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
+FEATURES = 5
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 
 
@@ -50,9 +48,8 @@ OPTIMISERS: dict[str, dict[str, Any]] = {"adam": ADAM, "rmsprop": {"alpha": 0.9,
 @pytest.fixture(params=RUNNABLE)
 def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each library that this processor can run takes the place of the fastest one."""
-    loaded = compiled_library.load(FOLDER / f"kernels-{request.param}.so")
-    assert loaded is not None
-    monkeypatch.setattr(compiled_library, "library", lambda: loaded)
+    chosen = loaded(request.param)
+    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
     return request.param
 
 

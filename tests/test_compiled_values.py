@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import action_values, backends, compiled_library
+from rlsdk.kernels import action_values, backends
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.dense_choice import can_be_compiled, dense_of
 from rlsdk.kernels.dense_kernel import DenseKernel
@@ -21,8 +21,8 @@ from rlsdk.kernels.switch import compiled_off
 from rlsdk.math.discrete_values import greedy_target, taken_values
 from rlsdk.math.value_losses import smooth_l1
 from rlsdk.networks.ensemble import EnsembleLinear, EnsembleMLP
+from tests.compiled_variants import needs_library
 
-needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 CHOICES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rlsdk.kernels import compiled_huber, compiled_library, pairwise_huber, reference, sorted_huber
+from rlsdk.kernels import compiled_huber, pairwise_huber, reference, sorted_huber
 from rlsdk.kernels.switch import compiled_off
 from rlsdk.math.quantiles import midpoints, quantile_huber
+from tests.compiled_variants import RUNNABLE, loaded, needs_library
 
-needs_library = pytest.mark.skipif(compiled_library.library() is None, reason="this installation compiled no kernels")
 LARGE, SMALL = (3, 120), (3, 20)
 
 
@@ -101,17 +101,12 @@ def test_inputs_are_left_as_they_were() -> None:
     assert all(torch.equal(now, then) for now, then in zip((z, y, weight), before, strict=True))
 
 
-CAPABILITY = torch.backends.cpu.get_cpu_capability().lower()
-RUNNABLE = {"avx512": ["default", "avx2", "avx512"], "avx2": ["default", "avx2"]}.get(CAPABILITY, ["default"])
-
-
 @needs_library
 @pytest.mark.kernels("tests compiled kernels")
 @pytest.mark.parametrize("library", RUNNABLE)
 def test_compiled_code_finds_the_sums_over_all_pairs(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = compiled_library.load(compiled_library.FOLDER / f"kernels-{library}.so")
-    assert loaded is not None
-    monkeypatch.setattr(compiled_huber, "_function", lambda: loaded.pairwise_huber)
+    chosen = loaded(library)
+    monkeypatch.setattr(compiled_huber, "_function", lambda: chosen.pairwise_huber)
     monkeypatch.setattr(compiled_huber, "by_torch", None)
 
     @settings(max_examples=100, deadline=None)

@@ -153,7 +153,7 @@ def as_mask(mask: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def not_a_choice(choices: int) -> UsageError:
-    """Return the error for an action that is none of the choices."""
+    """Return the error for actions that are not among the choices."""
     return UsageError(f"an action is none of the {choices} choices, which are counted from 0")
 
 
