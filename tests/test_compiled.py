@@ -26,8 +26,10 @@ from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of
 from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
+from rlsdk.kernels.returns import advantages
 from rlsdk.kernels.switch import compiled_off, kernels_off, may_compile
 from rlsdk.networks import flatten_parameters
+from rlsdk.records import StepData
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
 
 FOLDER = compiled_library.FOLDER
@@ -283,6 +285,38 @@ def test_returns(copies: int) -> None:
     close(compiled_vectors.explained_variance(one, two), reference.explained_variance(one.double(), two.double()))
     assert compiled_vectors.explained_variance(one, torch.ones(30 * copies)) == 0.0
     assert compiled_vectors.explained_variance(one * float("nan"), two).isnan()
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("copies", [1, 2, 15, 16, 17, 40])
+@pytest.mark.parametrize("length", [1, 2, 30])
+def test_advantages(copies: int, length: int) -> None:
+    torch.manual_seed(copies)
+    for rate in (0.0, 0.2):
+        terminated, truncated, filler = (torch.rand(3, length, copies) < rate).unbind()
+        nothing: Any = None
+        reward, value, following = torch.randn(3, length, copies).unbind()
+        steps = StepData(nothing, nothing, reward, terminated, truncated, ~filler, nothing)
+        advantage, target, whole = compiled_vectors.advantages(steps, value, following, 0.9, 0.8)
+        expected = torch.zeros(copies, length, dtype=torch.float64)
+        for t in reversed(range(length)):
+            error = reward[t].double() + 0.9 * ~terminated[t] * following[t] - value[t]
+            goes_on = ~(terminated | truncated | filler)[t] & (~filler[t + 1] if t + 1 < length else False)
+            later = expected[:, t + 1] if t + 1 < length else 0.0
+            expected[:, t] = error + 0.9 * 0.8 * goes_on * later
+        close(advantage, expected.flatten())
+        close(target, (expected + value.T).flatten())
+        assert whole == (not bool(filler.any()))
+        in_torch = [t.T.contiguous().T for t in (reward, terminated, truncated, ~filler)]  # other strides
+        strided = StepData(nothing, nothing, *in_torch, nothing)
+        assert torch.equal(compiled_vectors.advantages(strided, value, following, 0.9, 0.8)[0], advantage)
+        by_torch = compiled_vectors.advantages(steps, value.double(), following, 0.9, 0.8)
+        close(by_torch[0].float(), expected.flatten())
+        with kernels_off():
+            by_torch = advantages(steps, value, following, 0.9, 0.8)
+        close(by_torch[0], expected.flatten())
+        close(by_torch[1], (expected + value.T).flatten())
+        assert by_torch[2] == whole
 
 
 def test_compiled_code_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

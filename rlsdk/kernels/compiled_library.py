@@ -39,6 +39,12 @@ class Columns(ctypes.Structure):
     _fields_ = fields(POINTER, "weight advantage old_log_prob old_value target log_prob entropy value")
 
 
+class Steps(ctypes.Structure):
+    """The steps of a rollout, as `policy.h` declares them."""
+
+    _fields_ = fields(POINTER, "value reward next_value terminated truncated valid")
+
+
 class Terms(ctypes.Structure):
     """The coefficients of the loss, as `policy.h` declares them."""
 
@@ -70,6 +76,7 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "vectors_vjp": (POINTER, POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER),
     "policy_loss": (POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
     "discounted_sums": (POINTER, POINTER, COUNT, COUNT, POINTER),
+    "advantages": (POINTER, COUNT, COUNT, c_float, c_float, POINTER, POINTER),
     "explained_variance": (POINTER, POINTER, COUNT),
     "greedy_targets": (POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "values_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),

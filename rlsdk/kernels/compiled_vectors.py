@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ctypes import byref
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlsdk.kernels import reference
-from rlsdk.kernels.compiled_library import Optimiser, loaded_library
+from rlsdk.kernels.compiled_library import Optimiser, Steps, loaded_library
+from rlsdk.kernels.reference import Advantages
 from rlsdk.kernels.vector_steps import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
+from rlsdk.records import StepData
 
 KINDS = "adam", "rmsprop"
 """The optimisers, in the order of `optimisers.h`."""
@@ -53,6 +56,22 @@ def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     return sums
 
 
+def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
+    """Return (advantages [B * T], targets [B * T], a flag); see `rlsdk.kernels.returns.advantages`."""
+    numbers, flags = (value, steps.reward, next_value), (steps.terminated, steps.truncated, steps.valid)
+    if (
+        value.ndim != 2
+        or flags[0].shape != value.shape
+        or not (_are_alike(*numbers) and _are_alike(*flags, of=torch.bool))
+    ):
+        return reference.advantages(steps, value, next_value, gamma, lam)
+    given = [t.contiguous() for t in (*numbers, *flags)]
+    advantage, target = value.new_empty(2, value.numel()).unbind()
+    addresses, outputs = Steps(*map(Tensor.data_ptr, given)), (advantage.data_ptr(), target.data_ptr())
+    whole = loaded_library().advantages(byref(addresses), *value.shape, gamma, gamma * lam, *outputs)
+    return advantage, target, bool(whole)
+
+
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """Return a number, 0-d, for arguments [N]; see `rlsdk.kernels.reference.explained_variance`."""
     if not _are_alike(prediction, target):
@@ -61,5 +80,5 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     return own.new_full((), loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
 
 
-def _are_alike(one: Tensor, two: Tensor) -> bool:
-    return one.shape == two.shape and all(t.dtype is torch.float32 and t.is_cpu for t in (one, two))
+def _are_alike(*tensors: Tensor, of: torch.dtype = torch.float32) -> bool:
+    return all(t.shape == tensors[0].shape and t.dtype is of and t.is_cpu for t in tensors)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rlsdk.records import StepData
+
 Pair = tuple[Tensor, Tensor]
+Advantages = tuple[Tensor, Tensor, bool]
+"""Advantages and regression targets of values, float [B * T] each, and whether all steps are valid."""
 FEW = 16
 """Up to this number of environments, a loop over Python floats is faster than a loop over small tensors."""
 _ONE, _MARGIN = np.float32(1.0), np.float32(1e-6)
@@ -119,6 +124,19 @@ def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     for own, share, target in reversed(rows):
         following = torch.addcmul(own, share, following, out=target)
     return sums
+
+
+def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
+    """Return (advantages [B * T], targets [B * T], a flag); see `rlsdk.kernels.returns.advantages`."""
+    # flags are combined in numpy: its calls take a third of the time of torch's, which matters for short rollouts
+    terminated, truncated, valid = (f.numpy(force=True) for f in (steps.terminated, steps.truncated, steps.valid))
+    ended, whole = terminated | truncated, bool(np.logical_and.reduce(valid, None))
+    # the last row has no successor, so the value that `roll` puts there has no effect
+    cut = ended if whole else ended | ~valid | ~np.roll(valid, -1, 0)
+    factors = np.float32(gamma) * ~terminated, np.float32(gamma * lam) * ~cut
+    discount, trace = (torch.from_numpy(factor).to(value.device) for factor in factors)
+    advantage = discounted_sums(torch.addcmul(steps.reward, discount, next_value).sub_(value), trace)
+    return advantage.T.flatten(), (advantage + value).T.flatten(), whole
 
 
 def _backwards(value: list[float], weight: list[float]) -> list[float]:

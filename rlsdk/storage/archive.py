@@ -1,6 +1,6 @@
 """The format of every rlsdk file: an uncompressed zip of `manifest.json` and, per section, tensors and JSON values.
 
-The zip contains `manifest.json`, then for each section `<name>.safetensors` and `<name>.json`. The manifest lists the size and
+The zip contains for each section `<name>.safetensors` and `<name>.json`, then `manifest.json`. The manifest lists the size and
 SHA-256 digest of every other member. Files are written atomically: a reader sees the old file or the new one. Reading checks
 sizes, digests and formats before it uses the data, and uses no pickle, eval or import.
 """
@@ -96,20 +96,18 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
         ArtifactError: the file cannot be written; an existing file at the path is unchanged.
     """
     members = {name: member for key, section in sections.items() for name, member in _encode(key, section).items()}
-    listing = {name: {"size": member.size, "sha256": _digest(member.chunks())} for name, member in members.items()}
-    manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False).encode()
-    whole: dict[str, Member] = {_MANIFEST: Text(manifest), **members}
+    json.dumps(document, allow_nan=False)  # raises before anything is written
     if isinstance(target, Path):
-        write_atomically(target, lambda stream: _write_zip(stream, whole))
+        write_atomically(target, lambda stream: _write_zip(stream, document, members))
         return
     try:
-        _write_zip(target, whole)
+        _write_zip(target, document, members)
     except OSError as error:
         raise ArtifactError(f"cannot write to {_name(target)}: {error.strerror or error}") from None
 
 
 class Member(Protocol):
-    """The content of one member of an archive. `chunks` yields the same bytes at every call."""
+    """The content of one member of an archive. `chunks` yields its bytes, `size` of them."""
 
     size: int
 
@@ -137,22 +135,24 @@ def _encode(key: str, section: Section) -> dict[str, Member]:
     }
 
 
-def _digest(chunks: Iterable[Block]) -> str:
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _write_zip(stream: IO[bytes], members: Mapping[str, Member]) -> None:
+def _write_zip(stream: IO[bytes], document: Mapping[str, object], members: Mapping[str, Member]) -> None:
+    """Write the members, then the manifest with their digests, so that each chunk is read once, while it is in the cache."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, member in members.items():
-            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            info.file_size = member.size
-            info.extra = padding(archive, info)
-            with archive.open(info, "w") as entry:
-                for chunk in member.chunks():
-                    entry.write(chunk)
+        listing = {name: {"size": m.size, "sha256": _write_member(archive, name, m)} for name, m in members.items()}
+        manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False)
+        _write_member(archive, _MANIFEST, Text(manifest.encode()))
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, member: Member) -> str:
+    """Write a member and return its digest."""
+    info, digest = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), hashlib.sha256()
+    info.file_size = member.size
+    info.extra = padding(archive, info)
+    with archive.open(info, "w") as entry:
+        for chunk in member.chunks():
+            entry.write(chunk)
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def read_archive(
@@ -302,7 +302,10 @@ def _checked(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:
 
 
 def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, chunks: Iterable[Block]) -> None:
-    if _digest(chunks) != listed[member].get("sha256"):
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    if digest.hexdigest() != listed[member].get("sha256"):
         raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
 
 

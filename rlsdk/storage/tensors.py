@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-CHUNK = 16 * 2**20
+CHUNK = 2**20
+"""Chunks of this many bytes are still in the cache when they are copied, after their digest was computed."""
 ALIGNMENT = 64
 """Data begin at a multiple of this many bytes in a block, and a block in a file, so that tensors can be mapped into memory."""
 NAMES = {

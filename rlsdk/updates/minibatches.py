@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.math.returns import gae
+from rlsdk.kernels.returns import advantages
 from rlsdk.math.segments import segments_of
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates, States
 from rlsdk.records import Observation, Rollout
@@ -69,36 +67,26 @@ def policy_batch(
     steps, extras = rollout.steps, network.estimates(rollout.steps)
     assert extras.value is not None
     nothing: Any = ()  # a placeholder for a field that the rollout does not have
-    # flags are combined in numpy: its calls take a third of the time of torch's, which matters for short rollouts
-    terminated, truncated, valid = (f.numpy(force=True) for f in (steps.terminated, steps.truncated, steps.valid))
-    ended, whole = terminated | truncated, bool(np.logical_and.reduce(valid, None))
     next_value = _next_values(rollout, extras.value, extras.memory, network)
-    # the last row has no successor, so the value that `roll` puts there has no effect
-    cut = ended if whole else ended | ~valid | ~np.roll(valid, -1, 0)
-    factors = np.float32(gamma) * ~terminated, np.float32(gamma * lam) * ~cut
-    discount, trace = map(torch.from_numpy, factors)
-    if not next_value.is_cpu:
-        discount, trace = discount.to(next_value.device), trace.to(next_value.device)
-    flat = partial(torch.squeeze, dim=1) if ended.shape[1] == 1 else _end_to_end
-    value, advantage = flat(extras.value), flat(gae(steps.reward, extras.value, next_value, discount, trace))
+    advantage, target, whole = advantages(steps, extras.value, next_value, gamma, lam)
     starts = steps.observation.is_first.clone()
     starts[:: cut_every or len(starts)].fill_(True)
     return PolicyBatch(
-        tree.map_tensors(flat, steps.observation),
-        tree.map_tensors(flat, steps.action),
-        nothing if extras.log_prob is None else flat(extras.log_prob),
-        value,
+        tree.map_tensors(_end_to_end, steps.observation),
+        tree.map_tensors(_end_to_end, steps.action),
+        nothing if extras.log_prob is None else _end_to_end(extras.log_prob),
+        _end_to_end(extras.value),
         advantage,
-        advantage + value,
-        tree.map_tensors(flat, extras.memory),
-        flat(starts),
-        None if whole else flat(steps.valid).to(torch.float32),
+        target,
+        tree.map_tensors(_end_to_end, extras.memory),
+        _end_to_end(starts),
+        None if whole else _end_to_end(steps.valid).to(torch.float32),
     )
 
 
 def _end_to_end(leaf: Tensor) -> Tensor:
     """Reshape [T, B, ..] to [B * T, ..], one environment after another."""
-    return leaf.transpose(0, 1).flatten(0, 1)
+    return leaf.squeeze(1) if leaf.shape[1] == 1 else leaf.transpose(0, 1).flatten(0, 1)
 
 
 def _next_values(

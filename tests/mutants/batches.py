@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from rlsdk.math.returns import gae
 from rlsdk.records import Observation, Rollout, Transitions
 from rlsdk.updates import (
     FlatOptimizer,
@@ -298,13 +299,19 @@ def fillers_are_novel(patch: Patch) -> None:
 
 @mutant("rollout.episodes-permuted", "maskable-ppo")
 def advantages_of_several_environments_run_on_over_episodes(patch: Patch) -> None:
-    gae = minibatches.gae
+    advantages = minibatches.advantages
 
-    def broken(reward: Any, value: Any, following: Any, discount: Any, trace: Any) -> Any:
-        runs_on = torch.full_like(trace, float(trace.max())) if reward.shape[1] > 1 else trace
-        return gae(reward, value, following, discount, runs_on)
+    def broken(steps: Any, value: Any, following: Any, gamma: float, lam: float) -> Any:
+        found = advantages(steps, value, following, gamma, lam)
+        if value.shape[1] == 1:
+            return found
+        discount = gamma * (~steps.terminated).float()
+        advantage = minibatches._end_to_end(
+            gae(steps.reward, value, following, discount, torch.full_like(discount, gamma * lam))
+        )
+        return advantage, advantage + minibatches._end_to_end(value), found[2]
 
-    patch.setattr(minibatches, "gae", broken)
+    patch.setattr(minibatches, "advantages", broken)
 
 
 @mutant("rollout.episodes-permuted", "reinforce")

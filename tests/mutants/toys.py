@@ -146,8 +146,14 @@ def the_policy_descends(patch: Patch) -> None:
 
 @mutant("learns.sign-of-observation", "maskable-ppo")
 def advantages_are_those_of_the_next_step(patch: Patch) -> None:
-    gae = minibatches.gae
-    patch.setattr(minibatches, "gae", lambda *arguments: later(gae(*arguments)))
+    advantages = minibatches.advantages
+
+    def broken(steps: Any, value: Any, *arguments: Any) -> Any:
+        found, _, whole = advantages(steps, value, *arguments)
+        next_one = minibatches._end_to_end(later(found.unflatten(0, value.T.shape).T))
+        return next_one, next_one + minibatches._end_to_end(value), whole
+
+    patch.setattr(minibatches, "advantages", broken)
 
 
 @mutant("learns.sign-of-observation", "maskable-ppo")
@@ -183,16 +189,19 @@ def values_flee_their_targets(patch: Patch) -> None:
 
 @mutant("learns.known-values", "maskable-ppo")
 def values_of_the_same_state_follow(patch: Patch) -> None:
-    gae = minibatches.gae
-    patch.setattr(minibatches, "gae", lambda reward, value, _, *rest: gae(reward, value, value, *rest))
+    advantages = minibatches.advantages
+    patch.setattr(minibatches, "advantages", lambda steps, value, _, *rest: advantages(steps, value, value, *rest))
 
 
 @mutant("learns.known-values", "maskable-ppo")
 def terminations_are_bootstrapped(patch: Patch) -> None:
-    gae = minibatches.gae
-    patch.setattr(
-        minibatches, "gae", lambda r, v, n, discount, trace: gae(r, v, n, torch.full_like(discount, 0.6), trace)
-    )
+    advantages = minibatches.advantages
+
+    def broken(steps: Any, *arguments: Any) -> Any:
+        ended = {"terminated": torch.zeros_like(steps.terminated), "truncated": steps.terminated | steps.truncated}
+        return advantages(replace(steps, **ended), *arguments)
+
+    patch.setattr(minibatches, "advantages", broken)
 
 
 @mutant("learns.known-values", "maskable-ppo")
@@ -208,14 +217,14 @@ def nothing_is_discounted(patch: Patch) -> None:
 
 @mutant("learns.known-values", "maskable-ppo")
 def lambda_discounts_the_next_value(patch: Patch) -> None:
-    gae = minibatches.gae
-    patch.setattr(minibatches, "gae", lambda r, v, n, discount, trace: gae(r, v, n, trace, trace))
+    advantages = minibatches.advantages
+    patch.setattr(minibatches, "advantages", lambda s, v, n, gamma, lam: advantages(s, v, n, gamma * lam, 1.0))
 
 
 @mutant("learns.two-state-chain", "maskable-ppo")
 def advantages_do_not_look_ahead(patch: Patch) -> None:
-    gae = minibatches.gae
-    patch.setattr(minibatches, "gae", lambda r, v, n, discount, trace: gae(r, v, n, discount * 0.0, trace * 0.0))
+    advantages = minibatches.advantages
+    patch.setattr(minibatches, "advantages", lambda steps, value, after, *_: advantages(steps, value, after, 0.0, 0.0))
 
 
 @mutant("learns.t-maze", "recurrent-ppo")

@@ -40,8 +40,8 @@ BUGS = (
         algorithm="maskable-ppo",
         kind="settings",
         file=ROWS,
-        old="np.float32(gamma * lam) * ~cut",
-        new="np.float32(gamma) * ~cut",
+        old="next_value, gamma, lam)",
+        new="next_value, gamma, 1.0)",
     ),
     Bug(
         id="values-are-never-clipped",

@@ -156,6 +156,29 @@ API void discounted_sums(const float *value, const float *weight, int64_t steps,
     }
 }
 
+/* The generalised advantages of steps, arXiv:1506.02438, equation 16, and the regression targets of their values, [copies, steps]
+ * each. `trace` is gamma * lambda. Returns whether all steps are valid. */
+API int advantages(const Steps *s, int64_t steps, int64_t copies, float gamma, float trace, float *advantage, float *target) {
+    int whole = 1;
+    for (int64_t i = 0; i < steps * copies; i++) whole &= s->valid[i];
+    for (int64_t first = 0; first < copies; first += WIDTH) {
+        int64_t columns = copies - first < WIDTH ? copies - first : WIDTH;
+        double following[WIDTH] = {0};
+        for (int64_t t = steps - 1; t >= 0; t--)
+            for (int64_t j = 0; j < columns; j++) {
+                int64_t place = t * copies + first + j, row = (first + j) * steps + t;
+                int goes_on = !(s->terminated[place] | s->truncated[place]) && s->valid[place];
+                if (t + 1 < steps) goes_on = goes_on && s->valid[place + copies];
+                float discount = s->terminated[place] ? 0.0f : gamma, weight = goes_on ? trace : 0.0f;
+                float error = rounded_once(discount, s->next_value[place], s->reward[place]) - s->value[place];
+                following[j] = (double)error + (double)weight * following[j];
+                advantage[row] = (float)following[j];
+                target[row] = advantage[row] + s->value[place];
+            }
+    }
+    return whole;
+}
+
 /* 1 - Var(target - prediction) / Var(target), [rows] each; 0 if the target is constant. */
 API double explained_variance(const float *prediction, const float *target, int64_t rows) {
     double mean = 0.0, mean_error = 0.0, spread = 0.0, rest = 0.0;

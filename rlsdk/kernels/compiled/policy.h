@@ -15,6 +15,12 @@ typedef struct {
     int32_t normalize_advantage;
 } Terms;
 
+/* The steps of a rollout and the values before and after each, [steps, copies]. */
+typedef struct {
+    const float *value, *reward, *next_value;
+    const uint8_t *terminated, *truncated, *valid;
+} Steps;
+
 API int choices_taken(const float *logits, const uint8_t *mask, const int64_t *action, int64_t rows, int64_t choices,
                       float forbidden, float *log_probs, float *log_prob, float *entropy);
 API void choices_vjp(const float *log_probs, const float *entropy, const int64_t *action, int64_t rows, int64_t choices,

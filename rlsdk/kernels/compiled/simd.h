@@ -42,6 +42,15 @@ INLINE floats fused(floats a, floats b, floats c) {
 #endif
 }
 
+/* The same for single numbers. */
+INLINE float rounded_once(float a, float b, float c) {
+#if defined(__FMA__)
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 /* 1 / x, for x between 1 and 1000. */
 INLINE floats inverse(floats x) {
 #if defined(__AVX512F__)
