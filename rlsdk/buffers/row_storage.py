@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import methodcaller
+from collections.abc import Iterable
 from typing import TypeVar
 
 import torch
@@ -17,10 +17,8 @@ from rlsdk.buffers.preallocated_rows import PreallocatedRows
 from rlsdk.buffers.ring import Ring
 from rlsdk.records import Features, Observation, Rollout, successors
 
-T = TypeVar("T")
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
-_unsqueezed = methodcaller("unsqueeze", 0)  # without a Python call per tensor
 
 
 class RowStorage(PreallocatedRows):
@@ -41,15 +39,13 @@ class RowStorage(PreallocatedRows):
         item = item if self.frames is None else newest_frames(self.frames, item)
         if not self.storage:
             self.allocate(masks=item.steps.observation.action_mask is not None)
-        steps, store = item.steps, self.storage
-        count = len(steps.reward)
-        # writing to a slice is faster than to an index
-        where = (
-            slice(self.head, self.head + count) if self.head + count <= self.ring else self._places(self.head, count)
-        )
+        steps, store, count = item.steps, self.storage, len(item.steps.reward)
+        end = self.head + count  # writing to a slice is faster than to an index
+        where = slice(self.head, end) if end <= self.ring else self._places(self.head, count)
         if self.shared and self.filled:
             keep_interrupted(self, steps.observation)
-        _assign(store["observation"], where, steps.observation)
+        pick = tree.layout(store["observation"]).pick
+        _assign(pick(store["observation"]), where, pick(steps.observation))
         store["action"][where] = steps.action.to(store["action"].dtype)
         store["reward"][where] = steps.reward
         store["discount"][where] = torch.full_like(steps.reward, self.gamma).masked_fill_(steps.terminated, 0.0)
@@ -62,7 +58,8 @@ class RowStorage(PreallocatedRows):
             store_finals(self, self._places(self.head - count, count), item)
         else:
             single = count == 1 and item.final_observations is None
-            _assign(store["next_observation"], where, _unsqueeze(item.last_observation) if single else successors(item))
+            following = tree.unsqueezed(item.last_observation) if single else successors(item)
+            _assign(pick(store["next_observation"]), where, pick(following))
         self.filled = min(self.filled + count, self.rows)
 
     def _places(self, first: int, count: int) -> Tensor:
@@ -85,7 +82,10 @@ class RowStorage(PreallocatedRows):
 
     def take(self, name: str, index: Tensor) -> Features:
         """Copies [N, ..] of a column at flat positions int64 [N] (row * B + environment)."""
-        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), self.storage[name])
+        column = self.storage[name]
+        if type(column) is Tensor:  # the most frequent case
+            return column.flatten(0, 1).index_select(0, index)
+        return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), column)
 
     def take_flags(self, index: Tensor, features: Features) -> Observation:
         """The observations [N] at flat positions int64 [N], with `features` [N, ..] instead of the stored ones."""
@@ -112,10 +112,6 @@ class RowStorage(PreallocatedRows):
         self.finals.patch(following, self.take("slot", index))
 
 
-def _assign(storage: Features, where: Tensor | slice, value: Features) -> None:
-    for target, source in zip(tree.leaves(storage), tree.leaves(value), strict=True):
-        target[where] = source
-
-
-def _unsqueeze(value: T) -> T:
-    return tree.map_tensors(_unsqueezed, value)
+def _assign(columns: Iterable[Tensor], where: Tensor | slice, values: Iterable[Tensor]) -> None:
+    for column, value in zip(columns, values, strict=True):
+        column[where] = value

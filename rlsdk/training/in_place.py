@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Generator, Tensor
@@ -37,8 +37,8 @@ class InPlace:
         """Do the same as `rlsdk.training.stepwise.act_and_step`; None if the policy or the environments cannot do it now."""
         if not isinstance(acting.observation.features, Tensor) or not acting.observation.is_first.is_cpu:
             return None
-        rows = _Rows(acting.observation, length)
-        seen, count = rows.observations(slice(length)), len(acting.observation.is_first)
+        rows, count = _Rows(acting.observation, length), len(acting.observation.is_first)
+        seen = rows.observations(slice(length))
         if (prepared := self.act(seen, acting.carry, self.generator)) is None:
             return None
         (act, action, extras), reward = prepared, torch.empty(length, count, dtype=torch.float32)
@@ -66,15 +66,19 @@ class _Rows:
     """The storage of T + 1 observations and of the flags of T steps, and the episodes that ended in them."""
 
     def __init__(self, first: Observation, length: int) -> None:
-        self.observation = tree.map_tensors(lambda leaf: leaf.new_zeros(length + 1, *leaf.shape), first)
-        for storage, leaf in zip(tree.leaves(self.observation), tree.leaves(first), strict=True):
-            storage[0] = leaf
+        # field by field, because traversing records takes as long as a step of a small environment
+        mask = None if first.action_mask is None else _beginning_with(first.action_mask, length + 1)
+        features = _beginning_with(cast("Tensor", first.features), length + 1)
+        self.observation = Observation(features, _beginning_with(first.is_first, length + 1), mask)
         self.terminated, self.truncated = torch.zeros(2, length, len(first.is_first), dtype=torch.bool).unbind()
         self.finals, self.episodes, self.stopped = list[Finals](), list[Episode](), False
 
     def observations(self, rows: slice | int) -> Observation:
         """Views of the storage."""
-        return tree.map_tensors(lambda leaf: leaf[rows], self.observation)
+        seen, mask = self.observation, self.observation.action_mask
+        return Observation(
+            cast("Tensor", seen.features)[rows], seen.is_first[rows], None if mask is None else mask[rows]
+        )
 
     def end(self, t: int, step: EnvStep) -> bool:
         """Note the episodes that ended in step t; return whether a callback ended the training."""
@@ -85,6 +89,13 @@ class _Rows:
             self.episodes += step.episodes
         self.stopped = step.stops
         return step.stops
+
+
+def _beginning_with(first: Tensor, length: int) -> Tensor:
+    """Return a storage [length, ..] of zeros whose first row is `first` [..]."""
+    storage = first.new_zeros(length, *first.shape)
+    storage[0] = first
+    return storage
 
 
 def in_place_of(

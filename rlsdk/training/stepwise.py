@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from operator import methodcaller
 from typing import Generic, TypeVar
 
 import torch
@@ -18,7 +17,6 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 CHUNK = 32
 """The number of steps that are copied together to the storage of a rollout."""
-_unsqueezed = methodcaller("unsqueeze", 0)  # without a Python call per tensor
 Finals = tuple[int, Tensor, Observation]
 """(index of the step, the rows that ended with it as bool [B], their final observations)."""
 
@@ -91,7 +89,7 @@ class _Rows(Generic[ExtrasT]):
     def joined(self) -> StepData[ExtrasT]:
         """All steps so far, in order."""
         if self.length == 1:
-            return tree.map_tensors(_unsqueezed, self.pending[0])
+            return tree.unsqueezed(self.pending[0])
         if self.storage is None:
             return tree.stack(self.pending)  # fewer than `CHUNK` steps, none of them in the storage
         if self.pending:

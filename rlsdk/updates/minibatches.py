@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -69,24 +70,25 @@ def policy_batch(
     nothing: Any = ()  # a placeholder for a field that the rollout does not have
     next_value = _next_values(rollout, extras.value, extras.memory, network)
     advantage, target, whole = advantages(steps, extras.value, next_value, gamma, lam)
+    flat = partial(torch.squeeze, dim=1) if steps.reward.shape[1] == 1 else _end_to_end
     starts = steps.observation.is_first.clone()
     starts[:: cut_every or len(starts)].fill_(True)
     return PolicyBatch(
-        tree.map_tensors(_end_to_end, steps.observation),
-        tree.map_tensors(_end_to_end, steps.action),
-        nothing if extras.log_prob is None else _end_to_end(extras.log_prob),
-        _end_to_end(extras.value),
+        tree.map_tensors(flat, steps.observation),
+        tree.map_tensors(flat, steps.action),
+        nothing if extras.log_prob is None else flat(extras.log_prob),
+        flat(extras.value),
         advantage,
         target,
-        tree.map_tensors(_end_to_end, extras.memory),
-        _end_to_end(starts),
-        None if whole else _end_to_end(steps.valid).to(torch.float32),
+        tree.map_tensors(flat, extras.memory),
+        flat(starts),
+        None if whole else flat(steps.valid).to(torch.float32),
     )
 
 
 def _end_to_end(leaf: Tensor) -> Tensor:
     """Reshape [T, B, ..] to [B * T, ..], one environment after another."""
-    return leaf.squeeze(1) if leaf.shape[1] == 1 else leaf.transpose(0, 1).flatten(0, 1)
+    return leaf.transpose(0, 1).flatten(0, 1)
 
 
 def _next_values(

@@ -306,10 +306,8 @@ def advantages_of_several_environments_run_on_over_episodes(patch: Patch) -> Non
         if value.shape[1] == 1:
             return found
         discount = gamma * (~steps.terminated).float()
-        advantage = minibatches._end_to_end(
-            gae(steps.reward, value, following, discount, torch.full_like(discount, gamma * lam))
-        )
-        return advantage, advantage + minibatches._end_to_end(value), found[2]
+        advantage = gae(steps.reward, value, following, discount, torch.full_like(discount, gamma * lam))
+        return advantage.T.flatten(), (advantage + value).T.flatten(), found[2]
 
     patch.setattr(minibatches, "advantages", broken)
 
