@@ -85,6 +85,7 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "pairwise_huber": (POINTER, POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, COUNT, COUNT, POINTER),
     "clip_norm": (POINTER, COUNT, c_float),
     "optimiser_step": (POINTER, COUNT),
+    "use_threads": (COUNT, POINTER),
     "policy_steps": (POINTER, POINTER, POINTER, POINTER, POINTER, COUNT, POINTER, POINTER),
 }
 """The arguments of each function. Those that allocate memory or check actions return 0 if they succeed."""

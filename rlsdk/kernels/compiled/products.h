@@ -3,6 +3,7 @@
 #define RLSDK_PRODUCTS_H
 
 #include "simd.h"
+#include "threads.h"
 
 /* A matrix whose element (i, j) is start[i * row + j * column]. */
 typedef struct {
@@ -59,21 +60,47 @@ TILES_OF(4)
 
 INLINE int64_t padded(int64_t columns) { return (columns + WIDTH - 1) / WIDTH * WIDTH; }
 
-/* result [rows, columns] = (bias [padded columns], or 0) + left [rows, inner] right [inner, padded columns]. */
-static void product(Strided left, int64_t rows, const float *right, int64_t right_row, int64_t inner,
-                    const float *bias, float *result, int64_t columns) {
-    for (int64_t j = 0; j < columns; j += VECTORS * WIDTH) {
-        int64_t rest = columns - j, now = rest < VECTORS * WIDTH ? rest : VECTORS * WIDTH;
-        const float *own = bias ? bias + j : 0;
+/* A product of matrices: result [rows, columns] = (bias [padded columns], or 0) + left [rows, inner] right [inner, padded columns]. */
+typedef struct {
+    Strided left;
+    int64_t rows, right_row, inner, columns;
+    const float *right, *bias;
+    float *result;
+} Product;
+
+#define SHARED_ROWS (2 * ROWS) /* the rows of a product that one thread computes together */
+#define LARGE 1000000 /* multiplications from which on threads share a product: it takes twenty times as long as sharing it */
+
+static void compute_rows(const Product *p, int64_t first, int64_t rows) {
+    Strided left = {p->left.start + first * p->left.row, p->left.row, p->left.column};
+    for (int64_t j = 0; j < p->columns; j += VECTORS * WIDTH) {
+        int64_t rest = p->columns - j, now = rest < VECTORS * WIDTH ? rest : VECTORS * WIDTH;
+        const float *right = p->right + j, *own = p->bias ? p->bias + j : 0;
+        float *result = p->result + first * p->columns + j;
         switch (padded(now) / WIDTH) {
-            case 1: tiles_1(left, rows, right + j, right_row, inner, own, result + j, columns, now); break;
-            case 2: tiles_2(left, rows, right + j, right_row, inner, own, result + j, columns, now); break;
+            case 1: tiles_1(left, rows, right, p->right_row, p->inner, own, result, p->columns, now); break;
+            case 2: tiles_2(left, rows, right, p->right_row, p->inner, own, result, p->columns, now); break;
 #if VECTORS > 2
-            case 3: tiles_3(left, rows, right + j, right_row, inner, own, result + j, columns, now); break;
-            case 4: tiles_4(left, rows, right + j, right_row, inner, own, result + j, columns, now); break;
+            case 3: tiles_3(left, rows, right, p->right_row, p->inner, own, result, p->columns, now); break;
+            case 4: tiles_4(left, rows, right, p->right_row, p->inner, own, result, p->columns, now); break;
 #endif
         }
     }
+}
+
+static void compute_part(const void *context, int64_t part) {
+    const Product *p = context;
+    int64_t first = part * SHARED_ROWS, rest = p->rows - first;
+    compute_rows(p, first, rest < SHARED_ROWS ? rest : SHARED_ROWS);
+}
+
+/* Compute a product. Each number is the same for any number of threads, because one thread adds it up, in one order. */
+static void product(Strided left, int64_t rows, const float *right, int64_t right_row, int64_t inner,
+                    const float *bias, float *result, int64_t columns) {
+    Product whole = {left, rows, right_row, inner, columns, right, bias, result};
+    if (threads_in_use() > 1 && rows * inner * columns >= LARGE)
+        in_parallel(compute_part, &whole, (rows + SHARED_ROWS - 1) / SHARED_ROWS);
+    else compute_rows(&whole, 0, rows);
 }
 
 /* Copy [rows, columns] to [rows, padded columns], with zeros at the end of each row. */

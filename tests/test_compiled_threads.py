@@ -1,0 +1,125 @@
+"""Threads of torch share the large products of compiled code. Results are the same for any number of threads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from ctypes import CFUNCTYPE, c_uint, c_void_p, cast
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.kernels import compiled_library, compiled_threads
+from rlsdk.kernels.compiled_dense import CompiledDense
+from rlsdk.networks.ensemble import EnsembleMLP
+from tests.compiled_variants import RUNNABLE, loaded, needs_library
+
+pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
+SHARED = CFUNCTYPE(None, c_void_p)
+PARALLEL = CFUNCTYPE(None, SHARED, c_void_p, c_uint, c_uint)
+Widths = tuple[int, ...]
+
+
+@pytest.fixture(params=RUNNABLE)
+def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each library that this processor can run takes the place of the fastest one."""
+    chosen = loaded(request.param)
+    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def network_of(widths: Widths, members: int) -> CompiledDense:
+    """A network with ReLU between its layers, or an ensemble."""
+    torch.manual_seed(0)
+    inputs, *hidden, outputs = widths
+    if members:
+        modules: list[nn.Module] = list(EnsembleMLP(members, inputs, hidden, outputs, "relu").layers)
+    else:
+        pairs = pairwise(widths)
+        modules = [module for pair in pairs for module in (nn.Linear(*pair), nn.ReLU())][:-1]
+    network = CompiledDense(modules)
+    for parameter in network.parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    return network
+
+
+def results(network: CompiledDense, x: Tensor) -> list[Tensor]:
+    outputs, vjp = network.evaluate(x)
+    vjp(outputs.square())
+    towards_inputs = network.evaluate_inputs(x)[1](outputs)
+    return [outputs, towards_inputs, *(p.grad.clone() for p in network.parameters if p.grad is not None)]
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("members", [0, 2])
+@pytest.mark.parametrize(
+    ("widths", "rows"), [((3, 200, 140, 2), 100), ((17, 256, 256, 1), 64), ((130, 300, 1), 301), ((130, 1), 5)]
+)
+def test_results_do_not_depend_on_the_number_of_threads(widths: Widths, rows: int, members: int) -> None:
+    network, x = network_of(widths, members), torch.randn(rows, widths[0], generator=Generator().manual_seed(1))
+    found = []
+    for count in (1, 2, 3, 1):
+        torch.set_num_threads(count)
+        found.append(results(network, x))
+    for other in found[1:]:
+        assert all(map(torch.equal, found[0], other))
+
+
+@pytest.mark.usefixtures("variant")
+def test_threads_share_large_products_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a function of Python takes the place of OpenMP. It calls the work twice, as two threads would."""
+    counts: list[int] = []
+
+    def parallel(work: object, data: int, count: int, _flags: int) -> None:
+        counts.append(count)
+        for _ in range(2):
+            SHARED(cast(work, c_void_p).value)(data)  # type: ignore[arg-type, call-overload]
+
+    function = PARALLEL(parallel)
+    monkeypatch.setattr(compiled_threads, "parallel_of_torch", lambda: cast(function, c_void_p).value)
+    compiled_threads.threads_of.cache_clear()
+    network, x = network_of((256, 256, 2), 0), torch.randn(64, 256)
+    torch.set_num_threads(1)
+    alone = results(network, x)
+    assert not counts
+    torch.set_num_threads(2)
+    shared = results(network, x)
+    # the first layer is shared in two forward passes, and in the gradients of its weights and of the inputs
+    assert counts == [2] * 4
+    assert all(map(torch.equal, alone, shared))
+    network.evaluate(x[:8])
+    assert counts == [2] * 4
+    torch.set_num_threads(1)
+    results(network, x)
+    assert counts == [2] * 4
+    compiled_threads.threads_of.cache_clear()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems may have no OpenMP with this function")
+def test_torch_has_an_openmp_whose_threads_can_be_used() -> None:
+    assert compiled_threads.parallel_of_torch()
+
+
+@pytest.mark.usefixtures("variant")
+def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_threads, "parallel_of_torch", lambda: None)
+    compiled_threads.threads_of.cache_clear()
+    network, x = network_of((256, 256, 2), 0), torch.randn(64, 256)
+    torch.set_num_threads(1)
+    alone = results(network, x)
+    torch.set_num_threads(2)
+    assert all(map(torch.equal, alone, results(network, x)))
+    compiled_threads.threads_of.cache_clear()
+
+
+def test_narrow_networks_do_not_look_at_threads() -> None:
+    assert network_of((4, 64, 64, 2), 0)._threads is None
