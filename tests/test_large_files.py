@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlsdk.errors import ArtifactError
-from rlsdk.storage import archive, read_archive, write_archive
+from rlsdk.storage import archive, hashing, read_archive, write_archive
 from rlsdk.storage.tensors import DTYPES, TensorBlock, read_header
 
 EVERYTHING: dict[str, torch.Tensor] = {
@@ -207,3 +207,28 @@ def test_two_hundred_megabytes_take_no_memory(tmp_path: Path) -> None:
         command = [sys.executable, "-c", MEMORY, str(tmp_path / "big"), direction]
         grown = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         assert grown < 60.0, f"{direction} took {grown} MiB"
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_chunks_are_hashed_while_they_are_used(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashing, "LARGE", 0 if large else 10**9)
+    chunks = [bytes([i]) * 100_000 for i in range(20)]
+    digest = hashlib.sha256()
+    assert list(hashing.hashed(iter(chunks), digest, 2_000_000)) == chunks
+    assert digest.hexdigest() == hashlib.sha256(b"".join(chunks)).hexdigest()
+    assert list(hashing.hashed([], hashlib.sha256(), 0)) == []
+    unfinished = hashing.hashed(iter(chunks), hashlib.sha256(), 2_000_000)
+    assert next(unfinished) == chunks[0]
+    unfinished.close()  # as when the disk is full
+
+
+def test_files_with_the_manifest_first_can_be_read(tmp_path: Path) -> None:
+    written, older = tmp_path / "a.rlsdk", tmp_path / "b.rlsdk"
+    write_archive(written, {"kind": "test"}, {"part": {"x": torch.arange(5.0)}})
+    with zipfile.ZipFile(written) as source, zipfile.ZipFile(older, "w") as target:
+        names = source.namelist()
+        assert names[-1] == "manifest.json"
+        for name in reversed(names):
+            target.writestr(name, source.read(name))
+    _, sections = read_archive(older, kind="test")
+    assert sections["part"]["x"].equal(torch.arange(5.0))

@@ -26,6 +26,7 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.errors import ArtifactError
 from rlsdk.runtime.whole_files import write_atomically
+from rlsdk.storage.hashing import Digest, hashed
 from rlsdk.storage.storable import as_json, nested_state, require_names
 from rlsdk.storage.tensors import ALIGNMENT, TensorBlock, mapped, read_header
 from rlsdk.storage.zip_entries import padding, stored
@@ -149,9 +150,8 @@ def _write_member(archive: zipfile.ZipFile, name: str, member: Member) -> str:
     info.file_size = member.size
     info.extra = padding(archive, info)
     with archive.open(info, "w") as entry:
-        for chunk in member.chunks():
+        for chunk in hashed(member.chunks(), digest, member.size):
             entry.write(chunk)
-            digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -297,15 +297,12 @@ def _decode(archive: zipfile.ZipFile, listed: Members, key: str) -> dict[str, ob
 def _checked(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:
     """All bytes of a member, after checking their digest."""
     data = archive.read(member)
-    _require_digest(archive, member, listed, [data])
+    _require_digest(archive, member, listed, hashlib.sha256(data))
     return data
 
 
-def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, chunks: Iterable[Block]) -> None:
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
-    if digest.hexdigest() != listed[member].get("sha256"):
+def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, found: Digest) -> None:
+    if found.hexdigest() != listed[member].get("sha256"):
         raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
 
 
@@ -316,13 +313,16 @@ def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str
     if size < MAP_FROM:
         return _loaded(_checked(archive, member, listed))
     with tempfile.TemporaryFile() as copy:
+        digest = hashlib.sha256()
         try:
-            _require_digest(archive, member, listed, _copied(stored(archive, member), copy))
+            for chunk in hashed(stored(archive, member), digest, size):
+                copy.write(chunk)
             copy.flush()
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             return _loaded(_checked(archive, member, listed))  # the disk is full: use memory
+        _require_digest(archive, member, listed, digest)
         copy.seek(0)
         header, begin = read_header(copy.read, size, limit=MAX_JSON)
         if begin % ALIGNMENT:  # another program wrote the file
@@ -335,12 +335,6 @@ def _loaded(block: bytes) -> dict[str, Tensor]:
     """The tensors [..] of a block of bytes, loaded into memory."""
     tensors: dict[str, Tensor] = safetensors.torch.load(block)
     return tensors
-
-
-def _copied(chunks: Iterable[bytes], target: IO[bytes]) -> Iterator[bytes]:
-    for chunk in chunks:
-        target.write(chunk)
-        yield chunk
 
 
 def _name_of(archive: zipfile.ZipFile) -> str:
