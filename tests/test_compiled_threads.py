@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from ctypes import CFUNCTYPE, c_uint, c_void_p, cast
@@ -11,7 +13,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels import compiled_library, compiled_threads
+from rlsdk.kernels import compiled_library
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.networks.ensemble import EnsembleMLP
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
@@ -85,8 +87,8 @@ def test_threads_share_large_products_only(monkeypatch: pytest.MonkeyPatch) -> N
             SHARED(cast(work, c_void_p).value)(data)  # type: ignore[arg-type, call-overload]
 
     function = PARALLEL(parallel)
-    monkeypatch.setattr(compiled_threads, "parallel_of_torch", lambda: cast(function, c_void_p).value)
-    compiled_threads.threads_of.cache_clear()
+    monkeypatch.setattr(compiled_library, "parallel_of_torch", lambda: cast(function, c_void_p).value)
+    compiled_library.threads_of.cache_clear()
     network, x = network_of((256, 256, 2), 0), torch.randn(64, 256)
     torch.set_num_threads(1)
     alone = results(network, x)
@@ -101,25 +103,50 @@ def test_threads_share_large_products_only(monkeypatch: pytest.MonkeyPatch) -> N
     torch.set_num_threads(1)
     results(network, x)
     assert counts == [2] * 4
-    compiled_threads.threads_of.cache_clear()
+    compiled_library.threads_of.cache_clear()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems may have no OpenMP with this function")
 def test_torch_has_an_openmp_whose_threads_can_be_used() -> None:
-    assert compiled_threads.parallel_of_torch()
+    assert compiled_library.parallel_of_torch()
 
 
 @pytest.mark.usefixtures("variant")
 def test_without_openmp_one_thread_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_threads, "parallel_of_torch", lambda: None)
-    compiled_threads.threads_of.cache_clear()
+    monkeypatch.setattr(compiled_library, "parallel_of_torch", lambda: None)
+    compiled_library.threads_of.cache_clear()
     network, x = network_of((256, 256, 2), 0), torch.randn(64, 256)
     torch.set_num_threads(1)
     alone = results(network, x)
     torch.set_num_threads(2)
     assert all(map(torch.equal, alone, results(network, x)))
-    compiled_threads.threads_of.cache_clear()
+    compiled_library.threads_of.cache_clear()
 
 
-def test_narrow_networks_do_not_look_at_threads() -> None:
-    assert network_of((4, 64, 64, 2), 0)._threads is None
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_computes_alone() -> None:
+    """It lacks the threads of OpenMP, and would wait for them for ever."""
+    script = """
+import os, sys, torch
+from torch import nn
+from rlsdk.kernels.compiled_dense import CompiledDense
+layers = [nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)]
+network, narrow, x = CompiledDense(layers), CompiledDense([nn.Linear(64, 64)]), torch.randn(256, 256)
+torch.set_num_threads(2)
+expected = network(x)
+if (child := os.fork()) == 0:
+    narrow(torch.randn(2048, 64))
+    os._exit(0 if network(x).equal(expected) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+
+
+def test_narrow_networks_follow_torch_too() -> None:
+    """Otherwise they would use the number of threads of the last wide network."""
+    torch.set_num_threads(1)
+    network_of((256, 256, 2), 0)(torch.randn(8, 256))
+    torch.set_num_threads(2)
+    narrow = network_of((4, 64, 64, 2), 0)
+    narrow(torch.randn(8, 4))
+    assert narrow._threads.used == 2

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
 from rlsdk.kernels.backends import COMPILED
-from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places
-from rlsdk.kernels.compiled_threads import threads_of
+from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places, threads_of
 from rlsdk.kernels.dense_kernel import activations_of
-from rlsdk.kernels.protocol import ACTIVATIONS, NUMPY_WIDTH, is_linear
+from rlsdk.kernels.protocol import ACTIVATIONS, is_linear
 
 Places = ctypes.Array[ctypes.c_void_p]
 """The addresses of tensors shaped like the weight and bias of each layer."""
@@ -60,9 +59,7 @@ class CompiledDense:
         library = loaded_library()
         self._forward, self._only_outputs = library.dense_forward, library.dense_outputs
         self._backpropagate, self._jvp = library.dense_backward, library.dense_jvp
-        self._threads = (
-            threads_of(library) if self.widest > NUMPY_WIDTH else None
-        )  # narrow layers have no large products
+        self._threads = threads_of(library)
 
     def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
         """See `rlsdk.kernels.protocol.Kernel`; inputs [N, I], outputs [N, O]."""
@@ -196,8 +193,7 @@ class CompiledDense:
 
     def _layers(self) -> ctypes.Array[Layer]:
         """The layers with the addresses of their parameters, which are read again if a parameter has other memory."""
-        if self._threads is not None:
-            self._threads.follow_torch()
+        self._threads.follow_torch()
         addresses, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
         if addresses == before:
             return layers

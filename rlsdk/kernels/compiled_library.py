@@ -6,12 +6,14 @@ The installation compiles them if it finds a C compiler (`hatch_build.py`). With
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterable
-from ctypes import CDLL, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import CDLL, c_double, c_float, c_int32, c_int64, c_void_p, cast
 from functools import cache
 from pathlib import Path
 
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from rlsdk.errors import UsageError
@@ -122,6 +124,41 @@ def loaded_library() -> CDLL:
     found = library()
     assert found is not None
     return found
+
+
+class Threads:
+    """The number of threads of one library. They are those of torch's OpenMP: further threads would need further cores."""
+
+    def __init__(self, library: CDLL) -> None:
+        self.library, self.used, self._is_forked = library, 1, False
+        os.register_at_fork(after_in_child=self._forked)
+
+    def follow_torch(self) -> None:
+        """Share products among as many threads as torch uses now. Without a known OpenMP, one thread computes them."""
+        if (count := torch.get_num_threads()) != self.used:
+            self.used, parallel = count, None if self._is_forked else parallel_of_torch()
+            self.library.use_threads(count if parallel else 1, parallel)
+
+    def _forked(self) -> None:
+        """Compute with one thread: the child of a fork lacks the other threads of OpenMP, and would wait for them."""
+        self._is_forked, self.used = True, 1
+        self.library.use_threads(1, None)
+
+
+threads_of = cache(Threads)
+"""Returns the threads of a library, which is never unloaded."""
+
+
+@cache
+def parallel_of_torch() -> int | None:
+    """Return the address of the function `GOMP_parallel` of torch's OpenMP; None if torch has another one, or none."""
+    home = Path(torch.__file__).parents[1]
+    pools = [Path(pool["filepath"]) for pool in ThreadpoolController().select(user_api="openmp").info()]
+    if not pools:
+        return None
+    nearest = min(pools, key=lambda path: home not in path.parents)  # other packages may have loaded their own
+    function = getattr(CDLL(str(nearest)), "GOMP_parallel", None)
+    return None if function is None else cast(function, c_void_p).value
 
 
 def places(tensors: Iterable[Tensor]) -> ctypes.Array[c_void_p]:
