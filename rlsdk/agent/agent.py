@@ -196,7 +196,7 @@ class Agent(Generic[ConfigT]):
             tb_log_name: the name of the run in the folder `tensorboard_log`.
             reset_num_timesteps: count steps from 0 again; False continues the count and the TensorBoard curve.
             progress_bar: show progress on standard error.
-            threads: the number of torch threads during training; None does not change torch's setting.
+            threads: the number of threads of torch and compiled code during training; None: torch's setting.
             documented: arguments of stable-baselines3 such as `eval_env`, with values that have no effect (see compatibility).
 
         Raises:
