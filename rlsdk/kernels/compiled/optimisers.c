@@ -3,15 +3,6 @@
 
 #include "optimisers.h"
 
-/* a b + c, rounded once like torch's vectors where the processor can. */
-INLINE float fused_one(float a, float b, float c) {
-#if defined(__FMA__)
-    return __builtin_fmaf(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
-
 /* Scale a gradient down to the norm `largest`. A NaN spreads to all entries. */
 API void clip_norm(float *grad, int64_t size, float largest) {
     double sums[8] = {0};

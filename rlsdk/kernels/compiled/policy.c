@@ -170,7 +170,7 @@ API int advantages(const Steps *s, int64_t steps, int64_t copies, float gamma, f
                 int goes_on = !(s->terminated[place] | s->truncated[place]) && s->valid[place];
                 if (t + 1 < steps) goes_on = goes_on && s->valid[place + copies];
                 float discount = s->terminated[place] ? 0.0f : gamma, weight = goes_on ? trace : 0.0f;
-                float error = rounded_once(discount, s->next_value[place], s->reward[place]) - s->value[place];
+                float error = fused_one(discount, s->next_value[place], s->reward[place]) - s->value[place];
                 following[j] = (double)error + (double)weight * following[j];
                 advantage[row] = (float)following[j];
                 target[row] = advantage[row] + s->value[place];

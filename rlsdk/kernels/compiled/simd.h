@@ -42,8 +42,8 @@ INLINE floats fused(floats a, floats b, floats c) {
 #endif
 }
 
-/* The same for single numbers. */
-INLINE float rounded_once(float a, float b, float c) {
+/* The same for single numbers, as torch's vectors are rounded. */
+INLINE float fused_one(float a, float b, float c) {
 #if defined(__FMA__)
     return __builtin_fmaf(a, b, c);
 #else
