@@ -29,6 +29,7 @@ from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 from rlsdk.kernels.returns import advantages
 from rlsdk.kernels.switch import compiled_off, kernels_off, may_compile
 from rlsdk.networks import flatten_parameters
+from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.records import StepData
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
 
@@ -113,6 +114,36 @@ def test_many_rows_are_evaluated_in_blocks() -> None:
     modules = layers([3, 20, 2], nn.Tanh)
     x = torch.randn(5000, 3)
     close(CompiledDense(modules)(x), nn.Sequential(*modules)(x).detach().double())
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_sums_of_several_blocks(activation: type[nn.Module], stacked: bool) -> None:
+    """Sums of more than 256 products are added up in blocks. With small whole numbers, all of them are exact."""
+    torch.manual_seed(0)
+    whole, widths, rows = activation is not nn.Tanh, [300, 70, 530, 21], 613
+    network = EnsembleMLP(2, widths[0], widths[1:-1], widths[-1], activation)
+    modules = list(network.layers) if stacked else layers(widths, activation)
+    exact = nn.Sequential(*modules)
+    with torch.no_grad():
+        for parameter in exact.parameters():
+            parameter.copy_(torch.randint(-1, 2, parameter.shape) if whole else torch.randn_like(parameter) / 16)
+    flatten_parameters(list(exact.parameters()))
+    kernel = CompiledDense(modules)
+    x = torch.randint(-2, 3, (rows, widths[0])).float() if whole else torch.randn(rows, widths[0])
+    found, trace = kernel.forward(x)
+    grad = torch.randint(-1, 2, found.shape).float()
+    input_grad = kernel.input_grad(trace, grad, kernel.gradients())
+    exact = copy.deepcopy(exact).double()
+    entered = x.double().expand(*found.shape[:-1], -1).clone().requires_grad_()
+    outputs = exact(entered)
+    expected = torch.autograd.grad(outputs, [entered, *exact.parameters()], grad.double())
+    gradients = [parameter.grad for parameter in kernel.parameters]
+    for one, two in zip([found, input_grad, *gradients], [outputs.detach(), *expected], strict=True):
+        assert one is not None
+        close(one, two)
+        assert not whole or torch.equal(one.double(), two)
 
 
 @pytest.mark.usefixtures("variant")

@@ -155,8 +155,8 @@ CASES = {
 
 @cache
 def trace_of(name: str) -> Trace:
-    """The trace of a case, made once, with the kernels of most processors."""
-    with patch("rlsdk.kernels.factory._is_limited", lambda: False):
+    """The trace of a case, made once, with the kernels of processors without AVX-512."""
+    with patch("rlsdk.kernels.factory._has_avx512", lambda: False):
         return CASES[name].trace()
 
 

@@ -42,7 +42,7 @@ InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
 COMPILED_WIDTH = 512
-"""Up to this width of layers, compiled code is faster than torch on some processors."""
+"""Up to this width of layers, compiled code is faster than torch on processors with AVX-512."""
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
 """The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
 
@@ -57,19 +57,18 @@ def backend_name(choice: KernelChoice) -> str | None:
     if choice.setting != "auto":
         return choice.setting
     narrow = choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE
-    if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and _is_limited())):
+    if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and _has_avx512())):
         return "compiled"
     return "numpy" if narrow else "torch"
 
 
 @cache
-def _is_limited() -> bool:
-    """Whether compiled code is faster than torch for wide layers on this processor."""
+def _has_avx512() -> bool:
     if not exists("processor"):
         return False
-    from rlsdk.kernels.processor import is_limited
+    from rlsdk.kernels.processor import has_avx512
 
-    return is_limited()
+    return has_avx512()
 
 
 def dense_network(

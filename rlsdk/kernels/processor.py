@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 
 @cache
 def _description() -> str:
-    """The vendor and, on Linux, the family of this processor."""
+    """The processor's name and, on Linux, its vendor."""
     info = Path("/proc/cpuinfo")  # `platform.processor` is empty on Linux
     return info.read_text(encoding="utf-8").partition("\n\n")[0] if info.exists() else platform.processor()
 
@@ -24,12 +23,9 @@ def has_onednn() -> bool:
 
 def is_ahead_of_mkl() -> bool:
     """Whether this is an AMD processor with AVX-512, which MKL does not use."""
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and "AuthenticAMD" in _description()
+    return has_avx512() and "AuthenticAMD" in _description()
 
 
-def is_limited() -> bool:
-    """Whether this processor makes one multiplication of AVX-512 registers per cycle, as AMD's Zen 4 does.
-
-    Compiled code then reaches the processor's limit, as torch's libraries do, and needs fewer passes over memory.
-    """
-    return is_ahead_of_mkl() and re.search(r"cpu family\s*: 25\b", _description()) is not None
+def has_avx512() -> bool:
+    """Whether this processor has AVX-512 and torch uses it."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX512"

@@ -8,42 +8,17 @@
 #define FEW_OUTPUTS (WIDTH / 4) /* padding to a whole register would take longer */
 #define BLOCK 512 /* rows that are evaluated together without a trace, so that their outputs stay in the caches */
 
-enum { IDENTITY, RELU, TANH };
-
 /* Whether the weight is stored as [inputs, outputs]. With a single output both are the same. */
 INLINE int is_by_inputs(Layer layer) { return layer.by_inputs && layer.outputs > 1; }
-
-static void activate(float *values, int64_t count, int64_t activation) {
-    if (activation == IDENTITY) return;
-    int64_t i = 0;
-    for (; i + WIDTH <= count; i += WIDTH) {
-        floats x = load(values + i);
-        store(values + i, activation == TANH ? tanh_of(x) : either(x < 0.0f, all(0.0f), x));
-    }
-    if (i < count) {
-        float rest[WIDTH] = {0};
-        memcpy(rest, values + i, 4 * (count - i));
-        floats x = load(rest);
-        store(rest, activation == TANH ? tanh_of(x) : either(x < 0.0f, all(0.0f), x));
-        memcpy(values + i, rest, 4 * (count - i));
-    }
-}
-
-/* changed [count] = grad [count] times the derivative of the activation with the outputs `y` [count]. */
-static void derive(const float *grad, const float *y, int64_t count, int64_t activation, float *changed) {
-    int64_t i = 0;
-    for (; i + WIDTH <= count; i += WIDTH) {
-        floats g = load(grad + i), out = load(y + i);
-        store(changed + i, activation == TANH ? g * (1.0f - out * out) : either(out <= 0.0f, all(0.0f), g));
-    }
-    for (; i < count; i++) changed[i] = activation == TANH ? grad[i] * (1.0f - y[i] * y[i]) : y[i] <= 0.0f ? 0.0f : grad[i];
-}
 
 static void sum_rows(const float *matrix, int64_t rows, int64_t columns, float *sums) {
     memset(sums, 0, 4 * columns);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) sums[j] += matrix[i * columns + j];
 }
+
+/* Memory for `count` floats, which begins with a cache line. Registers are loaded faster if they do not extend over two lines. */
+static float *new_floats(int64_t count) { return aligned_alloc(64, (count / 16 + 1) * 64); }
 
 /* Floats of working memory that the functions below need for `rows`. */
 static int64_t working_size(const Layer *layers, int64_t count, int64_t rows) {
@@ -56,11 +31,12 @@ static int64_t working_size(const Layer *layers, int64_t count, int64_t rows) {
     return largest;
 }
 
-/* outputs [rows, O] = inputs [rows, I] weight^T + bias. `memory` has (I + 1) * padded O floats. */
-static void affine(const float *inputs, int64_t rows, Layer layer, float *memory, float *outputs) {
+/* outputs [rows, O] = activation(inputs [rows, I] weight^T + bias). `memory` has (I + 1) * padded O floats. */
+static void evaluate(const float *inputs, int64_t rows, Layer layer, float *memory, float *outputs) {
     int64_t in = layer.inputs, out = layer.outputs;
     if (!is_by_inputs(layer) && (rows < FEW_ROWS || out <= FEW_OUTPUTS)) {
         dot_products(inputs, rows, layer.weight, in, layer.bias, outputs, out);
+        activate(outputs, rows * out, layer.activation);
         return;
     }
     const float *right = memory;
@@ -69,7 +45,8 @@ static void affine(const float *inputs, int64_t rows, Layer layer, float *memory
     else transpose(layer.weight, out, in, memory);
     memset(biases, 0, 4 * padded(out));
     memcpy(biases, layer.bias, 4 * out);
-    product((Strided){inputs, in, 1}, rows, right, padded(out), in, biases, outputs, out);
+    multiply(&(Product){.left = {inputs, in, 1}, .rows = rows, .right = right, .inner = in, .columns = out, .bias = biases,
+                        .activation = layer.activation, .result = outputs});
 }
 
 /* result [out, in] = grad^T x, given grad [rows, out] and x [rows, in]. `memory` has `working_size` floats. */
@@ -78,13 +55,13 @@ static void weight_grad(const float *grad, const float *x, int64_t rows, int64_t
     if (in <= FEW_OUTPUTS && out > in) { /* the transpose needs less padding */
         const float *right = with_padding(grad, rows, out, memory);
         float *transposed = memory + rows * padded(out);
-        product((Strided){x, 1, in}, in, right, padded(out), rows, 0, transposed, out);
+        multiply(&(Product){.left = {x, 1, in}, .rows = in, .right = right, .inner = rows, .columns = out, .result = transposed});
         for (int64_t o = 0; o < out; o++)
             for (int64_t k = 0; k < in; k++) result[o * in + k] = transposed[k * out + o];
         return;
     }
     const float *right = with_padding(x, rows, in, memory);
-    product((Strided){grad, 1, out}, out, right, padded(in), rows, 0, result, in);
+    multiply(&(Product){.left = {grad, 1, out}, .rows = out, .right = right, .inner = rows, .columns = in, .result = result});
 }
 
 /* Write the last layer's outputs to `outputs`, and those of the others to `trace`, one [rows, outputs] after another.
@@ -93,15 +70,14 @@ static void weight_grad(const float *grad, const float *x, int64_t rows, int64_t
  * another. Returns 1 if memory is exhausted, like the functions below. */
 API int dense_forward(const Layer *layers, int64_t members, int64_t count, const float *inputs, int64_t rows, float *trace,
                       float *outputs) {
-    float *memory = malloc(4 * working_size(layers, count, FEW_ROWS));
+    float *memory = new_floats(working_size(layers, count, FEW_ROWS));
     if (!memory) return 1;
     for (; members > 0; members--) {
         const float *x = inputs;
         for (int64_t i = 0; i < count; i++) {
             Layer layer = *layers++;
             float *result = i == count - 1 ? outputs : trace;
-            affine(x, rows, layer, memory, result);
-            activate(result, rows * layer.outputs, layer.activation);
+            evaluate(x, rows, layer, memory, result);
             x = result;
             *(i == count - 1 ? &outputs : &trace) += rows * layer.outputs;
         }
@@ -115,7 +91,7 @@ API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, i
     int64_t block = rows < BLOCK ? rows : BLOCK, size = working_size(layers, count, FEW_ROWS), widest = 0;
     for (int64_t i = 0; i < count - 1; i++)
         if (layers[i].outputs > widest) widest = layers[i].outputs;
-    float *memory = malloc(4 * (size + 2 * block * widest));
+    float *memory = new_floats(size + 2 * block * widest);
     if (!memory) return 1;
     for (int64_t start = 0; start < rows; start += BLOCK) {
         int64_t now = rows - start < BLOCK ? rows - start : BLOCK;
@@ -124,8 +100,7 @@ API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, i
             Layer layer = layers[i];
             float *hidden = memory + size + (i % 2) * block * widest;
             float *y = i == count - 1 ? outputs + start * layer.outputs : hidden;
-            affine(x, now, layer, memory, y);
-            activate(y, now * layer.outputs, layer.activation);
+            evaluate(x, now, layer, memory, y);
             x = y;
         }
     }
@@ -137,31 +112,31 @@ API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, i
 static void backpropagate(const Layer *layers, int64_t count, const float *inputs, int64_t rows, const float *trace,
                           const float *outputs, const float *grad, float *const *into, float *input_grad, float *memory,
                           int64_t size) {
-    float *derived = memory, *copy = memory + size, *next = memory + 2 * size;
+    float *used = memory, *copy = memory + size, *next = memory + 2 * size;
     for (int64_t i = 0; i < count - 1; i++) trace += rows * layers[i].outputs;
+    Layer last = layers[count - 1];
+    if (last.activation != IDENTITY) {
+        derive(grad, outputs, rows * last.outputs, last.activation, used);
+        grad = used;
+    }
     for (int64_t i = count - 1; i >= 0; i--) {
         Layer layer = layers[i];
         int64_t in = layer.inputs, out = layer.outputs;
-        const float *y = i == count - 1 ? outputs : trace;
         const float *x = i ? (trace -= rows * in) : inputs;
-        if (layer.activation != IDENTITY) {
-            derive(grad, y, rows * out, layer.activation, derived);
-            grad = derived;
-        }
         if (into) {
             if (is_by_inputs(layer)) weight_grad(x, grad, rows, out, in, copy, into[2 * i]); /* the transpose */
             else weight_grad(grad, x, rows, in, out, copy, into[2 * i]);
             sum_rows(grad, rows, out, into[2 * i + 1]);
         }
         if (i || input_grad) {
-            float *result = i ? next : input_grad;
-            const float *right = copy;
+            Product product = {.left = {grad, out, 1}, .rows = rows, .right = copy, .inner = out, .columns = in};
             if (is_by_inputs(layer)) transpose(layer.weight, in, out, copy);
-            else right = with_padding(layer.weight, out, in, copy);
-            product((Strided){grad, out, 1}, rows, right, padded(in), out, 0, result, in);
-            grad = result;
-            next = derived; /* the next gradient is computed from this one, so they need different memory */
-            derived = result;
+            else product.right = with_padding(layer.weight, out, in, copy);
+            if (i) product.outputs = x, product.activation = layers[i - 1].activation;
+            grad = product.result = i ? next : input_grad;
+            multiply(&product);
+            next = used; /* the next gradient is computed from this one, so they need different memory */
+            used = product.result;
         }
     }
 }
@@ -174,7 +149,7 @@ API int dense_backward(const Layer *layers, int64_t members, int64_t count, cons
                        const float *trace, const float *outputs, const float *grad, float *const *into,
                        float *input_grad) {
     int64_t size = working_size(layers, count, rows), hidden = 0;
-    float *memory = malloc(4 * 3 * size);
+    float *memory = new_floats(3 * size);
     if (!memory) return 1;
     for (int64_t i = 0; i < count - 1; i++) hidden += layers[i].outputs;
     for (int64_t m = 0; m < members; m++) {
@@ -191,7 +166,7 @@ API int dense_backward(const Layer *layers, int64_t members, int64_t count, cons
 API int dense_jvp(const Layer *layers, int64_t count, const float *inputs, int64_t rows, const float *trace,
                   const float *outputs, const float *const *direction, float *change) {
     int64_t size = working_size(layers, count, rows);
-    float *memory = malloc(4 * 5 * size);
+    float *memory = new_floats(5 * size);
     if (!memory) return 1;
     float *copy = memory, *before = memory + size, *now = memory + 2 * size, *further = memory + 3 * size;
     float *zeros = memory + 4 * size;
@@ -202,9 +177,10 @@ API int dense_jvp(const Layer *layers, int64_t count, const float *inputs, int64
         const float *y = i == count - 1 ? outputs : trace;
         float *result = i == count - 1 ? change : now;
         moved.weight = direction[2 * i], moved.bias = direction[2 * i + 1], linear.bias = zeros;
-        affine(inputs, rows, moved, copy, result);
+        moved.activation = linear.activation = IDENTITY;
+        evaluate(inputs, rows, moved, copy, result);
         if (i) {
-            affine(before, rows, linear, copy, further);
+            evaluate(before, rows, linear, copy, further);
             for (int64_t j = 0; j < whole; j++) result[j] += further[j];
         }
         if (layer.activation != IDENTITY) derive(result, y, whole, layer.activation, result);

@@ -2,7 +2,7 @@
 #ifndef RLSDK_PRODUCTS_H
 #define RLSDK_PRODUCTS_H
 
-#include "simd.h"
+#include "activations.h"
 #include "threads.h"
 
 /* A matrix whose element (i, j) is start[i * row + j * column]. */
@@ -11,44 +11,80 @@ typedef struct {
     int64_t row, column;
 } Strided;
 
-/* R rows and V registers of `result` = (`bias`, or 0) + left right. Only `columns` of V * WIDTH are stored. */
-INLINE void tile(const int R, const int V, Strided left, const float *right, int64_t right_row, int64_t inner,
-                 const float *bias, float *result, int64_t result_row, int64_t columns) {
+INLINE int64_t padded(int64_t columns) { return (columns + WIDTH - 1) / WIDTH * WIDTH; }
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* A product of matrices: result [rows, columns] = activation((bias [padded columns], or 0) + left [rows, inner] right).
+ *
+ * right is [inner, padded columns]. If `outputs` [rows, columns] is not NULL, the result is instead the product, multiplied by the
+ * derivative of the activation that has these outputs. */
+typedef struct {
+    Strided left;
+    int64_t rows, inner, columns, activation;
+    const float *right, *bias, *outputs;
+    float *result;
+} Product;
+
+/* Numbers are added up in blocks, whose factors stay in the caches. The sums between two blocks are stored in the result. */
+#define INNER_BLOCK 256
+#define ROW_BLOCK (16 * ROWS)
+
+/* The part of a product whose results start at (row, column), from the factor `inner` to the end of its block. */
+typedef struct {
+    int64_t row, column, inner;
+} Place;
+
+/* Add a block to R rows and V registers of the result, of which `columns` numbers are in the matrix. */
+INLINE void tile(const int R, const int V, const Product *p, Place at, int64_t columns) {
+    const float *left = p->left.start + at.row * p->left.row, *right = p->right + at.column;
+    float *result = p->result + at.row * p->columns + at.column;
+    int64_t end = smaller(at.inner + INNER_BLOCK, p->inner), left_row = p->left.row, row_size = p->columns;
+    int64_t right_row = padded(row_size), last = columns - (V - 1) * WIDTH; /* numbers in the last register */
     floats sums[ROWS][VECTORS];
-    for (int r = 0; r < R; r++)
-        for (int v = 0; v < V; v++) sums[r][v] = bias ? load(bias + v * WIDTH) : all(0.0f);
-    for (int64_t k = 0; k < inner; k++) {
-        const float *factors = left.start + k * left.column;
+    for (int r = 0; r < R; r++) {
+        const float *before = at.inner ? result + r * row_size : p->bias ? p->bias + at.column : 0;
+        for (int v = 0; v < V - 1; v++) sums[r][v] = before ? load(before + v * WIDTH) : all(0.0f);
+        sums[r][V - 1] = before ? load_first(before + (V - 1) * WIDTH, last) : all(0.0f);
+    }
+    for (int64_t k = at.inner; k < end; k++) {
+        const float *factors = left + k * p->left.column;
         floats row[VECTORS];
         for (int v = 0; v < V; v++) row[v] = load(right + k * right_row + v * WIDTH);
         for (int r = 0; r < R; r++) {
-            floats factor = all(factors[r * left.row]);
+            floats factor = all(factors[r * left_row]);
             for (int v = 0; v < V; v++) sums[r][v] = fused(factor, row[v], sums[r][v]);
         }
     }
     for (int r = 0; r < R; r++) {
-        if (columns == V * WIDTH) {
-            for (int v = 0; v < V; v++) store(result + r * result_row + v * WIDTH, sums[r][v]);
-        } else {
-            float last[VECTORS * WIDTH]; /* the address of `sums` would force them out of the registers */
-            for (int v = 0; v < V; v++) store(last + v * WIDTH, sums[r][v]);
-            memcpy(result + r * result_row, last, 4 * columns);
-        }
+        for (int v = 0; v < V - 1; v++) store(result + r * row_size + v * WIDTH, sums[r][v]);
+        store_first(result + r * row_size + (V - 1) * WIDTH, sums[r][V - 1], last);
     }
 }
 
-#define TILES_OF(V)                                                                                            \
-    static void tiles_##V(Strided left, int64_t rows, const float *right, int64_t right_row, int64_t inner,    \
-                          const float *bias, float *result, int64_t result_row, int64_t columns) {             \
-        for (; rows >= ROWS; rows -= ROWS, left.start += ROWS * left.row, result += ROWS * result_row)         \
-            tile(ROWS, V, left, right, right_row, inner, bias, result, result_row, columns);                   \
-        switch (rows) {                                                                                        \
-            case 5: tile(5, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
-            case 4: tile(4, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
-            case 3: tile(3, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
-            case 2: tile(2, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
-            case 1: tile(1, V, left, right, right_row, inner, bias, result, result_row, columns); break;       \
-        }                                                                                                      \
+/* Apply the activation, or its derivative, to `rows` and `columns` of the result, once its last block has been added. */
+static void finish(const Product *p, Place at, int64_t rows, int64_t columns) {
+    if (p->activation == IDENTITY || at.inner + INNER_BLOCK < p->inner) return;
+    for (int64_t place = at.row * p->columns + at.column; rows > 0; rows--, place += p->columns) {
+        float *result = p->result + place;
+        if (p->outputs) derive(result, p->outputs + place, columns, p->activation, result);
+        else activate(result, columns, p->activation);
+    }
+}
+
+#define TILES_OF(V)                                                                           \
+    static void tiles_##V(const Product *p, Place at, int64_t rows, int64_t columns) {        \
+        for (; rows >= ROWS; rows -= ROWS, at.row += ROWS) {                                  \
+            tile(ROWS, V, p, at, columns);                                                    \
+            finish(p, at, ROWS, columns);                                                     \
+        }                                                                                     \
+        switch (rows) {                                                                       \
+            case 5: tile(5, V, p, at, columns); break;                                        \
+            case 4: tile(4, V, p, at, columns); break;                                        \
+            case 3: tile(3, V, p, at, columns); break;                                        \
+            case 2: tile(2, V, p, at, columns); break;                                        \
+            case 1: tile(1, V, p, at, columns); break;                                        \
+        }                                                                                     \
+        finish(p, at, rows, columns);                                                         \
     }
 
 TILES_OF(1)
@@ -58,49 +94,44 @@ TILES_OF(3)
 TILES_OF(4)
 #endif
 
-INLINE int64_t padded(int64_t columns) { return (columns + WIDTH - 1) / WIDTH * WIDTH; }
-
-/* A product of matrices: result [rows, columns] = (bias [padded columns], or 0) + left [rows, inner] right [inner, padded columns]. */
-typedef struct {
-    Strided left;
-    int64_t rows, right_row, inner, columns;
-    const float *right, *bias;
-    float *result;
-} Product;
-
 #define SHARED_ROWS (2 * ROWS) /* the rows of a product that one thread computes together */
 #define LARGE 1000000 /* multiplications from which on threads share a product: it takes twenty times as long as sharing it */
 
-static void compute_rows(const Product *p, int64_t first, int64_t rows) {
-    Strided left = {p->left.start + first * p->left.row, p->left.row, p->left.column};
-    for (int64_t j = 0; j < p->columns; j += VECTORS * WIDTH) {
-        int64_t rest = p->columns - j, now = rest < VECTORS * WIDTH ? rest : VECTORS * WIDTH;
-        const float *right = p->right + j, *own = p->bias ? p->bias + j : 0;
-        float *result = p->result + first * p->columns + j;
-        switch (padded(now) / WIDTH) {
-            case 1: tiles_1(left, rows, right, p->right_row, p->inner, own, result, p->columns, now); break;
-            case 2: tiles_2(left, rows, right, p->right_row, p->inner, own, result, p->columns, now); break;
+/* Add a block to `rows` of the result, all columns. */
+static void compute_block(const Product *p, Place at, int64_t rows) {
+    for (; at.column < p->columns; at.column += VECTORS * WIDTH) {
+        int64_t columns = smaller(p->columns - at.column, VECTORS * WIDTH);
+        switch (padded(columns) / WIDTH) {
+            case 1: tiles_1(p, at, rows, columns); break;
+            case 2: tiles_2(p, at, rows, columns); break;
 #if VECTORS > 2
-            case 3: tiles_3(left, rows, right, p->right_row, p->inner, own, result, p->columns, now); break;
-            case 4: tiles_4(left, rows, right, p->right_row, p->inner, own, result, p->columns, now); break;
+            case 3: tiles_3(p, at, rows, columns); break;
+            case 4: tiles_4(p, at, rows, columns); break;
 #endif
         }
     }
 }
 
+static void compute_rows(const Product *p, int64_t first, int64_t rows) {
+    int64_t inner = 0;
+    do {
+        for (int64_t i = 0; i < rows; i += ROW_BLOCK)
+            compute_block(p, (Place){first + i, 0, inner}, smaller(rows - i, ROW_BLOCK));
+        inner += INNER_BLOCK;
+    } while (inner < p->inner);
+}
+
 static void compute_part(const void *context, int64_t part) {
     const Product *p = context;
-    int64_t first = part * SHARED_ROWS, rest = p->rows - first;
-    compute_rows(p, first, rest < SHARED_ROWS ? rest : SHARED_ROWS);
+    int64_t first = part * SHARED_ROWS;
+    compute_rows(p, first, smaller(p->rows - first, SHARED_ROWS));
 }
 
 /* Compute a product. Each number is the same for any number of threads, because one thread adds it up, in one order. */
-static void product(Strided left, int64_t rows, const float *right, int64_t right_row, int64_t inner,
-                    const float *bias, float *result, int64_t columns) {
-    Product whole = {left, rows, right_row, inner, columns, right, bias, result};
-    if (threads_in_use() > 1 && rows * inner * columns >= LARGE)
-        in_parallel(compute_part, &whole, (rows + SHARED_ROWS - 1) / SHARED_ROWS);
-    else compute_rows(&whole, 0, rows);
+static void multiply(const Product *p) {
+    if (threads_in_use() > 1 && p->rows * p->inner * p->columns >= LARGE)
+        in_parallel(compute_part, p, (p->rows + SHARED_ROWS - 1) / SHARED_ROWS);
+    else compute_rows(p, 0, p->rows);
 }
 
 /* Copy [rows, columns] to [rows, padded columns], with zeros at the end of each row. */
@@ -139,8 +170,10 @@ INLINE void transpose_block(const float *matrix, int64_t row, float *copy, int64
 static void transpose(const float *matrix, int64_t rows, int64_t columns, float *copy) {
     int64_t width = padded(rows), blocks = rows / 4 * 4, whole = columns / 4 * 4;
     if (width != rows) memset(copy, 0, 4 * columns * width);
-    for (int64_t j = 0; j < whole; j += 4)
-        for (int64_t i = 0; i < blocks; i += 4) transpose_block(matrix + i * columns + j, columns, copy + j * width + i, width);
+    for (int64_t line = 0; line < whole; line += 16) /* the columns of one cache line together */
+        for (int64_t i = 0; i < blocks; i += 4)
+            for (int64_t j = line; j < smaller(line + 16, whole); j += 4)
+                transpose_block(matrix + i * columns + j, columns, copy + j * width + i, width);
     for (int64_t j = 0; j < columns; j++)
         for (int64_t i = j < whole ? blocks : 0; i < rows; i++) copy[j * width + i] = matrix[i * columns + j];
 }

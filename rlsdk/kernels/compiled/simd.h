@@ -29,7 +29,34 @@ typedef float unaligned __attribute__((vector_size(4 * WIDTH), aligned(4), may_a
 
 INLINE floats load(const float *from) { return *(const unaligned *)from; }
 INLINE void store(float *to, floats values) { *(unaligned *)to = values; }
-INLINE floats all(float value) { return (floats){0} + value; }
+/* The first `count` floats, 1 to WIDTH; the others are not read, and 0. */
+INLINE floats load_first(const float *from, int64_t count) {
+#if defined(__AVX512F__)
+    return (floats)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+#else
+    if (count == WIDTH) return load(from);
+    float copy[WIDTH] = {0};
+    memcpy(copy, from, 4 * count);
+    return load(copy);
+#endif
+}
+
+INLINE void store_first(float *to, floats values, int64_t count) {
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)values);
+#else
+    if (count == WIDTH) {
+        store(to, values);
+        return;
+    }
+    float copy[WIDTH];
+    store(copy, values);
+    memcpy(to, copy, 4 * count);
+#endif
+}
+
+/* Subtracting 0 changes no number, not even -0, so compilers leave it out. Adding 0 would take an instruction. */
+INLINE floats all(float value) { return value - (floats){0}; }
 
 /* a b + c, rounded once where the processor can. */
 INLINE floats fused(floats a, floats b, floats c) {
