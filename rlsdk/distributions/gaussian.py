@@ -90,8 +90,9 @@ class SquashedGaussian:
 
         The density is computed from the value before tanh, so it is exact where tanh saturates.
         """
-        raw = self._before_tanh.transform(noise)
-        return raw.tanh(), self._before_tanh.log_prob(raw) - log_jacobian(raw).sum(-1)
+        before_tanh = self._before_tanh
+        raw = before_tanh.transform(noise)
+        return raw.tanh(), before_tanh.log_prob(raw) - log_jacobian(raw).sum(-1)
 
     def transform_vjp(
         self, noise: Tensor, action: Tensor, grad_action: Tensor, grad_log_prob: Tensor

@@ -85,6 +85,8 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "values_taken_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER),
     "smooth_l1": (POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, POINTER, POINTER),
     "pairwise_huber": (POINTER, POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, COUNT, COUNT, POINTER),
+    "squashed_sample": (POINTER, POINTER, POINTER, COUNT, COUNT, c_float, c_float, POINTER, POINTER),
+    "squashed_vjp": (*[POINTER] * 5, COUNT, COUNT, c_float, c_float, POINTER, POINTER),
     "clip_norm": (POINTER, COUNT, c_float),
     "optimiser_step": (POINTER, COUNT),
     "use_threads": (COUNT, POINTER),

@@ -7,9 +7,10 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.kernels.backends import BACKENDS, COMPILED
+from rlsdk.kernels.compiled_squashed import CompiledSquashed
 from rlsdk.kernels.dense_choice import can_be_compiled, dense_of, without_compiled
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
-from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
+from rlsdk.kernels.protocol import Reparameterised, SampledVjp, SquashedLayers, SquashedPolicy
 
 
 class SquashedKernel:
@@ -41,16 +42,21 @@ class SquashedKernel:
     def evaluate(self, inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
         """Return ((actions [N, A], log-densities [N]), vjp); see `rlsdk.kernels.protocol.SquashedPolicy`."""
         features, noise = inputs
-        array, tensor, (low, high) = self.backend.array, self.backend.tensor, self.layers.log_std_range
+        array, tensor, limits = self.backend.array, self.backend.tensor, self.layers.log_std_range
         latent, trace = self.body.forward(array(features))
         (mean, mean_trace), (raw, raw_trace) = self.mean.forward(latent), self.log_std.forward(latent)
-        distribution = self.layers.distribution(tensor(mean), (raw := tensor(raw)).clamp(low, high))
+        mean, raw, is_compiled = tensor(mean), tensor(raw), self.name == COMPILED.name
+        if is_compiled:
+            distribution: Reparameterised = CompiledSquashed(mean, raw, limits)
+        else:
+            distribution = self.layers.distribution(mean, raw.clamp(*limits))
         action, log_prob = distribution.transform(noise)
 
         @torch.no_grad()
         def vjp(grad_action: Tensor, grad_log_prob: Tensor) -> None:
             grad_mean, grad_log_std = distribution.transform_vjp(noise, action, grad_action, grad_log_prob)
-            grad_log_std *= (raw >= low) & (raw <= high)
+            if not is_compiled:
+                grad_log_std *= (raw >= limits[0]) & (raw <= limits[1])
             grad = self.mean.input_grad(mean_trace, array(grad_mean), self.mean.gradients())
             grad += self.log_std.input_grad(raw_trace, array(grad_log_std), self.log_std.gradients())
             self.body.backward(trace, grad, self.body.gradients())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,13 @@ def midpoints(count: int, like: Tensor) -> Tensor:
 def _asymmetry(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """2 tau - 1 for tau = `midpoints(count)`, [count]. The tensor is cached: callers must not modify it."""
     return 2.0 * midpoints(count, torch.empty(0, dtype=dtype, device=device)) - 1.0
+
+
+def smallest(values: Tensor, count: int) -> Tensor:
+    """The `count` smallest entries of each row of float [N, M], in any order, [N, count]. NaN counts as the largest."""
+    if not values.is_cpu or values.requires_grad or torch.compiler.is_compiling():
+        return values.topk(count, dim=-1, largest=False, sorted=False).values
+    return torch.from_numpy(np.partition(values.numpy(), count - 1)[:, :count])  # a quarter of the time of `topk`
 
 
 def quantile_huber_loss(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from rlsdk.math.quantiles import smallest
+
 
 def truncated_target(
     next_quantiles: Tensor, next_log_prob: Tensor, reward: Tensor, discount: Tensor, alpha: Tensor, *, keep: int
@@ -23,6 +25,5 @@ def truncated_target(
     """
     members, rows, quantiles = next_quantiles.shape
     pooled = next_quantiles.movedim(0, 1).reshape(rows, members * quantiles)
-    smallest = pooled.topk(keep, dim=1, largest=False, sorted=False).values
-    soft = smallest - (alpha * next_log_prob).unsqueeze(1)
+    soft = smallest(pooled, keep) - (alpha * next_log_prob).unsqueeze(1)
     return reward.unsqueeze(1) + discount.unsqueeze(1) * soft
