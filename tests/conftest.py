@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rlsdk.cli.main import main
+from rlsdk.kernels import compiled_library
+from tests.compiled_variants import RUNNABLE, loaded
 from tests.plugin_site import Site, installed
 
 if os.environ.get("RLSDK_TEST_GPU") != "1":
@@ -54,6 +56,14 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         return code, out.out, out.err
 
     return run
+
+
+@pytest.fixture(params=RUNNABLE)
+def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each compiled library that this processor can run takes the place of the fastest one; returns its name."""
+    chosen, name = loaded(request.param), str(request.param)
+    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
+    return name
 
 
 @pytest.fixture

@@ -31,20 +31,12 @@ from rlsdk.kernels.switch import compiled_off, kernels_off, may_compile
 from rlsdk.networks import flatten_parameters
 from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.records import StepData
-from tests.compiled_variants import RUNNABLE, loaded, needs_library
+from tests.compiled_variants import RUNNABLE, needs_library
 
 FOLDER = compiled_library.FOLDER
 GUMBEL = GumbelNoise(FORBIDDEN, SMALLEST)
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
-
-
-@pytest.fixture(params=RUNNABLE)
-def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each library that this processor can run takes the place of the fastest one."""
-    chosen = loaded(request.param)
-    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
-    return request.param
 
 
 def test_the_libraries_are_made_from_these_sources() -> None:

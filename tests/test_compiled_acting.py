@@ -21,17 +21,10 @@ from rlsdk.kernels.compiled_acting import (
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
-from tests.compiled_variants import RUNNABLE, loaded, needs_library
+from tests.compiled_variants import needs_library
 
 GUMBEL = GumbelNoise(FORBIDDEN, SMALLEST)
-pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
-
-
-@pytest.fixture(params=RUNNABLE, autouse=True)
-def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each library that this processor can run takes the place of the fastest one."""
-    chosen = loaded(request.param)
-    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
+pytestmark = [needs_library, pytest.mark.usefixtures("variant"), pytest.mark.kernels("tests compiled kernels")]
 
 
 def network_of(inputs: int, hidden: int, outputs: int) -> CompiledDense:

@@ -13,20 +13,12 @@ from torch import Tensor
 import rlsdk
 from rlsdk.distributions import SquashedGaussian
 from rlsdk.errors import UsageError
-from rlsdk.kernels import compiled_library
 from rlsdk.kernels.compiled_squashed import CompiledSquashed
 from rlsdk.kernels.switch import compiled_off
-from tests.compiled_variants import RUNNABLE, loaded, needs_library
+from tests.compiled_variants import needs_library
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 LIMITS = (-20.0, 2.0)
-
-
-@pytest.fixture(params=RUNNABLE)
-def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each library that this processor can run takes the place of the fastest one."""
-    chosen = loaded(request.param)
-    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float) -> None:

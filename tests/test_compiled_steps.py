@@ -30,7 +30,7 @@ from rlsdk.runtime.seeding import Streams
 from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space
 from rlsdk.updates import FlatOptimizer, LossTerms, PolicyBatch, evaluator_of, policy_loss_of, policy_steps_of
 from rlsdk_ppo.config import PPOConfig
-from tests.compiled_variants import RUNNABLE, loaded, needs_library
+from tests.compiled_variants import RUNNABLE, needs_library
 
 FEATURES = 5
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
@@ -43,14 +43,6 @@ def box(size: int) -> Box:
 BOX, CHOICES = box(3), Discrete(4, start=2)
 ADAM = {"eps": 1e-5, "weight_decay": 0.01}
 OPTIMISERS: dict[str, dict[str, Any]] = {"adam": ADAM, "rmsprop": {"alpha": 0.9, "eps": 1e-4}}
-
-
-@pytest.fixture(params=RUNNABLE)
-def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each library that this processor can run takes the place of the fastest one."""
-    chosen = loaded(request.param)
-    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
-    return request.param
 
 
 def vector(network: Any) -> Tensor:

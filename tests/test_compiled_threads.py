@@ -16,20 +16,12 @@ from torch import Generator, Tensor, nn
 from rlsdk.kernels import compiled_library
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.networks.ensemble import EnsembleMLP
-from tests.compiled_variants import RUNNABLE, loaded, needs_library
+from tests.compiled_variants import needs_library
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 SHARED = CFUNCTYPE(None, c_void_p)
 PARALLEL = CFUNCTYPE(None, SHARED, c_void_p, c_uint, c_uint)
 Widths = tuple[int, ...]
-
-
-@pytest.fixture(params=RUNNABLE)
-def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each library that this processor can run takes the place of the fastest one."""
-    chosen = loaded(request.param)
-    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
-    return request.param
 
 
 @pytest.fixture(autouse=True)
