@@ -34,8 +34,11 @@ def crossings_of(name: str, **settings: Any) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize(("settings", "most"), [({}, 6), ({"normalize": True}, 8)], ids=str)
+@pytest.mark.parametrize(("settings", "most"), [({}, 8), ({"normalize": True}, 10)], ids=str)
 def test_an_off_policy_step_crosses_rarely(settings: dict[str, Any], most: int) -> None:
-    """The environment and networks with few rows compute in numpy; no value is converted between them."""
+    """The environment and networks with few rows compute in numpy; no value is converted between them.
+
+    Numpy also selects the smallest atoms of the target, in a quarter of torch's time, which takes two conversions.
+    """
     found = crossings_of("tqc", **settings)
     assert found.total() <= most, dict(found)
