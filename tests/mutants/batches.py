@@ -154,15 +154,15 @@ def errors_are_in_another_order(patch: Patch) -> None:
 
 @mutant("batch.td-error-of-its-row")
 def one_error_for_all_rows(patch: Patch) -> None:
-    from rlsdk.updates import soft_actor_critic
+    from rlsdk.updates import target_network
 
-    error = soft_actor_critic.td_error
+    error = target_network.td_error
 
     def broken(values: Any, target: Any) -> Any:
         errors = error(values, target)
         return errors.mean().expand_as(errors)
 
-    patch.setattr(soft_actor_critic, "td_error", broken)
+    patch.setattr(target_network, "td_error", broken)
 
 
 @mutant("batch.padding", "v-trace")

@@ -50,8 +50,9 @@ def every_rollout_is_passed_once(patch: Patch) -> None:
 
 @mutant("settings.have-effect", "maskable-ppo", alone=True)
 def the_gradient_is_never_scaled_down(patch: Patch) -> None:
-    step = FlatOptimizer.step
+    step, next_steps = FlatOptimizer.step, FlatOptimizer.next_steps
     patch.setattr(FlatOptimizer, "step", lambda self, rate, max_norm=None: step(self, rate))
+    patch.setattr(FlatOptimizer, "next_steps", lambda self, rate, max_norm=None: next_steps(self, rate))
 
 
 @mutant("settings.have-effect", "maskable-ppo")

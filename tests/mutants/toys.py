@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlsdk.networks import ActorCritic, DiscreteValuePolicy, FlattenEncoder, SquashedActor
+from rlsdk.networks import ActorCritic, DiscreteValuePolicy, FlattenEncoder, SquashedActor, actor_critic
+from rlsdk.networks.action_heads import DiscreteHead
 from rlsdk.records import Rollout, Transitions
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic, clipped_policy, minibatches
@@ -86,6 +87,7 @@ def the_last_of_five_actions_is_never_tried(patch: Patch) -> None:
 def the_sign_of_observations_is_lost(patch: Patch) -> None:
     forward = FlattenEncoder.forward
     patch.setattr(FlattenEncoder, "forward", lambda self, features: forward(self, features).abs())
+    patch.setattr(actor_critic, "is_identity", lambda encoder: False)  # kernels call the encoder
 
 
 @mutant("learns.time-limit", "maskable-ppo", alone=True)
@@ -173,8 +175,8 @@ def the_ratio_is_inverted(patch: Patch) -> None:
 
 @mutant("learns.sign-of-observation", "maskable-ppo")
 def likelihoods_are_those_of_other_actions(patch: Patch) -> None:
-    internal = ActorCritic.internal
-    patch.setattr(ActorCritic, "internal", lambda self, action: internal(self, action).roll(1, 0))
+    internal = DiscreteHead.from_environment
+    patch.setattr(DiscreteHead, "from_environment", lambda self, action: internal(self, action).roll(1, 0))
 
 
 @mutant("learns.entropy", "maskable-ppo", alone=True)
@@ -278,8 +280,8 @@ def values_of_trpo_are_of_terminated_time_limits(patch: Patch) -> None:
 
 
 @mutant("learns.sign-of-observation", "trpo")
-def rewards_of_trpo_are_those_of_the_step_before(patch: Patch) -> None:
-    learns_from(patch, trpo.TrustRegionPolicy, of_steps(reward=lambda steps: steps.reward.roll(1, 0)))
+def rewards_of_trpo_are_those_of_the_step_after(patch: Patch) -> None:
+    learns_from(patch, trpo.TrustRegionPolicy, of_steps(reward=lambda steps: steps.reward.roll(-1, 0)))
 
 
 # --- values of discrete actions -------------------------------------------------------------------------------------
