@@ -185,10 +185,10 @@ def require_readable(values: Tensor, shape: tuple[int, ...], dtype: torch.dtype)
         )
 
 
-def column(values: Tensor, size: int) -> Tensor:
-    """Return `values` as float32 [size]. Raises UsageError if they have another shape."""
+def floats_of(values: Tensor, *shape: int) -> Tensor:
+    """Return `values` [..] as contiguous float32 on the CPU. Raises UsageError if they have another shape."""
     found = as_floats(values)
-    require_readable(found, (size,), torch.float32)
+    require_readable(found, shape, torch.float32)
     return found
 
 

@@ -17,7 +17,7 @@ from rlsdk.kernels.compiled_library import (
     Columns,
     as_floats,
     as_mask,
-    column,
+    floats_of,
     loaded_library,
     not_a_choice,
     require_readable,
@@ -60,8 +60,8 @@ def _choices_taken(
         raise not_a_choice(choices)
 
     def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Tensor:
-        grad, own = torch.empty_like(log_probs), column(grad_log_prob, rows)
-        of_entropy = None if grad_entropy is None else column(grad_entropy, rows)
+        grad, own = torch.empty_like(log_probs), floats_of(grad_log_prob, rows)
+        of_entropy = None if grad_entropy is None else floats_of(grad_entropy, rows)
         start = log_probs.data_ptr(), entropy.data_ptr(), action.data_ptr(), rows, choices, own.data_ptr()
         library.choices_vjp(*start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr())
         return grad
@@ -73,7 +73,7 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
     """`action` is float [N, A]."""
     library, (rows, size), (parameter,) = loaded_library(), mean.shape, head.own_parameters
     require_readable(action, (rows, size), torch.float32)
-    log_std = column(parameter, size)
+    log_std = floats_of(parameter, size)
     standardised, (log_prob, entropy) = torch.empty_like(mean), mean.new_empty(2, rows).unbind()
     library.vectors_taken(
         mean.data_ptr(),
@@ -87,10 +87,10 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
     )
 
     def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None) -> Tensor:
-        grad, own = torch.empty_like(mean), column(grad_log_prob, rows)
-        of_entropy = None if grad_entropy is None else column(grad_entropy, rows)
+        grad, own = torch.empty_like(mean), floats_of(grad_log_prob, rows)
+        of_entropy = None if grad_entropy is None else floats_of(grad_entropy, rows)
         grad_log_std = cast("Tensor", parameter.grad)
-        into = column(grad_log_std, size)
+        into = floats_of(grad_log_std, size)
         start = standardised.data_ptr(), log_std.data_ptr(), rows, size, own.data_ptr()
         library.vectors_vjp(
             *start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr(), into.data_ptr()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.compiled_library import as_floats, column, loaded_library, require_readable
+from rlsdk.kernels.compiled_library import floats_of, loaded_library
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +21,7 @@ class CompiledSquashed:
 
     def transform(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return (sample [N, A], its log-density [N]) for standard normal `noise` [N, A]."""
-        read, action = self._readable(noise), torch.empty_like(self.mean)
+        read, action = floats_of(noise, *self.mean.shape), torch.empty_like(self.mean)
         log_prob = action.new_empty(len(action))
         given = self.mean.data_ptr(), self.log_std.data_ptr(), read.data_ptr()
         results = action.data_ptr(), log_prob.data_ptr()
@@ -32,15 +32,9 @@ class CompiledSquashed:
         self, noise: Tensor, action: Tensor, grad_action: Tensor, grad_log_prob: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the gradients [N, A] of a loss with respect to mean and log std, given those with respect to the results."""
-        read = [self._readable(tensor) for tensor in (noise, action, grad_action)]
+        read = [floats_of(tensor, *self.mean.shape) for tensor in (noise, action, grad_action)]
         grads = torch.empty_like(self.mean), torch.empty_like(self.mean)
-        per_row = column(grad_log_prob, len(action))
+        per_row = floats_of(grad_log_prob, len(action))
         given = [tensor.data_ptr() for tensor in (self.log_std, *read, per_row)]
         loaded_library().squashed_vjp(*given, *self.mean.shape, *self.limits, *map(Tensor.data_ptr, grads))
         return grads
-
-    def _readable(self, values: Tensor) -> Tensor:
-        """Return `values` as contiguous float32 [N, A]."""
-        found = as_floats(values)
-        require_readable(found, (*self.mean.shape,), torch.float32)
-        return found

@@ -105,7 +105,7 @@ class CompiledPolicySteps:
         old_log_prob = None if terms.clip is None else rows.log_prob
         old_value = None if terms.clip_value is None else rows.value
         used = rows.weight, rows.advantage, old_log_prob, old_value, rows.target
-        columns = (None if values is None else c.column(values, size) for values in used)
+        columns = (None if values is None else c.floats_of(values, size) for values in used)
         return [features, action, None if mask is None else c.as_mask(mask, (size, wide)), *columns]
 
 

@@ -88,13 +88,13 @@ API int dense_forward(const Layer *layers, int64_t members, int64_t count, const
 
 /* Write the last layer's outputs [rows, outputs] to `outputs`, without a trace. */
 API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, int64_t rows, float *outputs) {
-    int64_t block = rows < BLOCK ? rows : BLOCK, size = working_size(layers, count, FEW_ROWS), widest = 0;
+    int64_t block = smaller(rows, BLOCK), size = working_size(layers, count, FEW_ROWS), widest = 0;
     for (int64_t i = 0; i < count - 1; i++)
         if (layers[i].outputs > widest) widest = layers[i].outputs;
     float *memory = new_floats(size + 2 * block * widest);
     if (!memory) return 1;
     for (int64_t start = 0; start < rows; start += BLOCK) {
-        int64_t now = rows - start < BLOCK ? rows - start : BLOCK;
+        int64_t now = smaller(rows - start, BLOCK);
         const float *x = inputs + start * layers[0].inputs;
         for (int64_t i = 0; i < count; i++) {
             Layer layer = layers[i];

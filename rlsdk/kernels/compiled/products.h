@@ -12,7 +12,6 @@ typedef struct {
 } Strided;
 
 INLINE int64_t padded(int64_t columns) { return (columns + WIDTH - 1) / WIDTH * WIDTH; }
-INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* A product of matrices: result [rows, columns] = activation((bias [padded columns], or 0) + left [rows, inner] right).
  *

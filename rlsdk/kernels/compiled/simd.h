@@ -23,6 +23,8 @@
 #endif
 #define ROWS 6
 
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
 typedef float floats __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t ints __attribute__((vector_size(4 * WIDTH)));
 typedef float unaligned __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));

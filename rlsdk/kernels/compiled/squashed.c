@@ -19,7 +19,7 @@ API void squashed_sample(const float *mean, const float *log_std, const float *n
     int64_t count = rows * size, row = 0, column = 0;
     memset(log_prob, 0, 4 * rows);
     for (int64_t i = 0; i < count; i += WIDTH) {
-        int64_t now = count - i < WIDTH ? count - i : WIDTH;
+        int64_t now = smaller(count - i, WIDTH);
         floats found;
         float densities[WIDTH];
         store(densities, sample(load_first(mean + i, now), load_first(log_std + i, now), load_first(noise + i, now), low, high, &found));
@@ -37,7 +37,7 @@ API void squashed_vjp(const float *log_std, const float *noise, const float *act
                       float *grad_log_std) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < size; j += WIDTH) {
-            int64_t k = i * size + j, now = size - j < WIDTH ? size - j : WIDTH;
+            int64_t k = i * size + j, now = smaller(size - j, WIDTH);
             floats taken = load_first(action + k, now), spread = load_first(log_std + k, now), own = all(grad_log_prob[i]);
             floats grad = (1.0f - taken * taken) * load_first(grad_action + k, now) + 2.0f * own * taken;
             floats of_spread = grad * exp_of(spread) * load_first(noise + k, now) - own;
