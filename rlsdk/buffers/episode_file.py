@@ -17,8 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
@@ -142,6 +140,9 @@ def require_place(path: str | Path) -> None:
 
 def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) -> Path:
     """Write tensors [rows, ..] to a temporary file in the folder of the target, then rename it to the target."""
+    from safetensors import SafetensorError  # at the first use of a file: training alone does without its megabyte
+    from safetensors.torch import save_file
+
     target = suffixed(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -163,6 +164,8 @@ def read_header(path: str | Path) -> Header:
     Raises:
         ArtifactError: the file is missing, truncated, damaged or of another kind.
     """
+    from safetensors import SafetensorError, safe_open
+
     place = data_file(path)
     raw = header_bytes(place)
     try:
@@ -258,6 +261,8 @@ class EpisodeFile:
 
     def _column(self, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
         """A tensor [rows, ..] of the file, after checking its digest, dtype and shape; -1 in `shape` allows any length."""
+        from safetensors import SafetensorError
+
         if name not in self._read:
             try:
                 column = self._checked(name)
@@ -271,6 +276,8 @@ class EpisodeFile:
 
     def _checked(self, name: str) -> Tensor:
         """Read a tensor [rows, ..] in chunks into a copy, and compare its digest."""
+        from safetensors import safe_open
+
         if name not in self.header.sums:
             raise self._damaged(f"it has no {name}")
         digest = hashlib.sha256()

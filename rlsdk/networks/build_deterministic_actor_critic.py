@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import nn
 
@@ -15,9 +15,11 @@ from rlsdk.networks.deterministic_actor import DeterministicActor
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.networks.own_networks import OwnCritics, OwnNetworkSettings, own_critics, own_network, require_own_features
-from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Box
+
+if TYPE_CHECKING:
+    from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
 
 HIDDEN = (400, 300)
 NAMES = ("pi", "qf")

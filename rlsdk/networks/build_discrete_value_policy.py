@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import nn
 
@@ -15,8 +15,10 @@ from rlsdk.networks.dueling_head import DuelingHead
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.own_networks import OwnNetworkSettings, own_network
 from rlsdk.settings.networks import widths
-from rlsdk.settings.q_learning import DiscreteValueConfig
 from rlsdk.spaces import Discrete, MultiDiscrete, choices_of
+
+if TYPE_CHECKING:
+    from rlsdk.settings.q_learning import DiscreteValueConfig
 
 HIDDEN = (64, 64)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -26,8 +27,10 @@ from rlsdk.networks.own_networks import (
 )
 from rlsdk.networks.squashed_actor import SquashedActor
 from rlsdk.settings.networks import widths
-from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
 from rlsdk.spaces import Box
+
+if TYPE_CHECKING:
+    from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
 
 HIDDEN = (256, 256)
 NAMES = ("pi", "qf")

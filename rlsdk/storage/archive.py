@@ -19,8 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
-import safetensors
-import safetensors.torch
 from torch import Tensor
 
 from rlsdk import tree
@@ -183,6 +181,8 @@ def inspect_archive(source: Path | IO[bytes], *, kind: str) -> Document:
 @contextlib.contextmanager
 def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, Document, Members]]:
     """(archive, checked manifest, members that the manifest lists). Reading errors in the block become an `ArtifactError`."""
+    from safetensors import SafetensorError  # at the first use of a file: training alone does without its megabyte
+
     name = _name(source)
     try:
         with _open(source) as stream, zipfile.ZipFile(stream) as archive:
@@ -191,7 +191,7 @@ def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFi
         raise
     except FileNotFoundError:
         raise ArtifactError(f"there is no file {name}; agent.save(path) writes one") from None
-    except (*_READ_ERRORS, safetensors.SafetensorError) as error:
+    except (*_READ_ERRORS, SafetensorError) as error:
         raise ArtifactError(
             f"{name} is not a whole {kind} file ({type(error).__name__}: {error}); take another copy, such as an earlier"
             " checkpoint"
@@ -333,6 +333,8 @@ def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str
 
 def _loaded(block: bytes) -> dict[str, Tensor]:
     """The tensors [..] of a block of bytes, loaded into memory."""
+    import safetensors.torch
+
     tensors: dict[str, Tensor] = safetensors.torch.load(block)
     return tensors
 
