@@ -387,8 +387,8 @@ def test_ids_are_known_once_the_package_is_imported() -> None:
 def test_every_toy_environment_has_an_id() -> None:
     kinds = {name: getattr(toy, name) for name in toy.__all__}
     made = {name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, gymnasium.Env)}
-    assert set(toy.WITHOUT_ARGUMENTS) == made - {"AnySpaceEnv", "ExtraInfo"}
-    assert {f"rlsdk/{name}-v0" for name in toy.WITHOUT_ARGUMENTS} <= set(gymnasium.registry)
+    assert set(registration.TOYS) == made - {"AnySpaceEnv", "ExtraInfo"}
+    assert {f"rlsdk/{name}-v0" for name in registration.TOYS} <= set(gymnasium.registry)
     for task in registration.WITHOUT_VELOCITY:
         name, _, version = task.partition("-")
         assert f"rlsdk/{name}NoVel-{version}" in gymnasium.registry

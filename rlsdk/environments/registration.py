@@ -9,8 +9,24 @@ from typing import Any
 
 import gymnasium
 
-from rlsdk.environments.toy import WITHOUT_ARGUMENTS
-
+TOYS = (
+    "BitFlippingEnv",
+    "ChainEnv",
+    "FakeImageEnv",
+    "HybridActionEnv",
+    "IdentityEnv",
+    "IdentityEnvBox",
+    "IdentityEnvMultiBinary",
+    "IdentityEnvMultiDiscrete",
+    "InvalidActionEnvDiscrete",
+    "InvalidActionEnvMultiBinary",
+    "InvalidActionEnvMultiDiscrete",
+    "MaskedChoiceEnv",
+    "SimpleMultiObsEnv",
+    "TMazeEnv",
+    "TableEnv",
+)
+"""Environment classes of `rlsdk.environments.toy` whose constructors need no arguments. Their ids are rlsdk/<class>-v0."""
 WITHOUT_VELOCITY = (
     "CartPole-v1",
     "Pendulum-v1",
@@ -29,7 +45,7 @@ FOR_SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
 
 def register() -> None:
     """Register rlsdk's environments with gymnasium. Further calls do nothing."""
-    for name in WITHOUT_ARGUMENTS:
+    for name in TOYS:
         _register(f"rlsdk/{name}-v0", f"rlsdk.environments.toy:{name}", {})
     flipping = "rlsdk.environments.toy:BitFlippingEnv"
     _register("rlsdk/BitFlipping15-v0", flipping, {"n_bits": 15})
