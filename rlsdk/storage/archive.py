@@ -23,7 +23,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import ArtifactError
-from rlsdk.runtime.whole_files import write_atomically
+from rlsdk.runtime.whole_files import begin_writeback, write_atomically
 from rlsdk.storage.hashing import Digest, hashed
 from rlsdk.storage.storable import as_json, nested_state, require_names
 from rlsdk.storage.tensors import ALIGNMENT, TensorBlock, mapped, read_header
@@ -147,9 +147,11 @@ def _write_member(archive: zipfile.ZipFile, name: str, member: Member) -> str:
     info, digest = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), hashlib.sha256()
     info.file_size = member.size
     info.extra = padding(archive, info)
+    assert archive.fp is not None
     with archive.open(info, "w") as entry:
         for chunk in hashed(member.chunks(), digest, member.size):
             entry.write(chunk)
+            begin_writeback(archive.fp, len(chunk))
     return digest.hexdigest()
 
 
