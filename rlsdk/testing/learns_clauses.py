@@ -186,6 +186,35 @@ def entropy_later(subject: Subject) -> None:
         require_learnt(subject, Toy("entropy-later", env, score, ENTROPY_LATER, expected, {"ent_coef": 1.0}))
 
 
+HIGH_ENTROPY = 0.6
+"""A target just below the entropy of uniform actions in [-1, 1], log(2)."""
+
+
+@clause(
+    "learns.entropy-coefficient",
+    "A learnt `ent_coef` shrinks while the policy's entropy is above `target_entropy`, and grows while it is below.",
+    "update(): minimise -log(ent_coef) * (log_prob + target_entropy) over log(ent_coef), without a gradient of log_prob.",
+)
+def entropy_coefficient(subject: Subject) -> None:
+    kind = _kinds(subject)[0]
+    if not _has(subject, "ent_coef") or not _has(subject, "target_entropy"):
+        raise NotApplicable("the algorithm has no settings ent_coef and target_entropy")
+    for right in (1.0, 0.0):
+        outcomes = [(Outcome(1.0 - right, (0,), "terminated"), Outcome(right, (0,), "terminated"))]
+        env = partial(TableEnv, outcomes, (0,), ACTIONS[kind])
+        shrinks = {"ent_coef": "auto_10", "target_entropy": -10.0}
+        expected = f"the position {right:g} pays most; ent_coef begins at 10, too large to learn it, and must shrink"
+        score = agreement(env(), {0: right})
+        require_learnt(subject, Toy("entropy-shrinks", env, score, BOUND, expected, shrinks))
+    grows = {"ent_coef": "auto_0.5", "target_entropy": HIGH_ENTROPY}
+    found = score_after(subject, Toy("entropy-grows", env, spread(env()), SPREAD, "", grows), 600)
+    require(
+        found >= SPREAD,
+        f"after 600 updates with {grows}, twice the deviation of sampled actions is {found:.2f} of the space; {SPREAD:g} is"
+        " demanded (random actions have 0.58)",
+    )
+
+
 FAR = np.array([[1000.0, -3.0], [1004.0, -3.0]], np.float32)
 """Observations whose differences are small compared with their sizes."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import torch
+from torch import Tensor
 
 import rlsdk_tqc.algorithm
 from rlsdk.storage import archive
@@ -44,17 +46,21 @@ def digests_are_not_checked(patch: Patch) -> None:
     patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
 
 
-@mutant("serializer.round-trip")
-def half_precision_on_disk(patch: Patch) -> None:
+def written_as(patch: Patch, change: Callable[[Tensor], Tensor]) -> None:
+    """Write `change(tensor)` instead of each tensor."""
     encode = archive._encode
 
-    def broken(key: str, section: Any) -> Any:
-        flat = archive.tree.flatten(section)
-        return encode(
-            key, {n: v.half().float() if getattr(v, "dtype", None) == torch.float32 else v for n, v in flat.items()}
-        )
+    def changed(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: changed(part) for name, part in value.items()}
+        return change(value) if isinstance(value, Tensor) else value
 
-    patch.setattr(archive, "_encode", broken)
+    patch.setattr(archive, "_encode", lambda key, section: encode(key, changed(section)))
+
+
+@mutant("serializer.round-trip")
+def half_precision_on_disk(patch: Patch) -> None:
+    written_as(patch, lambda tensor: tensor.half().float() if tensor.dtype == torch.float32 else tensor)
 
 
 @mutant("plugin.unsupported-space-refused", alone=True)
@@ -142,11 +148,4 @@ def digests_of_tensors_are_not_compared(patch: Patch) -> None:
 
 @mutant("serializer.round-trip", alone=True)
 def large_whole_numbers_lose_digits(patch: Patch) -> None:
-    encode = archive._encode
-
-    def broken(key: str, section: Any) -> Any:
-        flat = archive.tree.flatten(section)
-        whole = {n: v for n, v in flat.items() if getattr(v, "dtype", None) == torch.int64}
-        return encode(key, {**flat, **{n: v.to(torch.int16).to(torch.int64) for n, v in whole.items()}})
-
-    patch.setattr(archive, "_encode", broken)
+    written_as(patch, lambda tensor: tensor.to(torch.int32).to(torch.int64) if tensor.dtype == torch.int64 else tensor)

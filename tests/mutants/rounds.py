@@ -99,7 +99,7 @@ def every_sample_begins_with_the_same_random_numbers(patch: Patch) -> None:
 
     def broken(self: Any, parts: Any, streams: Any) -> None:
         begin(self, parts, streams)
-        sample = self.sample
+        sample, self.together = self.sample, None
         self.sample = lambda size, generator: sample(size, torch.Generator().manual_seed(0))
 
     patch.setattr(ReplayUpdates, "__init__", broken)

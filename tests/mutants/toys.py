@@ -399,7 +399,7 @@ def the_actor_minimises_its_entropy(patch: Patch) -> None:
     patch.setattr(SquashedActor, "evaluate", broken)
 
 
-@mutant("learns.entropy", "tqc")
+@mutant("learns.entropy-coefficient", "tqc")
 def the_learnt_coefficient_goes_the_wrong_way(patch: Patch) -> None:
     update = EntropyCoefficient.update
 
@@ -409,14 +409,14 @@ def the_learnt_coefficient_goes_the_wrong_way(patch: Patch) -> None:
     patch.setattr(EntropyCoefficient, "update", broken)
 
 
-@mutant("learns.two-state-chain", "tqc")
-def soft_targets_subtract_the_entropy(patch: Patch) -> None:
-    target = tqc.truncated_target
+@mutant("learns.entropy-coefficient", "tqc", alone=True)
+def the_learnt_coefficient_only_shrinks(patch: Patch) -> None:
+    update = EntropyCoefficient.update
 
-    def broken(values: Tensor, log_prob: Tensor, *rest: Any, **keywords: Any) -> Tensor:
-        return target(values, -log_prob, *rest, **keywords)
+    def broken(self: Any, log_prob: Tensor, rate: float) -> Any:
+        return update(self, log_prob.clamp(max=-self.target_entropy), rate)
 
-    patch.setattr(tqc, "truncated_target", broken)
+    patch.setattr(EntropyCoefficient, "update", broken)
 
 
 # --- populations ----------------------------------------------------------------------------------------------------
