@@ -22,7 +22,8 @@ class Digest(Protocol):
 def hashed(chunks: Iterable[BlockT], digest: Digest, size: int) -> Iterator[BlockT]:
     """Yield `chunks`, which have `size` bytes together, and add them to `digest`. It is complete after the last one.
 
-    If they are large, another thread adds a chunk while the caller uses it: hashlib, zlib and files do not hold Python's lock.
+    If they are large, another thread adds a chunk while the caller uses it and prepares the next one: hashlib, zlib and files
+    do not hold Python's lock. At most two chunks wait for the thread.
     """
     if size < LARGE:
         for chunk in chunks:
@@ -30,7 +31,10 @@ def hashed(chunks: Iterable[BlockT], digest: Digest, size: int) -> Iterator[Bloc
             yield chunk
         return
     with ThreadPoolExecutor(1, "digest") as thread:
+        before = thread.submit(digest.update, b"")
         for chunk in chunks:
             added = thread.submit(digest.update, chunk)
             yield chunk
-            added.result()
+            before.result()
+            before = added
+        before.result()
