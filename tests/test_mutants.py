@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -40,6 +41,8 @@ def in_fast_suite(clause: str, plant: Callable[[Patch], None]) -> bool:
     return FIRST[clause] is plant and plant.__name__ not in FOUND_LATE
 
 
+OUTDATED = re.compile(r"(TypeError|AttributeError|NameError|ImportError): ")
+"""The errors of a mutant that patches code which has changed. Such a mutant would fail any clause."""
 COMPILED = {"policy.in-place-is-act"}
 """Clauses about abilities that the policies of rlsdk have in compiled code only."""
 
@@ -67,8 +70,9 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def test_the_kit_catches(clause: str, algorithm: str, plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     verify(algorithm, clause)
     plant(monkeypatch)
-    with pytest.raises(ContractViolation):
+    with pytest.raises(ContractViolation) as caught:
         verify(algorithm, clause)
+    assert not OUTDATED.search(str(caught.value)), "the mutant no longer fits the code that it patches"
 
 
 def test_every_clause_has_a_mutant_of_its_own() -> None:

@@ -14,15 +14,17 @@ from tests.mutants.catalogue import Patch, mutant
 
 @mutant("agent.save-load-predict")
 def loading_leaves_fresh_weights(patch: Patch) -> None:
-    patch.setattr(persistence, "restore", lambda agent, policy, learning: None)
+    patch.setattr(persistence, "restore", lambda *arguments: None)
 
 
 @mutant("agent.evaluation-does-not-disturb", alone=True)
 def evaluation_draws_from_the_training_stream(patch: Patch) -> None:
-    def session(self: Any, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
-        return Session(
-            self.parts.policy, self.context, n, deterministic=deterministic, generator=self.streams["action"]
-        )
+    begin = agent.Agent.session
+
+    def session(self: Any, *arguments: Any, **settings: Any) -> Session:
+        begun = begin(self, *arguments, **settings)
+        begun.generator = self.streams["action"]
+        return begun
 
     patch.setattr(agent.Agent, "session", session)
 
@@ -79,8 +81,8 @@ def statistics_stay_behind(patch: Patch) -> None:
 def loading_rounds_the_policy(patch: Patch) -> None:
     restore = persistence.restore
 
-    def broken(loaded: Any, policy: Any, learning: Any) -> None:
-        restore(loaded, policy, learning)
+    def broken(loaded: Any, *state: Any) -> None:
+        restore(loaded, *state)
         if loaded.preprocessing.normalizer is None:
             for value in loaded.parts.policy.state_dict().values():
                 value.mul_(1.001)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rlsdk.buffers import replay
+from rlsdk.records import Transitions
 from rlsdk.tree import map_tensors
 from tests.mutants.catalogue import Patch, mutant
 
@@ -44,7 +45,7 @@ def terminations_bootstrap(patch: Patch) -> None:
 
 @mutant("buffer.length")
 def length_counts_rows_not_transitions(patch: Patch) -> None:
-    patch.setattr(replay.ReplayBuffer, "__len__", lambda self: self.filled)
+    patch.setattr(replay.ReplayBuffer, "__len__", lambda self: self.stored.filled)
 
 
 @mutant("buffer.size-known-first", alone=True)
@@ -56,14 +57,9 @@ def size_forgets_the_second_observation(patch: Patch) -> None:
 @mutant("buffer.samples-are-copies")
 def samples_are_views(patch: Patch) -> None:
     def view(self: Any, index: Any) -> Any:
-        from rlsdk.records import Transitions
-        from rlsdk.tree import map_tensors
-
-        flat = {n: map_tensors(lambda leaf: leaf.flatten(0, 1)[: self.filled], v) for n, v in self.storage.items()}
-        rows = torch.arange(self.filled)
-        return Transitions(
-            flat["observation"], flat["action"], flat["reward"], flat["discount"], flat["next_observation"], rows
-        )
+        stored, rows = self.stored, torch.arange(len(self))
+        names = ("observation", "action", "reward", "discount", "next_observation")
+        return Transitions(*(map_tensors(lambda leaf: leaf[: len(rows)], stored.flat(name)) for name in names), rows)
 
     patch.setattr(replay.ReplayBuffer, "at", view)
 
@@ -71,7 +67,7 @@ def samples_are_views(patch: Patch) -> None:
 @mutant("buffer.state-round-trip")
 def the_ring_position_is_not_stored(patch: Patch) -> None:
     true = replay.ReplayBuffer.state_dict
-    patch.setattr(replay.ReplayBuffer, "state_dict", lambda self: {**true(self), "filled": self.filled - 1})
+    patch.setattr(replay.ReplayBuffer, "state_dict", lambda self: {**true(self), "head": 0})
 
 
 @mutant("buffer.samples-are-copies")
@@ -79,7 +75,7 @@ def batches_are_given_out_again(patch: Patch) -> None:
     at = replay.ReplayBuffer.at
 
     def broken(self: Any, index: Any) -> Any:
-        key = self.written, tuple(index.tolist())
+        key = self.stored.written, tuple(index.tolist())
         cache = self.__dict__.setdefault("given_out", {})
         if key not in cache:
             cache[key] = at(self, index)

@@ -17,35 +17,6 @@ from rlsdk.storage import archive
 from tests.mutants.catalogue import Patch, mutant
 
 
-@mutant("serializer.damage-refused")
-def digests_are_not_checked(patch: Patch) -> None:
-    class Anything:
-        def hexdigest(self) -> Any:
-            return self
-
-        def __ne__(self, other: object) -> bool:
-            return False
-
-        __hash__ = None  # type: ignore[assignment]
-
-    real = archive.hashlib.sha256
-    state = {"writing": True}
-
-    def sha256(data: bytes) -> Any:
-        return real(data) if state["writing"] else Anything()
-
-    write = archive.write_archive
-
-    def writing(*arguments: Any) -> None:
-        state["writing"] = True
-        write(*arguments)
-        state["writing"] = False
-
-    patch.setattr(archive.hashlib, "sha256", sha256)
-    patch.setattr("rlsdk.storage.factory.write_archive", writing)
-    patch.setattr("zipfile.ZipExtFile._update_crc", lambda self, data: None)
-
-
 def written_as(patch: Patch, change: Callable[[Tensor], Tensor]) -> None:
     """Write `change(tensor)` instead of each tensor."""
     encode = archive._encode
