@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlsdk.errors import ArtifactError
+from rlsdk.runtime import whole_files
 from rlsdk.storage import archive, hashing, read_archive, write_archive
 from rlsdk.storage.tensors import DTYPES, TensorBlock, read_header
 
@@ -232,3 +233,21 @@ def test_files_with_the_manifest_first_can_be_read(tmp_path: Path) -> None:
             target.writestr(name, source.read(name))
     _, sections = read_archive(older, kind="test")
     assert sections["part"]["x"].equal(torch.arange(5.0))
+
+
+def test_writing_begins_early_only_for_large_chunks_of_real_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(whole_files.os, "posix_fadvise", lambda _, *where: asked.append(where[:2]), raising=False)
+    tensors = {"rows": torch.arange(3 * 2**20 // 8)}
+    write_archive(file := io.BytesIO(), {}, {"part": tensors})
+    assert not asked
+    write_archive(path := tmp_path / "large.rlsdk", {}, {"part": tensors})
+    ((start, size),) = asked
+    assert size == 3 * 2**20
+    assert path.read_bytes() == file.getvalue()
+    assert path.read_bytes()[start : start + size] == tensors["rows"].numpy().tobytes()
+    monkeypatch.delattr(whole_files.os, "posix_fadvise")  # other systems than Linux
+    write_archive(tmp_path / "elsewhere.rlsdk", {}, {"part": tensors})
+    assert (tmp_path / "elsewhere.rlsdk").read_bytes() == file.getvalue()

@@ -18,10 +18,12 @@ from torch import Tensor
 
 from rlsdk.agent import Agent
 from rlsdk.environments.toy import MaskedChoiceEnv, Outcome, TableEnv, TMazeEnv, action_at
+from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interfaces import EstimatesValues
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Observation, Sequences, Transitions
+from rlsdk.settings import structure
 from rlsdk.testing.kit import clause, require
 from rlsdk.testing.not_applicable import NotApplicable
 from rlsdk.testing.subject import Subject
@@ -197,12 +199,14 @@ HIGH_ENTROPY = 0.6
 )
 def entropy_coefficient(subject: Subject) -> None:
     kind = _kinds(subject)[0]
-    if not _has(subject, "ent_coef") or not _has(subject, "target_entropy"):
-        raise NotApplicable("the algorithm has no settings ent_coef and target_entropy")
+    shrinks = {"ent_coef": "auto_10", "target_entropy": -10.0}
+    try:
+        structure({"policy": subject.usual_policy, **shrinks}, subject.spec.config_type)
+    except SettingsError:
+        raise NotApplicable(f"the algorithm does not take the settings {shrinks}") from None
     for right in (1.0, 0.0):
         outcomes = [(Outcome(1.0 - right, (0,), "terminated"), Outcome(right, (0,), "terminated"))]
         env = partial(TableEnv, outcomes, (0,), ACTIONS[kind])
-        shrinks = {"ent_coef": "auto_10", "target_entropy": -10.0}
         expected = f"the position {right:g} pays most; ent_coef begins at 10, too large to learn it, and must shrink"
         score = agreement(env(), {0: right})
         require_learnt(subject, Toy("entropy-shrinks", env, score, BOUND, expected, shrinks))
