@@ -78,6 +78,12 @@ class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # named afte
     """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
 
 
+def require_file_name(path: object) -> None:
+    """Raises ArtifactError if `path` contains a null character, which no name of a file can contain."""
+    if "\0" in str(path):
+        raise ArtifactError(f"{str(path)!r} cannot be the name of a file: it contains a null character; leave it out")
+
+
 LONGEST_NAME = 100
 """The number of characters of a name that are compared with known names: the time grows with the square of the length."""
 

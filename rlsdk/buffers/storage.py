@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, require_file_name
 from rlsdk.records import Features, Observation
 from rlsdk.spaces import Dict, Space, Tuple, dtype_of, shape_of
 
@@ -31,6 +31,7 @@ class OnDisk:
     def __init__(self, directory: str | Path, device: str) -> None:
         if device != "cpu":
             raise SettingsError(f"a replay buffer on disk needs device = 'cpu', not {device!r}")
+        require_file_name(directory)
         try:
             Path(directory).mkdir(parents=True, exist_ok=True)
             self.folder = tempfile.TemporaryDirectory(prefix="replay-", dir=directory)

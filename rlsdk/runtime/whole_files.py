@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, require_file_name
 
 LARGE = 2**20
 """From this many bytes on, writing begins before the file is complete."""
@@ -32,6 +32,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     Raises:
         ArtifactError: the file cannot be written; an existing file is unchanged.
     """
+    require_file_name(path)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

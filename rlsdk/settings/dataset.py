@@ -10,7 +10,7 @@ from typing import get_args, get_type_hints
 
 import attrs
 
-from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.errors import ArtifactError, SettingsError, require_file_name
 from rlsdk.settings.suffixes import suffix_of
 
 SUFFIX = ".safetensors"
@@ -63,7 +63,12 @@ def suffixed(path: Path) -> Path:
 
 
 def data_file(path: str | PathLike[str]) -> Path:
-    """Return the file of a data set. `demo` means `demo.safetensors`, unless a file `demo` exists."""
+    """Return the file of a data set. `demo` means `demo.safetensors`, unless a file `demo` exists.
+
+    Raises:
+        ArtifactError: no file can have this name.
+    """
+    require_file_name(path)
     place = Path(path)
     whole = suffixed(place)
     return whole if whole.is_file() and not place.is_file() else place

@@ -22,7 +22,7 @@ from typing import IO, NoReturn, Protocol
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.errors import ArtifactError
+from rlsdk.errors import ArtifactError, require_file_name
 from rlsdk.runtime.whole_files import begin_writeback, write_atomically
 from rlsdk.storage.hashing import Digest, hashed
 from rlsdk.storage.storable import as_json, nested_state, require_names
@@ -102,7 +102,9 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
     try:
         _write_zip(target, document, members)
     except OSError as error:
-        raise ArtifactError(f"cannot write to {_name(target)}: {error.strerror or error}") from None
+        raise ArtifactError(
+            f"cannot write to {_name(target)}: {error.strerror or error}; give a path, or a file with free space that can seek"
+        ) from None
 
 
 class Member(Protocol):
@@ -186,6 +188,8 @@ def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFi
     from safetensors import SafetensorError  # at the first use of a file: training alone does without its megabyte
 
     name = _name(source)
+    if isinstance(source, Path):
+        require_file_name(source)
     try:
         with _open(source) as stream, zipfile.ZipFile(stream) as archive:
             yield archive, *_manifest(archive, name, kind)

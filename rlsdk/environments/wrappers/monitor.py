@@ -14,7 +14,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from rlsdk.environments.adapters.attributes import name_of, named
 from rlsdk.environments.adapters.step_checks import LARGEST_INT, NUMBERS, number, require_info
-from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UsageError
+from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UsageError, require_file_name
 
 SUFFIX = "monitor.csv"
 COLUMNS = ("r", "l", "t")
@@ -159,6 +159,7 @@ def _began(context: str, path: Path) -> float:
 
 def _path(name: Path) -> Path:
     """The path of the monitor file: folder/monitor.csv for a folder, else `name` with the suffix .monitor.csv if missing."""
+    require_file_name(name)
     if name.is_dir():
         return name / SUFFIX
     return name if name.name.endswith(SUFFIX) else name.with_name(f"{name.name}.{SUFFIX}")
