@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
-from rlsdk.errors import ArtifactError, SettingsError, require_file_name
+from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.records import Features
 from rlsdk.settings.dataset import data_file, header_bytes, suffixed
@@ -131,7 +131,6 @@ def require_place(path: str | Path) -> None:
     Raises:
         ArtifactError: no file can be written to `path`.
     """
-    require_file_name(path)
     target = suffixed(Path(path))
     above = next(folder for folder in target.absolute().parents if folder.exists())
     if target.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
@@ -144,7 +143,6 @@ def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) 
     from safetensors import SafetensorError  # at the first use of a file: training alone does without its megabyte
     from safetensors.torch import save_file
 
-    require_file_name(path)
     target = suffixed(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:

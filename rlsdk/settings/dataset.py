@@ -58,7 +58,12 @@ class Dataset:
 
 
 def suffixed(path: Path) -> Path:
-    """Return the path, with the suffix of data sets added if it has no suffix."""
+    """Return the path, with the suffix of data sets added if it has no suffix.
+
+    Raises:
+        ArtifactError: no file can have this name.
+    """
+    require_file_name(path)
     return path.with_name(path.name + SUFFIX) if path.name and not suffix_of(path) else path
 
 
@@ -66,9 +71,8 @@ def data_file(path: str | PathLike[str]) -> Path:
     """Return the file of a data set. `demo` means `demo.safetensors`, unless a file `demo` exists.
 
     Raises:
-        ArtifactError: no file can have this name.
+        ArtifactError: as `suffixed`.
     """
-    require_file_name(path)
     place = Path(path)
     whole = suffixed(place)
     return whole if whole.is_file() and not place.is_file() else place

@@ -188,8 +188,6 @@ def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFi
     from safetensors import SafetensorError  # at the first use of a file: training alone does without its megabyte
 
     name = _name(source)
-    if isinstance(source, Path):
-        require_file_name(source)
     try:
         with _open(source) as stream, zipfile.ZipFile(stream) as archive:
             yield archive, *_manifest(archive, name, kind)
@@ -209,7 +207,10 @@ def _name(source: Path | IO[bytes]) -> str:
 
 
 def _open(source: Path | IO[bytes]) -> contextlib.AbstractContextManager[IO[bytes]]:
-    return open(source, "rb") if isinstance(source, Path) else contextlib.nullcontext(source)
+    if not isinstance(source, Path):
+        return contextlib.nullcontext(source)
+    require_file_name(source)
+    return open(source, "rb")
 
 
 def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> tuple[Document, Members]:

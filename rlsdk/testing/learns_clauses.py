@@ -144,14 +144,24 @@ def entropy(subject: Subject) -> None:
     kind = _kinds(subject)[0]
     if not _has(subject, "ent_coef"):
         raise NotApplicable("the algorithm has no setting ent_coef")
-    outcomes = [(Outcome(0.0, (0,), "terminated"), Outcome(1.0, (0,), "terminated"))]
-    env = partial(TableEnv, outcomes, (0,), ACTIONS[kind])
-    toy = Toy("entropy", env, spread(env()), SPREAD, "", {"ent_coef": LARGE})
-    found, bound = score_after(subject, toy, 200), subject.bounds.get("entropy", SPREAD)
+    _require_spread(subject, "entropy", _one_step(1.0, kind), 200, ent_coef=LARGE)
+
+
+def _one_step(right: float, kind: str) -> partial[TableEnv]:
+    """Return a task of one step: the action at the position `right`, 0 or 1, pays 1, the other one 0."""
+    outcomes = [(Outcome(1.0 - right, (0,), "terminated"), Outcome(right, (0,), "terminated"))]
+    return partial(TableEnv, outcomes, (0,), ACTIONS[kind])
+
+
+def _require_spread(subject: Subject, name: str, env: partial[TableEnv], updates: int, **settings: object) -> None:
+    """Require that sampled actions vary after `updates` updates."""
+    toy = Toy(name, env, spread(env()), SPREAD, "", settings)
+    found, bound = score_after(subject, toy, updates), subject.bounds.get(name, SPREAD)
+    used = " and ".join(f"{key} = {value}" for key, value in settings.items())
     require(
         found >= bound,
-        f"after 200 updates with ent_coef = {LARGE:g} and rewards of 0 and 1, twice the deviation of sampled actions is"
-        f" {found:.2f} of the space; {bound:g} is demanded (random actions have 0.58 to 1)",
+        f"after {updates} updates with {used}, and rewards of 0 and 1, twice the deviation of sampled actions is {found:.2f}"
+        f" of the space; {bound:g} is demanded (random actions have 0.58 to 1)",
     )
 
 
@@ -205,18 +215,10 @@ def entropy_coefficient(subject: Subject) -> None:
     except SettingsError:
         raise NotApplicable(f"the algorithm does not take the settings {shrinks}") from None
     for right in (1.0, 0.0):
-        outcomes = [(Outcome(1.0 - right, (0,), "terminated"), Outcome(right, (0,), "terminated"))]
-        env = partial(TableEnv, outcomes, (0,), ACTIONS[kind])
         expected = f"the position {right:g} pays most; ent_coef begins at 10, too large to learn it, and must shrink"
-        score = agreement(env(), {0: right})
-        require_learnt(subject, Toy("entropy-shrinks", env, score, BOUND, expected, shrinks))
+        _require_answers(subject, "entropy-shrinks", _one_step(right, kind), {0: right}, expected, **shrinks)
     grows = {"ent_coef": "auto_0.5", "target_entropy": HIGH_ENTROPY}
-    found = score_after(subject, Toy("entropy-grows", env, spread(env()), SPREAD, "", grows), 600)
-    require(
-        found >= SPREAD,
-        f"after 600 updates with {grows}, twice the deviation of sampled actions is {found:.2f} of the space; {SPREAD:g} is"
-        " demanded (random actions have 0.58)",
-    )
+    _require_spread(subject, "entropy-grows", _one_step(1.0, kind), 600, **grows)
 
 
 FAR = np.array([[1000.0, -3.0], [1004.0, -3.0]], np.float32)
