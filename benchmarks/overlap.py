@@ -1,6 +1,6 @@
 """Learning and collecting at the same time on HalfCheetah: what `collectors` and `max_lag` gain over one core.
 
-`python -m benchmarks.overlap sac` (or `tqc`, `ppo`) prints the table of docs/collecting.md. All ways train one
+`python -m benchmarks.overlap sac` (or `tqc`, `ppo`) prints the tables of docs/collecting.md. All ways train one
 chunk after another alternately, so that other programs disturb all of them alike. The table also has the processor time of the
 learner and of the busiest collector. With one core for each, the wall-clock time would be the larger of the two.
 
@@ -27,7 +27,7 @@ from rlsdk.environments import CollectorsVectorEnv, make_vec_env
 ENV = "HalfCheetah-v5"
 REPLAY = {"learning_starts": 200, "buffer_size": 100_000}
 TOGETHER = {**REPLAY, "train_freq": 32, "gradient_steps": 32}
-ROLLOUTS = {"n_steps": 256, "normalize": True}
+ROLLOUTS = {"normalize": True}
 Way = tuple[str, int, dict[str, Any], dict[str, Any], int]
 """(name, number of environments, settings, arguments of `make_vec_env`, threads of the learner)."""
 WAYS: dict[str, list[Way]] = {
@@ -45,8 +45,8 @@ WAYS: dict[str, list[Way]] = {
         ("two collectors, max_lag 1", 8, ROLLOUTS, {"collectors": 2, "max_lag": 1}, 1),
     ],
 }
-CHUNKS = {"replay": 2_048, "rollouts": 20_480}
-"""Steps per timing."""
+CHUNKS = {"replay": 2_048, "rollouts": 32_768}
+"""Steps per timing: two rollouts of 2,048 steps of each environment."""
 
 
 class Runner:
@@ -101,10 +101,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("algorithm", choices=("sac", "tqc", "ppo"))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--chunk", type=int, help="steps per timing (default: 20,480 for ppo, 2,048 otherwise)")
+    parser.add_argument("--chunk", type=int, help="steps per timing (default: 32,768 for ppo, 2,048 otherwise)")
+    parser.add_argument(
+        "--n-steps", type=int, help="steps of each environment in a rollout (default: 2,048, that of ppo)"
+    )
     given = parser.parse_args()
     kind = "rollouts" if given.algorithm == "ppo" else "replay"
     ways, chunk = WAYS[kind], given.chunk or CHUNKS[kind]
+    if kind == "rollouts" and given.n_steps:
+        ways = [(n, count, {**own, "n_steps": given.n_steps}, place, threads) for n, count, own, place, threads in ways]
     runners = [Runner(given.algorithm, way, chunk) for way in ways]
     one, other = (
         Runner(given.algorithm, ways[0], chunk),

@@ -303,7 +303,9 @@ def test_returns(copies: int) -> None:
     expected = reference.discounted_sums(value.double(), weight.double())
     close(compiled_vectors.discounted_sums(value, weight), expected)
     close(compiled_vectors.discounted_sums(value.T.contiguous().T, weight), expected)
-    assert compiled_vectors.discounted_sums(value.double(), weight.double()).dtype is torch.float64
+    twice = compiled_vectors.discounted_sums(value.double(), weight.double())
+    assert twice.dtype is torch.float64
+    torch.testing.assert_close(twice, expected, rtol=1e-14, atol=1e-14)
     one, two = value.flatten(), value.flatten() + 0.3 * weight.flatten()
     close(compiled_vectors.explained_variance(one, two), reference.explained_variance(one.double(), two.double()))
     assert compiled_vectors.explained_variance(one, torch.ones(30 * copies)) == 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import attrs
@@ -76,9 +77,15 @@ def _mapped(node: Any, kind: type, function: Callable[[Any], object]) -> Any:
         return function(node)
     if isinstance(node, Mapping):
         return {key: _mapped(value, kind, function) for key, value in node.items()}
-    if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return type(node)(*[_mapped(getattr(node, f.name), kind, function) for f in dataclasses.fields(node)])
+    if (names := _fields(node.__class__)) is not None:
+        return type(node)(*[_mapped(getattr(node, name), kind, function) for name in names])
     if isinstance(node, tuple | list):
         found = [_mapped(value, kind, function) for value in node]
         return found if isinstance(node, list) else tuple(found)
     return node
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass; None for other classes."""
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None

@@ -48,11 +48,13 @@ def rmsprop_step(values: Tensor, gradients: Tensor, square: Tensor, rate: float,
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
-    if value.ndim != 2 or not _are_alike(value, weight):
+    if value.ndim != 2 or not any(_are_alike(value, weight, of=kind) for kind in (torch.float32, torch.float64)):
         return reference.discounted_sums(value, weight)
-    own, factors = value.detach().contiguous(), weight.detach().contiguous()
-    sums = torch.empty_like(own)
-    loaded_library().discounted_sums(own.data_ptr(), factors.data_ptr(), *own.shape, sums.data_ptr())
+    own, factors, found = value.detach().contiguous(), weight.detach().contiguous(), loaded_library()
+    sums, function = torch.empty_like(own), found.discounted_sums
+    if value.dtype is torch.float64:
+        function = found.discounted_sums_double
+    function(own.data_ptr(), factors.data_ptr(), *own.shape, sums.data_ptr())
     return sums
 
 

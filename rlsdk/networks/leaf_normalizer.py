@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from rlsdk.kernels import normalization
 from rlsdk.networks.running_moments import RunningMoments, SharedArray
 from rlsdk.settings.preprocessing import Normalization
 
@@ -58,16 +61,25 @@ class LeafNormalizer:
         mean, deviation = self._on(values.device)
         return values.sub(mean).div_(deviation).float().clamp_(-self.bound, self.bound)
 
-    def normalize_few(self, values: Tensor) -> Tensor:
-        """Normalise like `normalize`, for values [.., *shape] without graph.
+    def normalize_detached(self, values: Tensor) -> Tensor:
+        """Normalise like `normalize`, but faster, for values [.., *shape] without graph.
 
-        Few numbers on the CPU are normalised in numpy, because calls of torch would take longer than the arithmetic.
+        Without compiled code, few numbers on the CPU are normalised in numpy: calls of torch take longer than the arithmetic.
         """
+        if (found := normalization.normalized(values, self.mean, self.deviation, self.bound)) is not None:
+            return found
         if values.numel() > FEW or not values.is_cpu:
             return self.normalize(values)
         scaled = values.numpy() - self._mean.array
         scaled /= self._deviation.array
         return torch.from_numpy(np.minimum(np.maximum(scaled.astype(np.float32), -self.bound), self.bound))
+
+    def by_row(self, values: Tensor, into: Tensor) -> Callable[[int], object]:
+        """Return a function of t that normalises `values[t]` to `into[t]`, for [T, .., *shape]."""
+        if (compiled := normalization.by_row(values, into, self.mean, self.deviation, self.bound)) is not None:
+            return compiled
+        raw, given = values.unbind(), into.unbind()
+        return lambda t: given[t].copy_(self.normalize_detached(raw[t]))
 
     def denormalize(self, values: Tensor) -> Tensor:
         """Compute the original values [.., *shape] from normalised ones, up to clipping."""

@@ -66,8 +66,14 @@ class ObservationNormalizer:
     def collected(self, features: Features) -> Features:
         """The same as calling the object, but faster, for collected observations [.., *shape] per leaf, which have no graph."""
         if self._only is not None:
-            return self._only.normalize_few(features)
-        return self.map_leaves(LeafNormalizer.normalize_few, features) if self.leaves else features
+            return self._only.normalize_detached(features)
+        return self.map_leaves(LeafNormalizer.normalize_detached, features) if self.leaves else features
+
+    def by_row(self, raw: Tensor, into: Tensor) -> Callable[[int], object]:
+        """Return a function of t that writes `collected(raw[t])` to `into[t]`, for observations of one leaf, [T, B, *shape]."""
+        if self._only is not None:
+            return self._only.by_row(raw, into)
+        return lambda t: into[t].copy_(raw[t])
 
     def denormalize(self, features: Features) -> Features:
         """Compute the original observations [.., *shape] per leaf from normalised ones, up to clipping."""

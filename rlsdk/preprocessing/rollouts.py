@@ -21,7 +21,7 @@ BatchT = TypeVar("BatchT")
 
 def normalized(normalizer: ObservationNormalizer, observation: Observation) -> Observation:
     """The observation [.., *shape] with normalised features."""
-    return Observation(normalizer(observation.features), observation.is_first, observation.action_mask)
+    return Observation(normalizer.collected(observation.features), observation.is_first, observation.action_mask)
 
 
 def normalized_batch(normalizer: Normalizer, batch: BatchT) -> BatchT:

@@ -14,6 +14,7 @@ from rlsdk import tree
 from rlsdk.interfaces import ActsInPlace, StepsInPlace
 from rlsdk.interfaces.abilities import shortcut
 from rlsdk.interfaces.policies import ActInPlace
+from rlsdk.networks.observation_normalizer import ObservationNormalizer
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import ActingState, EnvStep, Episode, Observation, Rollout, StepData
 from rlsdk.training.stepwise import Finals, join_finals
@@ -109,7 +110,7 @@ def in_place_of(
     if act is None or stepping is None:
         return None
     if normalizer is not None:
-        act = partial(_normalize_and_act, act, normalizer.normalizer.observations.collected)
+        act = partial(_normalize_and_act, act, normalizer.normalizer.observations)
     return InPlace(act, stepping, generator)
 
 
@@ -122,7 +123,7 @@ def act_in_place(policy: object) -> ActInPlace | None:
 
 def _normalize_and_act(
     prepare: ActInPlace,
-    normalized: Callable[[Tensor], Tensor],
+    normalizer: ObservationNormalizer,
     observation: Observation,
     carry: Any,
     generator: Generator,
@@ -132,10 +133,10 @@ def _normalize_and_act(
     if (prepared := prepare(replace(observation, features=seen), carry, generator)) is None:
         return None
     act, action, extras = prepared
-    raw, given = observation.features.unbind(), seen.unbind()
+    normalize = normalizer.by_row(observation.features, seen)
 
     def normalize_and_act(t: int) -> None:
-        given[t].copy_(normalized(raw[t]))
+        normalize(t)
         act(t)
 
     return normalize_and_act, action, extras

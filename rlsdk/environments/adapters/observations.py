@@ -36,6 +36,13 @@ class ObservationBatcher:
         """(shape, dtype) of an observation that needs no conversion; (None, None) if the space has parts."""
         return (None, None) if self.children else (self.shape, self.dtype)
 
+    @property
+    def copied(self) -> tuple[np.dtype[np.generic], ...]:
+        """The usual dtypes of observations that are copied without a check of each number; empty if the space has parts."""
+        if self.children:
+            return ()
+        return (self.dtype, np.dtype(np.float64)) if self.is_float else (self.dtype,)
+
     def __call__(self, values: Sequence[object]) -> Tensors:
         """The observations as new tensors [B, ..], so that environments may reuse their own arrays.
 

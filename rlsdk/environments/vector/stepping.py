@@ -52,8 +52,8 @@ class SteppedEnvironments:
         self.methods = masks_of_all(self.environments, name, numbers or range(1)) if self.rule.size else None
         self._action_spaces = [environment.action_space for environment in environments]
         self.has_masks = self.methods is not None
-        dtype = self._plain[1]
-        self._is_float = dtype is not None and dtype.kind == "f"
+        self._copied = self.stacker.copied
+        self._is_float = bool(self._copied) and self._copied[0].kind == "f"
         self._allocate: Callable[[], Arrays] = lambda: arrays.observation
         self._steps: list[Callable[[object], StepResult]] = [environment.step for environment in environments]
         self._returns = [0.0] * len(self.environments)
@@ -82,7 +82,8 @@ class SteppedEnvironments:
         Raises:
             EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
         """
-        arrays, has_masks, rewards, infos, (shape, dtype) = self.arrays, self.has_masks, [], {}, self._plain
+        arrays, has_masks, rewards, infos = self.arrays, self.has_masks, [], {}
+        shape, copied = self._plain[0], self._copied
         target = arrays.observation = self._allocate() if storage is None else storage
         if self._flagged:
             self._flagged = arrays.terminated[:] = arrays.truncated[:] = False
@@ -101,7 +102,7 @@ class SteppedEnvironments:
             ):
                 reward, terminated, truncated = self._faults.checked(i, self.episode_step(i), result)
             rewards.append(float(reward))
-            if type(seen) is type(target) is np.ndarray and seen.shape == shape and seen.dtype is dtype:
+            if type(seen) is type(target) is np.ndarray and seen.shape == shape and seen.dtype in copied:
                 target[i] = seen  # as `write` does, but without a call per environment
             else:
                 self._write(i, seen, "step")

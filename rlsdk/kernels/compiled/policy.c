@@ -142,19 +142,22 @@ API void policy_loss(const Columns *columns, int64_t rows, const Terms *terms, f
     for (int i = 0; i < 6; i++) means[i] = (float)found[i];
 }
 
-/* The sums S_t = value_t + weight_t S_{t+1}, backwards from S_T = 0; all [steps, copies]. */
-API void discounted_sums(const float *value, const float *weight, int64_t steps, int64_t copies, float *sums) {
-    for (int64_t first = 0; first < copies; first += WIDTH) {
-        int64_t columns = copies - first < WIDTH ? copies - first : WIDTH;
-        double following[WIDTH] = {0};
-        for (int64_t t = steps - 1; t >= 0; t--)
-            for (int64_t j = 0; j < columns; j++) {
-                int64_t place = t * copies + first + j;
-                following[j] = (double)value[place] + (double)weight[place] * following[j];
-                sums[place] = (float)following[j];
-            }
+/* The sums S_t = value_t + weight_t S_{t+1}, backwards from S_T = 0; all [steps, copies]. One function for each type. */
+#define DISCOUNTED_SUMS(name, number)                                                                                     \
+    API void name(const number *value, const number *weight, int64_t steps, int64_t copies, number *sums) {               \
+        for (int64_t first = 0; first < copies; first += WIDTH) {                                                         \
+            int64_t columns = copies - first < WIDTH ? copies - first : WIDTH;                                            \
+            double following[WIDTH] = {0};                                                                                \
+            for (int64_t t = steps - 1; t >= 0; t--)                                                                      \
+                for (int64_t j = 0; j < columns; j++) {                                                                   \
+                    int64_t place = t * copies + first + j;                                                               \
+                    following[j] = (double)value[place] + (double)weight[place] * following[j];                           \
+                    sums[place] = (number)following[j];                                                                   \
+                }                                                                                                         \
+        }                                                                                                                 \
     }
-}
+DISCOUNTED_SUMS(discounted_sums, float)
+DISCOUNTED_SUMS(discounted_sums_double, double)
 
 /* The generalised advantages of steps, arXiv:1506.02438, equation 16, and the regression targets of their values, [copies, steps]
  * each. `trace` is gamma * lambda. Returns whether all steps are valid. */
