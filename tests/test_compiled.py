@@ -20,7 +20,14 @@ import rlsdk
 from rlsdk.distributions import Categorical, Gaussian
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import UsageError
-from rlsdk.kernels import KernelChoice, compiled_library, compiled_policy, compiled_vectors, factory, reference
+from rlsdk.kernels import (
+    KernelChoice,
+    compiled_library,
+    compiled_policy,
+    compiled_vectors,
+    factory,
+    reference,
+)
 from rlsdk.kernels.compiled_acting import ChoiceSampling
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of
@@ -28,6 +35,7 @@ from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 from rlsdk.kernels.returns import advantages
 from rlsdk.kernels.switch import compiled_off, kernels_off, may_compile
+from rlsdk.kernels.vector_steps import VectorStep
 from rlsdk.networks import flatten_parameters
 from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.records import StepData
@@ -269,13 +277,14 @@ def test_actions_taken(kind: str, rows: int, size: int, with_entropy: bool) -> N
 def test_rmsprop_makes_the_steps_of_torch() -> None:
     torch.manual_seed(0)
     theirs = nn.Parameter(torch.randn(101))
-    mine, square = theirs.detach().clone(), torch.zeros(101)
+    mine, square, count = theirs.detach().clone(), torch.zeros(101), torch.zeros(())
     optimizer = torch.optim.RMSprop([theirs], 0.01, alpha=0.9, eps=1e-3)
     for _ in range(30):
         gradient = torch.randn(101) * 10.0 ** torch.randint(-4, 4, (101,))
         theirs.grad = gradient.clone()
         optimizer.step()
-        compiled_vectors.rmsprop_step(mine, gradient, square, 0.01, 0.9, 1e-3)
+        step = VectorStep("rmsprop", (mine, gradient, square, square), count, 0.01, (0.9, 0.9), 1e-3, 0.0)
+        assert compiled_vectors.CompiledStep()(step)
     torch.testing.assert_close(mine, theirs.detach(), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(square, optimizer.state[theirs]["square_avg"], rtol=1e-5, atol=0.0)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import rlsdk
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.kernels import normalization
+from rlsdk.kernels import compiled_vectors, factory
 from rlsdk.kernels.switch import compiled_off, may_compile
 from rlsdk.networks.leaf_normalizer import LeafNormalizer
 from rlsdk.settings.preprocessing import Normalization
@@ -48,26 +48,31 @@ def test_compiled_code_and_torch_give_the_same_bits(
     values = 30.0 * torch.randn(*lead, *shape) + 1000.0
     values.view(-1)[: len(UNUSUAL)] = torch.tensor(UNUSUAL)[: values.numel()]
     expected = own.normalize(values)
-    found = normalization.normalized(values, own.mean, own.deviation, own.bound)
+    found = compiled_vectors.Normalization()(values, own.mean, own.deviation, own.bound)
     assert found is not None
     assert_same_bits(found, expected)
+    assert_same_bits(own.normalize_detached(values), expected)
     with compiled_off():
-        assert_same_bits(own.normalize_detached(values), expected)
+        other = LeafNormalizer(shape, Normalization(clip_obs=bound))
+    other.moments.load_state_dict(own.moments.state_dict())
+    other.refresh()
+    assert_same_bits(other.normalize_detached(values), expected)
 
 
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("off", [False, True], ids=["on", "off"])
 def test_rows_are_normalised_one_by_one_with_the_statistics_of_now(off: bool) -> None:
-    own, values = leaf((3,)), torch.randn(5, 4, 3) + 1000.0
-    into = torch.full_like(values, 7.0)
     with compiled_off() if off else torch.no_grad():
-        normalize = own.by_row(values, into)
-        normalize(3)
-        assert_same_bits(into[3], own.normalize(values[3]))
-        assert (into[[0, 1, 2, 4]] == 7.0).all()
-        own.update(torch.randn(8, 3))
-        normalize(4)
-        assert_same_bits(into[4], own.normalize(values[4]))
+        own = leaf((3,))
+    values = torch.randn(5, 4, 3) + 1000.0
+    into = torch.full_like(values, 7.0)
+    normalize = own.by_row(values, into)
+    normalize(3)
+    assert_same_bits(into[3], own.normalize(values[3]))
+    assert (into[[0, 1, 2, 4]] == 7.0).all()
+    own.update(torch.randn(8, 3))
+    normalize(4)
+    assert_same_bits(into[4], own.normalize(values[4]))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +88,7 @@ def test_rows_are_normalised_one_by_one_with_the_statistics_of_now(off: bool) ->
 )
 def test_what_compiled_code_cannot_read_is_normalised_by_torch(values: Tensor) -> None:
     own = leaf((3,))
-    assert normalization.normalized(values, own.mean, own.deviation, own.bound) is None
+    assert compiled_vectors.Normalization()(values, own.mean, own.deviation, own.bound) is None
     torch.testing.assert_close(own.normalize_detached(values), own.normalize(values), rtol=0.0, atol=0.0)
 
 
@@ -107,8 +112,7 @@ def test_a_training_with_normalisation_is_the_same_without_compiled_normalisatio
         return [parameter.detach().clone() for parameter in agent.policy.parameters()]
 
     own = weights()
-    for name in ("normalized", "by_row"):
-        monkeypatch.setattr(normalization, name, lambda *_: None)
+    monkeypatch.setattr(factory, "normalization", lambda: None)
     assert all(map(torch.equal, own, weights()))
 
 

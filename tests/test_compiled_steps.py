@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,8 +17,8 @@ from torch import Generator, Tensor, nn
 import rlsdk
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import BuildContext
-from rlsdk.kernels import compiled_library, factory
-from rlsdk.kernels.compiled_vectors import optimiser_of
+from rlsdk.kernels import factory
+from rlsdk.kernels.compiled_vectors import CompiledStep
 from rlsdk.kernels.protocol import Minibatches, PolicySteps
 from rlsdk.kernels.switch import compiled_off
 from rlsdk.kernels.vector_steps import STEPS_BETWEEN_CLEARING, VectorStep
@@ -308,8 +307,10 @@ def test_decayed_moments_become_zero_after_the_same_steps(kind: str) -> None:
         gradient.zero_()
         first.fill_(1e-38)
         second.fill_(1e-38)
-        step: Any = VectorStep(kind, (values, gradient, first, second), torch.ones(()), 1e-3, (0.9, 0.999), 1e-8, 0.0)  # type: ignore[arg-type]
-        compiled_library.loaded_library().optimiser_step(ctypes.byref(optimiser_of(step)), count)
+        made = torch.tensor(count - 1.0)
+        step: Any = VectorStep(kind, (values, gradient, first, second), made, 1e-3, (0.9, 0.999), 1e-8, 0.0)  # type: ignore[arg-type]
+        assert CompiledStep()(step)
+        assert made == count
         found.append((bool(first.any()), bool(second.any())))
     assert found == [(True, True), (False, False)] or (kind == "rmsprop" and found[1] == (False, False))
 
@@ -324,8 +325,9 @@ def test_adam_rounds_as_torch_does() -> None:
             [theirs[0]], [theirs[1]], [theirs[2]], [theirs[3]], [], [torch.tensor(float(count))],
             lr=1e-2, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-5, amsgrad=False, maximize=False,
         )  # fmt: skip
-        step = VectorStep("adam", (mine[0], mine[1], mine[2], mine[3]), torch.ones(()), 1e-2, (0.9, 0.999), 1e-5, 0.0)
-        compiled_library.loaded_library().optimiser_step(ctypes.byref(optimiser_of(step)), count)
+        made = torch.tensor(count - 1.0)
+        step = VectorStep("adam", (mine[0], mine[1], mine[2], mine[3]), made, 1e-2, (0.9, 0.999), 1e-5, 0.0)
+        assert CompiledStep()(step)
     for one, two in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-7)
 

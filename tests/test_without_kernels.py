@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 WITHOUT_MODULES = """
 import importlib.abc, sys, warnings
 warnings.simplefilter("ignore")
-NEEDED = {"action_values", "compiler_import", "factory", "hooks", "losses", "normalization", "protocol", "reference", "returns",
+NEEDED = {"action_values", "compiler_import", "factory", "hooks", "losses", "protocol", "reference", "returns",
           "structure", "switch", "vector_steps"}
 
 class Hidden(importlib.abc.MetaPathFinder):
@@ -63,7 +63,6 @@ def test_all_algorithms_train_without_the_modules_of_kernels() -> None:
                 "factory",
                 "hooks",
                 "losses",
-                "normalization",
                 "protocol",
                 "reference",
                 "returns",

@@ -52,7 +52,7 @@ class CompiledDense:
         *hidden, self.output_size = (outputs for _, outputs in sizes)
         self.widest = max(max(size) for size in sizes)
         members, self._count = self._lead.numel(), len(self.linear)
-        self.input_size, self._hidden, self._counts = sizes[0][0], members * sum(hidden), (members, self._count)
+        self.input_size, self.hidden_size, self._counts = sizes[0][0], members * sum(hidden), (members, self._count)
         self._sizes_and_kinds = [*zip(sizes, kinds, strict=True)] * members
         self._known: tuple[list[int], ctypes.Array[Layer]] = [], (Layer * 0)()
         self._gradients: tuple[list[int], Places] = [], places(())
@@ -79,11 +79,11 @@ class CompiledDense:
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Trace]:
         """Return (outputs [N, O], the trace for `backward` and `jvp`) for inputs [N, I]."""
-        x, layers = self._checked(inputs), self._layers()
+        x, layers = self.checked(inputs), self.layers()
         rows = x.shape[0]
-        hidden, outputs = x.new_empty(rows * self._hidden), x.new_empty(*self._lead, rows, self.output_size)
+        hidden, outputs = x.new_empty(rows * self.hidden_size), x.new_empty(*self._lead, rows, self.output_size)
         if self._forward(layers, *self._counts, x.data_ptr(), rows, hidden.data_ptr(), outputs.data_ptr()):
-            raise _exhausted()
+            raise exhausted()
         return outputs, Trace(x, hidden, outputs)
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -96,9 +96,9 @@ class CompiledDense:
 
     def call(self, function: Callable[..., int], inputs: Tensor, *arguments: float | None) -> None:
         """Call a function of compiled code with the layers of a network, inputs [N, I] and `arguments`."""
-        x = self._checked(inputs)
-        if function(self._layers(), self._count, x.data_ptr(), x.shape[0], *arguments):
-            raise _exhausted()
+        x = self.checked(inputs)
+        if function(self.layers(), self._count, x.data_ptr(), x.shape[0], *arguments):
+            raise exhausted()
 
     def calls(self, function: Callable[..., int], inputs: Tensor, *others: Tensor) -> Callable[..., None]:
         """Return a function of t and `arguments` that does the same as `call` with `inputs[t]`, for inputs [T, N, I].
@@ -108,12 +108,12 @@ class CompiledDense:
         """
         if inputs.ndim != 3 or inputs.shape[2] != self.input_size or as_floats(inputs) is not inputs:
             raise ValueError(f"the network takes contiguous float32 inputs [T, N, {self.input_size}] on cpu")
-        layers, count, start, rows = self._layers(), self._count, inputs.data_ptr(), inputs.shape[1]
+        layers, count, start, rows = self.layers(), self._count, inputs.data_ptr(), inputs.shape[1]
         size, alive = rows * self.input_size * inputs.element_size(), (inputs, others)
 
         def call(t: int, *arguments: float | None, alive: object = alive) -> None:
             if function(layers, count, start + t * size, rows, *arguments):
-                raise _exhausted()
+                raise exhausted()
 
         return call
 
@@ -129,20 +129,20 @@ class CompiledDense:
         return result
 
     def _backward(self, trace: Trace, grad: Tensor, into: Places | None, input_grad: int | None) -> None:
-        layers, (x, hidden, outputs) = self._layers(), trace
+        layers, (x, hidden, outputs) = self.layers(), trace
         if grad.shape != outputs.shape:
             raise ValueError(f"the gradient has the shape {list(grad.shape)}, the outputs have {list(outputs.shape)}")
         found = as_floats(grad)
         start = layers, *self._counts, x.data_ptr(), x.shape[0], hidden.data_ptr(), outputs.data_ptr(), found.data_ptr()
         if self._backpropagate(*start, into, input_grad):
-            raise _exhausted()
+            raise exhausted()
 
     def jvp(self, trace: Trace, direction: Places) -> Tensor:
         """Return the change of the outputs [N, O] if the parameters change by `direction`."""
-        layers, (x, hidden, outputs), change = self._layers(), trace, torch.empty_like(trace.outputs)
+        layers, (x, hidden, outputs), change = self.layers(), trace, torch.empty_like(trace.outputs)
         start = layers, self._count, x.data_ptr(), x.shape[0], hidden.data_ptr(), outputs.data_ptr()
         if self._jvp(*start, direction, change.data_ptr()):
-            raise _exhausted()
+            raise exhausted()
         return change
 
     def gradients(self) -> Places:
@@ -159,7 +159,7 @@ class CompiledDense:
         Raises:
             UsageError: a parameter or a gradient is not contiguous.
         """
-        layers = self._layers()
+        layers = self.layers()
         if not self._known[0]:
             raise UsageError("a parameter of the policy is not contiguous: call zero_grad() of the optimiser")
         return layers, self._count, self.gradients()
@@ -186,12 +186,12 @@ class CompiledDense:
         chosen = range(self._counts[0]) if self.member is None else [self.member]
         return [tensor.detach()[member] for member in chosen for tensor in tensors]
 
-    def _checked(self, inputs: Tensor) -> Tensor:
+    def checked(self, inputs: Tensor) -> Tensor:
         if inputs.ndim != 2 or inputs.shape[1] != self.input_size:
             raise ValueError(f"the network takes inputs [N, {self.input_size}], not {list(inputs.shape)}")
         return as_floats(inputs)
 
-    def _layers(self) -> ctypes.Array[Layer]:
+    def layers(self) -> ctypes.Array[Layer]:
         """The layers with the addresses of their parameters, which are read again if a parameter has other memory."""
         self._threads.follow_torch()
         addresses, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
@@ -222,5 +222,6 @@ class CompiledDense:
         self.__init__(cast("list[nn.Module]", state["modules"]), cast("int | None", state["member"]))  # type: ignore[misc]
 
 
-def _exhausted() -> MemoryError:
+def exhausted() -> MemoryError:
+    """Return the error for a network whose layers need more memory than there is."""
     return MemoryError("there is no memory for the layers of a network; use fewer rows or narrower layers")

@@ -35,6 +35,18 @@ class Layer(ctypes.Structure):
     _fields_ = (*fields(POINTER, "weight bias"), *fields(COUNT, "inputs outputs activation by_inputs"))
 
 
+class Network(ctypes.Structure):
+    """A network with its gradients, as `dense.h` declares it."""
+
+    _fields_ = (*fields(POINTER, "layers"), *fields(COUNT, "count"), *fields(POINTER, "grads"))
+
+
+class Squashed(ctypes.Structure):
+    """A squashed Gaussian policy, as `squashed.c` declares it."""
+
+    _fields_ = (*(("body", Network), ("mean", Network), ("log_std", Network)), *fields(c_float, "low high"))
+
+
 class Columns(ctypes.Structure):
     """The columns of a minibatch, as `policy.h` declares them."""
 
@@ -88,9 +100,12 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "pairwise_huber": (POINTER, POINTER, POINTER, POINTER, COUNT, COUNT, COUNT, COUNT, COUNT, POINTER),
     "squashed_sample": (POINTER, POINTER, POINTER, COUNT, COUNT, c_float, c_float, POINTER, POINTER),
     "squashed_vjp": (*[POINTER] * 5, COUNT, COUNT, c_float, c_float, POINTER, POINTER),
+    "squashed_forward": (*[POINTER] * 3, COUNT, *[POINTER] * 3),
+    "squashed_act": (POINTER, POINTER, COUNT, POINTER),
+    "squashed_backward": (*[POINTER] * 3, COUNT, *[POINTER] * 4),
     "clip_norm": (POINTER, COUNT, c_float),
     "normalize": (POINTER, COUNT, COUNT, POINTER, POINTER, c_float, POINTER),
-    "optimiser_step": (POINTER, COUNT),
+    "counted_step": (POINTER, POINTER),
     "use_threads": (COUNT, POINTER),
     "policy_steps": (POINTER, POINTER, POINTER, POINTER, POINTER, COUNT, POINTER, POINTER),
 }

@@ -1,40 +1,71 @@
-"""Samples of squashed Gaussians, their log-densities and gradients, each in one call of compiled code."""
+"""Squashed Gaussian policies in compiled code: one call evaluates the network and samples, one computes all gradients."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ctypes import addressof, byref
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from rlsdk.kernels.compiled_library import floats_of, loaded_library
+from rlsdk.kernels import compiled_library as c
+from rlsdk.kernels.compiled_dense import CompiledDense, exhausted
+from rlsdk.kernels.protocol import SampledVjp, SquashedLayers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CompiledSquashed:
-    """A squashed Gaussian; see `rlsdk.distributions.SquashedGaussian`. Mean and log std are float32 [N, A] on the CPU."""
+class CompiledSquashedPolicy:
+    """See `rlsdk.kernels.protocol.SquashedPolicy`."""
 
-    mean: Tensor
-    log_std: Tensor
-    limits: tuple[float, float]
-    """The smallest and the largest log std. Gradients of others are 0."""
+    name = CompiledDense.name
 
-    def transform(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (sample [N, A], its log-density [N]) for standard normal `noise` [N, A]."""
-        read, action = floats_of(noise, *self.mean.shape), torch.empty_like(self.mean)
-        log_prob = action.new_empty(len(action))
-        given = self.mean.data_ptr(), self.log_std.data_ptr(), read.data_ptr()
-        results = action.data_ptr(), log_prob.data_ptr()
-        loaded_library().squashed_sample(*given, *self.mean.shape, *self.limits, *results)
-        return action, log_prob
+    def __init__(self, layers: SquashedLayers) -> None:
+        """Check `can_be_compiled` for body, mean and log std first."""
+        self.networks = [CompiledDense(part) for part in (layers.body, [layers.mean], [layers.log_std])]
+        self.limits, (body, mean, _) = layers.log_std_range, self.networks
+        self.size = mean.output_size
+        self._numbers = body.hidden_size + body.output_size + 2 * self.size
+        """The number of floats in a trace, for each row."""
+        self._described: dict[bool, Any] = {}
 
-    def transform_vjp(
-        self, noise: Tensor, action: Tensor, grad_action: Tensor, grad_log_prob: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the gradients [N, A] of a loss with respect to mean and log std, given those with respect to the results."""
-        read = [floats_of(tensor, *self.mean.shape) for tensor in (noise, action, grad_action)]
-        grads = torch.empty_like(self.mean), torch.empty_like(self.mean)
-        per_row = floats_of(grad_log_prob, len(action))
-        given = [tensor.data_ptr() for tensor in (self.log_std, *read, per_row)]
-        loaded_library().squashed_vjp(*given, *self.mean.shape, *self.limits, *map(Tensor.data_ptr, grads))
-        return grads
+    def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
+        """Return unit actions [N, A] for features [N, F]."""
+        inputs = self.networks[0].checked(features)
+        drawn = inputs.new_zeros(inputs.shape[0], self.size)
+        if not deterministic:
+            drawn.normal_(generator=generator)
+        description = self._description(grads=False)
+        if c.loaded_library().squashed_act(description, inputs.data_ptr(), inputs.shape[0], drawn.data_ptr()):
+            raise exhausted()
+        return drawn
+
+    @torch.no_grad()
+    def evaluate(self, inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
+        """Return ((actions [N, A], log-densities [N]), vjp)."""
+        features = self.networks[0].checked(inputs[0])
+        rows = features.shape[0]
+        noise, action = c.floats_of(inputs[1], rows, self.size), features.new_empty(rows, self.size)
+        log_prob, memory = features.new_empty(rows), features.new_empty(rows * self._numbers)
+        given, results = (features.data_ptr(), noise.data_ptr()), map(Tensor.data_ptr, (memory, action, log_prob))
+        if c.loaded_library().squashed_forward(self._description(grads=False), *given, rows, *results):
+            raise exhausted()
+
+        def vjp(grad_action: Tensor, grad_log_prob: Tensor) -> None:
+            grads = c.floats_of(grad_action, rows, self.size), c.floats_of(grad_log_prob, rows)
+            given, further = (features.data_ptr(), noise.data_ptr()), map(Tensor.data_ptr, (memory, action, *grads))
+            if c.loaded_library().squashed_backward(self._description(grads=True), *given, rows, *further):
+                raise exhausted()
+
+        return (action, log_prob), vjp
+
+    def _description(self, *, grads: bool) -> Any:
+        """What compiled code reads of the network, with or without the addresses of gradients."""
+        read = [(network.layers(), network.gradients() if grads else None) for network in self.networks]
+        found = self._described.get(grads)
+        if found is None or found.read != read:
+            places = [(addressof(layers), None if into is None else addressof(into)) for layers, into in read]
+            counts = [len(network.linear) for network in self.networks]
+            parts = [c.Network(layers, count, into) for (layers, into), count in zip(places, counts, strict=True)]
+            found = c.Squashed(*parts, *self.limits)
+            found.read = read  # these arrays live as long as the description
+            self._described[grads] = found
+        return byref(found)

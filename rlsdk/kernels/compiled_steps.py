@@ -22,17 +22,11 @@ from rlsdk.kernels.vector_steps import VectorStep
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
 
 
-class Network(Structure):
-    """A network with its gradients, as `policy_steps.c` declares it."""
-
-    _fields_ = (*c.fields(c_void_p, "layers"), *c.fields(c_int64, "count"), *c.fields(c_void_p, "grads"))
-
-
 class Policy(Structure):
     """An actor and a critic, as `policy_steps.c` declares them."""
 
     _fields_ = (
-        *(("actor", Network), ("critic", Network)),
+        *(("actor", c.Network), ("critic", c.Network)),
         *c.fields(c_void_p, "log_std log_std_grad"),
         *c.fields(c_float, "forbidden"),
     )
@@ -71,8 +65,8 @@ class CompiledPolicySteps:
         places = Rows(*(None if tensor is None else tensor.data_ptr() for tensor in read), len(rows))
         divided, made = _divided(minibatches, len(rows)), (c_int64 * 2)()
         parts = self._policy(step), places, divided, c.terms_of(terms), optimiser_of(step)
-        found = c.loaded_library().policy_steps(*map(byref, parts), int(step.count), totals.data_ptr(), made)
-        step.count.add_(made[1])
+        found = c.loaded_library().policy_steps(*map(byref, parts), int(step.made), totals.data_ptr(), made)
+        step.made.add_(made[1])
         if found == NO_MEMORY:
             raise MemoryError("there is no memory for a minibatch; use a smaller batch_size")
         if found == WRONG_ACTION:
@@ -88,7 +82,7 @@ class CompiledPolicySteps:
         if not fits(step.vectors, step.vectors[0].numel()) or not fits(own, self.actor.output_size):
             raise UsageError("parameters, gradients or moments are not contiguous float32 vectors on the CPU")
         forbidden = head.sampling.forbidden if isinstance(head.sampling, GumbelNoise) else 0.0
-        parts = [Network(addressof(layers), count, addressof(grads)) for layers, count, grads in networks]
+        parts = [c.Network(addressof(layers), count, addressof(grads)) for layers, count, grads in networks]
         return Policy(*parts, *(map(Tensor.data_ptr, own) if own else (None, None)), forbidden)
 
     def _read(self, rows: LossRows, terms: LossTerms) -> list[Tensor | None]:

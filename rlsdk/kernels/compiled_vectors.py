@@ -1,9 +1,10 @@
-"""Vectors in compiled code: steps of optimisers, the norm of gradients, and returns."""
+"""Vectors in compiled code: steps of optimisers, the norm of gradients, returns, and normalisation with given statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ctypes import byref
+from operator import is_
 from typing import Any
 
 import torch
@@ -19,9 +20,9 @@ KINDS = "adam", "rmsprop"
 """The optimisers, in the order of `optimisers.h`."""
 
 
-def fits(vectors: Iterable[Tensor], size: int) -> bool:
-    """Whether compiled code can read vectors [size]."""
-    return all(v.dtype is torch.float32 and v.is_cpu and v.is_contiguous() and v.shape == (size,) for v in vectors)
+def fits(vectors: Iterable[Tensor], *shape: int) -> bool:
+    """Whether compiled code can read tensors [*shape]."""
+    return all(v.dtype is torch.float32 and v.is_cpu and v.is_contiguous() and v.shape == shape for v in vectors)
 
 
 def clip_norm(gradients: Tensor, max_norm: float) -> None:
@@ -37,13 +38,30 @@ def optimiser_of(step: VectorStep) -> Optimiser:
     return Optimiser(KINDS.index(step.kind), *sizes, *map(Tensor.data_ptr, step.vectors), *options, *limits)
 
 
-def rmsprop_step(values: Tensor, gradients: Tensor, square: Tensor, rate: float, alpha: float, eps: float) -> None:
-    """Make the step of RMSprop; all vectors [D]."""
-    addresses, kind = map(Tensor.data_ptr, (values, gradients, square, square)), KINDS.index("rmsprop")
-    options = Optimiser(
-        kind, values.numel(), STEPS_BETWEEN_CLEARING, *addresses, rate, alpha, alpha, eps, 0.0, 0.0, -1.0
-    )
-    loaded_library().optimiser_step(byref(options), 1)
+class CompiledStep:
+    """Makes the steps of one vector of parameters. What compiled code reads is described again only if it changes."""
+
+    def __init__(self) -> None:
+        self._held: tuple[Tensor, ...] = ()
+        self._known: tuple[object, ...] = ()
+        self._described: Any = None
+        self._function: Any = None
+
+    def __reduce__(self) -> tuple[type[CompiledStep], tuple[()]]:
+        return CompiledStep, ()  # a copy describes its own vectors
+
+    def __call__(self, step: VectorStep) -> bool:
+        """Make a step and count it. Returns False, without a step, if compiled code cannot read its vectors."""
+        kind, vectors, made, *options = step
+        held = *vectors, made
+        known = kind, *options, *map(Tensor.data_ptr, held)
+        if known != self._known or not all(map(is_, held, self._held)):
+            if not fits(vectors, vectors[0].numel()) or not fits((made,)):
+                return False
+            self._held, self._known, self._described = held, known, byref(optimiser_of(step))
+            self._function = loaded_library().counted_step
+        self._function(self._described, known[-1])
+        return True
 
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
@@ -84,3 +102,49 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
 
 def _are_alike(*tensors: Tensor, of: torch.dtype = torch.float32) -> bool:
     return all(t.shape == tensors[0].shape and t.dtype is of and t.is_cpu for t in tensors)
+
+
+class Normalization:
+    """Computes (values - mean) / deviation as float32, clipped to +-`bound`, with the results of torch bit by bit.
+
+    Values are [.., *shape], without graph. The statistics `mean` and `deviation` are float64 [1, *shape] on the CPU.
+    """
+
+    def __init__(self) -> None:
+        self._function = loaded_library().normalize
+
+    def __reduce__(self) -> tuple[type[Normalization], tuple[()]]:
+        return Normalization, ()  # functions of compiled code cannot be copied
+
+    def __call__(self, values: Tensor, mean: Tensor, deviation: Tensor, bound: float) -> Tensor | None:
+        """Return the normalised values [.., *shape]; None if compiled code cannot read them."""
+        if not self._reads(values, mean):
+            return None
+        found, size = torch.empty_like(values), mean.numel()
+        statistics = mean.data_ptr(), deviation.data_ptr(), bound
+        self._function(values.data_ptr(), values.numel() // size, size, *statistics, found.data_ptr())
+        return found
+
+    def by_row(
+        self, values: Tensor, into: Tensor, mean: Tensor, deviation: Tensor, bound: float
+    ) -> Callable[[int], object] | None:
+        """Return a function of t that normalises `values[t]` to `into[t]`, [T, .., *shape]; None if compiled code cannot.
+
+        It is fast, because addresses are determined once. The statistics may change, but must keep their memory.
+        """
+        alike = values.shape == into.shape and values.ndim > mean.ndim
+        if not alike or not self._reads(values, mean) or not self._reads(into, mean):
+            return None
+        size, statistics, function = mean.numel(), (mean.data_ptr(), deviation.data_ptr(), bound), self._function
+        rows, alive = values.shape[1:].numel() // size, (values, into, mean, deviation)
+        start, target, step = values.data_ptr(), into.data_ptr(), rows * size * values.element_size()
+
+        def normalize(t: int, alive: object = alive) -> None:
+            function(start + t * step, rows, size, *statistics, target + t * step)
+
+        return normalize
+
+    def _reads(self, values: Tensor, mean: Tensor) -> bool:
+        own = values.dtype is torch.float32 and values.is_cpu and values.is_contiguous()
+        lead = values.ndim - (mean.ndim - 1)  # the number of dimensions before those of a single observation
+        return own and lead > 0 and values.shape[lead:] == mean.shape[1:] and mean.numel() > 0

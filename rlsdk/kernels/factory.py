@@ -34,8 +34,10 @@ from rlsdk.kernels.protocol import (
 from rlsdk.kernels.switch import exists, is_on, may_compile, may_use
 
 if TYPE_CHECKING:
+    from rlsdk.kernels.compiled_vectors import Normalization
     from rlsdk.kernels.graphed_transition import GraphedTransition
     from rlsdk.kernels.greedy_acting import GreedyActing
+    from rlsdk.kernels.vector_steps import VectorStep
 
 ResultT = TypeVar("ResultT")
 InputsT = TypeVar("InputsT")
@@ -134,6 +136,15 @@ def squashed_policy(
     name = backend_name(choice)
     if layers is None or hooked or name is None or not may_use("squashed_kernel"):
         return reference
+    parts = layers.body, [layers.mean], [layers.log_std]
+    if name == "compiled":
+        from rlsdk.kernels.dense_choice import can_be_compiled, without_compiled
+
+        if all(map(can_be_compiled, parts)):
+            from rlsdk.kernels.compiled_squashed import CompiledSquashedPolicy
+
+            return CompiledSquashedPolicy(layers)
+        name = without_compiled(layers.body).name
     from rlsdk.kernels.squashed_kernel import SquashedKernel
 
     return SquashedKernel(layers, name, reference)
@@ -280,6 +291,27 @@ def optimizer_step(
 
         return RmspropKernel(optimizer, flat).step
     return lambda *_: False
+
+
+def vector_step(flat: Tensor) -> Callable[[VectorStep], bool] | None:
+    """Return a function that makes and counts a step of the vector `flat` [D]; it returns False if it cannot.
+
+    None: there is no compiled code for this vector.
+    """
+    if not flat.is_cpu or not may_compile():
+        return None
+    from rlsdk.kernels.compiled_vectors import CompiledStep
+
+    return CompiledStep()
+
+
+def normalization() -> Normalization | None:
+    """Return what normalises values [..] without graph in compiled code; None: there is no compiled code."""
+    if not may_compile():
+        return None
+    from rlsdk.kernels.compiled_vectors import Normalization
+
+    return Normalization()
 
 
 def clip_norm(gradients: Tensor) -> Callable[[Tensor, float], None]:

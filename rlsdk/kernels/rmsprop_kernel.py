@@ -11,9 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiled_vectors import fits, rmsprop_step
 from rlsdk.kernels.compiler_import import HOOKS
-from rlsdk.kernels.switch import may_compile
 from rlsdk.kernels.vector_steps import UNUSUAL
 
 
@@ -22,7 +20,7 @@ class RmspropKernel:
 
     def __init__(self, optimizer: torch.optim.Optimizer, flat: nn.Parameter) -> None:
         """`flat`, float [D], is the only parameter of `optimizer`."""
-        self.optimizer, self.flat, self._compiled = optimizer, flat, may_compile()
+        self.optimizer, self.flat = optimizer, flat
 
     def step(self, optimizer: Any, moments: MutableMapping[str, Tensor]) -> bool:
         """Make the step that `optimizer`, with the state `moments` ([D] or 0-d), would make.
@@ -45,9 +43,6 @@ class RmspropKernel:
             return False
         alpha, square = options["alpha"], moments["square_avg"]
         moments["step"] += 1
-        if self._compiled and fits((self.flat, gradients, square), self.flat.numel()):
-            rmsprop_step(self.flat, gradients, square, float(options["lr"]), alpha, options["eps"])
-            return True
         with torch.no_grad():
             square.mul_(alpha).addcmul_(gradients, gradients, value=1 - alpha)
             self.flat.addcdiv_(gradients, square.sqrt().add_(options["eps"]), value=-options["lr"])

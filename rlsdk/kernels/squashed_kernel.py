@@ -6,11 +6,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels.backends import BACKENDS, COMPILED
-from rlsdk.kernels.compiled_squashed import CompiledSquashed
-from rlsdk.kernels.dense_choice import can_be_compiled, dense_of, without_compiled
+from rlsdk.kernels.backends import BACKENDS
+from rlsdk.kernels.dense_choice import dense_of
 from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
-from rlsdk.kernels.protocol import Reparameterised, SampledVjp, SquashedLayers, SquashedPolicy
+from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
 
 
 class SquashedKernel:
@@ -21,8 +20,6 @@ class SquashedKernel:
         self.layers, self.reference = layers, reference
         self._acting, self._spread = DenseKernel([*layers.body, layers.mean]), DenseKernel([layers.log_std])
         parts = layers.body, [layers.mean], [layers.log_std]
-        if name == COMPILED.name and not all(map(can_be_compiled, parts)):
-            name = without_compiled(layers.body).name
         self.body, self.mean, self.log_std = (dense_of(part, name) for part in parts)
         self.backend, self.name = BACKENDS[name], name
 
@@ -45,18 +42,14 @@ class SquashedKernel:
         array, tensor, limits = self.backend.array, self.backend.tensor, self.layers.log_std_range
         latent, trace = self.body.forward(array(features))
         (mean, mean_trace), (raw, raw_trace) = self.mean.forward(latent), self.log_std.forward(latent)
-        mean, raw, is_compiled = tensor(mean), tensor(raw), self.name == COMPILED.name
-        if is_compiled:
-            distribution: Reparameterised = CompiledSquashed(mean, raw, limits)
-        else:
-            distribution = self.layers.distribution(mean, raw.clamp(*limits))
+        raw = tensor(raw)
+        distribution = self.layers.distribution(tensor(mean), raw.clamp(*limits))
         action, log_prob = distribution.transform(noise)
 
         @torch.no_grad()
         def vjp(grad_action: Tensor, grad_log_prob: Tensor) -> None:
             grad_mean, grad_log_std = distribution.transform_vjp(noise, action, grad_action, grad_log_prob)
-            if not is_compiled:
-                grad_log_std *= (raw >= limits[0]) & (raw <= limits[1])
+            grad_log_std *= (raw >= limits[0]) & (raw <= limits[1])
             grad = self.mean.input_grad(mean_trace, array(grad_mean), self.mean.gradients())
             grad += self.log_std.input_grad(raw_trace, array(grad_log_std), self.log_std.gradients())
             self.body.backward(trace, grad, self.body.gradients())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,14 +20,13 @@ SMALLEST_MOMENT = 100.0
 """In smallest normal numbers. After 32 steps, 0.9 ** 32 = 1/29 of a moment is still normal."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorStep:
+class VectorStep(NamedTuple):
     """The next steps of an optimiser for one vector of parameters [D], for code that makes them itself."""
 
     kind: Literal["adam", "rmsprop"]
     vectors: tuple[Tensor, Tensor, Tensor, Tensor]
     """The parameters, the gradient, and both moments, float32 [D]. Both moments of RMSprop are the mean square."""
-    count: Tensor  # 0-d, the number of steps made so far
+    made: Tensor  # 0-d, the number of steps so far
     rate: float
     decays: tuple[float, float]
     """The decay rates of both moments."""
@@ -51,17 +49,20 @@ def next_steps(
         moments: the state of the parameter, [D] or 0-d.
         max_norm: gradients are first scaled down to this norm; None: never.
     """
+    if type(optimizer) not in (torch.optim.Adam, torch.optim.RMSprop):
+        return None
     gradient, (options, *others) = flat.grad, optimizer.param_groups
-    has_hooks = any(getattr(optimizer, name, True) for name in HOOKS)
+    has_hooks = getattr(optimizer, HOOKS[0], True) or getattr(optimizer, HOOKS[1], True)
     if not moments or gradient is None or others or options["params"][0] is not flat or has_hooks:
         return None
-    vectors, numbers = (flat.detach(), gradient), (moments["step"], float(options["lr"]))
+    vectors, numbers = (flat, gradient), (moments["step"], float(options["lr"]))
     if type(optimizer) is torch.optim.Adam:
-        if not options["fused"] or any(options.get(name) for name in ("amsgrad", "maximize", "decoupled_weight_decay")):
+        unusual = options["amsgrad"] or options["maximize"] or options.get("decoupled_weight_decay")
+        if unusual or not options["fused"]:
             return None
         both, last = (moments["exp_avg"], moments["exp_avg_sq"]), (options["eps"], options["weight_decay"])
         return VectorStep("adam", (*vectors, *both), *numbers, options["betas"], *last, max_norm)
-    if type(optimizer) is not torch.optim.RMSprop or any(options[name] for name in UNUSUAL):
+    if any(options[name] for name in UNUSUAL):
         return None
     square, alpha = moments["square_avg"], options["alpha"]
     return VectorStep("rmsprop", (*vectors, square, square), *numbers, (alpha, alpha), options["eps"], 0.0, max_norm)

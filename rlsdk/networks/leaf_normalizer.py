@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.kernels import normalization
+from rlsdk.kernels import factory
 from rlsdk.networks.running_moments import RunningMoments, SharedArray
 from rlsdk.settings.preprocessing import Normalization
 
@@ -26,6 +26,7 @@ class LeafNormalizer:
     def __init__(self, shape: tuple[int, ...], settings: Normalization) -> None:
         self.moments, self.epsilon, self.bound = RunningMoments(shape), settings.epsilon, settings.clip_obs
         self._mean, self._deviation, self._row = (SharedArray((1, *shape)) for _ in range(3))
+        self._compiled = factory.normalization()
         self._copies: tuple[Tensor, Tensor] | None = None
         """Copies of mean and deviation on the accelerator that was used last."""
         self.refresh()
@@ -66,8 +67,10 @@ class LeafNormalizer:
 
         Without compiled code, few numbers on the CPU are normalised in numpy: calls of torch take longer than the arithmetic.
         """
-        if (found := normalization.normalized(values, self.mean, self.deviation, self.bound)) is not None:
-            return found
+        if self._compiled is not None:
+            found = self._compiled(values, self._mean.tensor, self._deviation.tensor, self.bound)
+            if found is not None:
+                return found
         if values.numel() > FEW or not values.is_cpu:
             return self.normalize(values)
         scaled = values.numpy() - self._mean.array
@@ -76,8 +79,10 @@ class LeafNormalizer:
 
     def by_row(self, values: Tensor, into: Tensor) -> Callable[[int], object]:
         """Return a function of t that normalises `values[t]` to `into[t]`, for [T, .., *shape]."""
-        if (compiled := normalization.by_row(values, into, self.mean, self.deviation, self.bound)) is not None:
-            return compiled
+        if self._compiled is not None:
+            found = self._compiled.by_row(values, into, self._mean.tensor, self._deviation.tensor, self.bound)
+            if found is not None:
+                return found
         raw, given = values.unbind(), into.unbind()
         return lambda t: given[t].copy_(self.normalize_detached(raw[t]))
 

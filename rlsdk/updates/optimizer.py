@@ -66,6 +66,7 @@ class FlatOptimizer:
         self.flat.grad = self.gradients
         self.optimizer = self._make(self.flat)
         self._kernel = factory.optimizer_step(self._choice, self.optimizer, self.flat)
+        self._make_step = factory.vector_step(self.flat)
         self._clip = factory.clip_norm(self.gradients)
 
     def adopt(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -90,6 +91,10 @@ class FlatOptimizer:
 
         The learning rate is a tensor 0-d if the step belongs to a CUDA graph.
         """
+        if self._make_step is not None:
+            following = self._following(learning_rate, max_norm)
+            if following is not None and self._make_step(following):
+                return
         frozen = self._memory.frozen() if False in map(is_trained, self._memory.parameters) else []
         if max_norm is not None:
             self._clip(self.gradients, max_norm)
@@ -107,6 +112,10 @@ class FlatOptimizer:
     def next_steps(self, learning_rate: float, max_norm: float | None = None) -> VectorStep | None:
         """Set the gradients to zero; return what compiled code needs to make the next steps itself. None: call `step`."""
         self.zero_grad()
+        return self._following(learning_rate, max_norm)
+
+    def _following(self, learning_rate: float | Tensor, max_norm: float | None) -> VectorStep | None:
+        """Return what compiled code needs to make the next steps itself; None: only `step` can make them."""
         self.optimizer.param_groups[0]["lr"] = learning_rate
         state, is_frozen = self.optimizer.state.get(self.flat, {}), False in map(is_trained, self._memory.parameters)
         return None if is_frozen else next_steps(self.optimizer, self.flat, state, max_norm)

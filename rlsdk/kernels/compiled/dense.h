@@ -11,6 +11,20 @@ typedef struct {
     int64_t inputs, outputs, activation, by_inputs;
 } Layer;
 
+/* A network with its gradients, [2 * count]. */
+typedef struct {
+    const Layer *layers;
+    int64_t count;
+    float *const *grads;
+} Network;
+
+/* The number of outputs of all layers but the last, for one row. */
+INLINE int64_t trace_size(Network network) {
+    int64_t size = 0;
+    for (int64_t i = 0; i < network.count - 1; i++) size += network.layers[i].outputs;
+    return size;
+}
+
 API int dense_forward(const Layer *layers, int64_t members, int64_t count, const float *inputs, int64_t rows, float *trace,
                       float *outputs);
 API int dense_outputs(const Layer *layers, int64_t count, const float *inputs, int64_t rows, float *outputs);

@@ -61,3 +61,9 @@ API void optimiser_step(const Optimiser *optimiser, int64_t steps) {
     clear_decayed(o.first, o.size, o.smallest);
     clear_decayed(o.second, o.size, o.smallest);
 }
+
+/* Make a step, and add 1 to the number of steps so far. */
+API void counted_step(const Optimiser *optimiser, float *count) {
+    *count += 1.0f;
+    optimiser_step(optimiser, (int64_t)*count);
+}

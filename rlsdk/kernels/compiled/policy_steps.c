@@ -7,13 +7,6 @@
 
 enum { DONE, NO_MEMORY, WRONG_ACTION, WRONG_ORDER };
 
-/* A network with its gradients, [2 * count]. */
-typedef struct {
-    const Layer *layers;
-    int64_t count;
-    float *const *grads;
-} Network;
-
 /* An actor and a critic. `log_std` and its gradient are NULL if actions are choices. */
 typedef struct {
     Network actor, critic;
@@ -45,12 +38,6 @@ typedef struct {
     float *inputs, *action, *columns, *actor_trace, *critic_trace, *outputs, *found, *grads;
     uint8_t *mask;
 } Memory;
-
-static int64_t trace_size(Network network) {
-    int64_t size = 0;
-    for (int64_t i = 0; i < network.count - 1; i++) size += network.layers[i].outputs;
-    return size;
-}
 
 static int64_t outputs_of(const Policy *policy) { return policy->actor.layers[policy->actor.count - 1].outputs; }
 

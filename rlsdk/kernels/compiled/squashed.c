@@ -1,5 +1,8 @@
-/* Gaussians squashed by tanh. Matrices are [rows, size]; log standard deviations are limited to the range from low to high. */
-#include "simd.h"
+/* Gaussians squashed by tanh, and networks that compute them. Matrices are [rows, size]; log standard deviations are limited to
+ * the range from low to high. */
+#include <stdlib.h>
+
+#include "dense.h"
 
 #define LOG_TWO 0.6931471806f
 #define HALF_LOG_TWO_PI 0.9189385332f
@@ -44,4 +47,64 @@ API void squashed_vjp(const float *log_std, const float *noise, const float *act
             store_first(grad_mean + k, grad, now);
             store_first(grad_log_std + k, either((spread >= low) & (spread <= high), of_spread, all(0.0f)), now);
         }
+}
+
+/* A network whose last layers, with one layer each, compute mean and log standard deviation from the outputs of `body`. */
+typedef struct {
+    Network body, mean, log_std;
+    float low, high;
+} Squashed;
+
+/* The arrays of a trace: the hidden layers of `body`, its outputs, means and log standard deviations, one after another. */
+typedef struct {
+    float *hidden, *latent, *mean, *log_std;
+    int64_t width, size;
+} Trace;
+
+static Trace divided(const Squashed *network, int64_t rows, float *memory) {
+    int64_t width = network->mean.layers->inputs, size = network->mean.layers->outputs;
+    float *latent = memory + rows * trace_size(network->body), *mean = latent + rows * width;
+    return (Trace){memory, latent, mean, mean + rows * size, width, size};
+}
+
+/* Write samples [rows, size] for standard normal `noise`, and their log-densities [rows]. Returns 1 if memory is exhausted, like
+ * the functions below. */
+API int squashed_forward(const Squashed *network, const float *inputs, const float *noise, int64_t rows, float *trace,
+                         float *action, float *log_prob) {
+    Trace t = divided(network, rows, trace);
+    if (dense_forward(network->body.layers, 1, network->body.count, inputs, rows, t.hidden, t.latent)) return 1;
+    if (dense_forward(network->mean.layers, 1, 1, t.latent, rows, 0, t.mean)) return 1;
+    if (dense_forward(network->log_std.layers, 1, 1, t.latent, rows, 0, t.log_std)) return 1;
+    squashed_sample(t.mean, t.log_std, noise, rows, t.size, network->low, network->high, action, log_prob);
+    return 0;
+}
+
+/* Replace standard normal `noise` [rows, size] by samples. */
+API int squashed_act(const Squashed *network, const float *inputs, int64_t rows, float *noise) {
+    Trace t = divided(network, rows, 0);
+    int64_t size = rows * (trace_size(network->body) + t.width + 2 * t.size);
+    float *memory = malloc(4 * (size + rows + 1));
+    int failed = !memory || squashed_forward(network, inputs, noise, rows, memory, noise, memory + size);
+    free(memory);
+    return failed;
+}
+
+/* Write the gradients of all parameters, given those with respect to the results above. */
+API int squashed_backward(const Squashed *network, const float *inputs, const float *noise, int64_t rows, float *trace,
+                          const float *action, const float *grad_action, const float *grad_log_prob) {
+    Trace t = divided(network, rows, trace);
+    int64_t whole = rows * t.size, wide = rows * t.width;
+    float *memory = malloc(4 * (2 * whole + 2 * wide + 1));
+    if (!memory) return 1;
+    float *grad_mean = memory, *grad_log_std = memory + whole, *grad = memory + 2 * whole, *other = grad + wide;
+    squashed_vjp(t.log_std, noise, action, grad_action, grad_log_prob, rows, t.size, network->low, network->high, grad_mean,
+                 grad_log_std);
+    int failed = dense_backward(network->mean.layers, 1, 1, t.latent, rows, 0, t.mean, grad_mean, network->mean.grads, grad) ||
+                 dense_backward(network->log_std.layers, 1, 1, t.latent, rows, 0, t.log_std, grad_log_std,
+                                network->log_std.grads, other);
+    for (int64_t i = 0; !failed && i < wide; i++) grad[i] += other[i];
+    failed = failed || dense_backward(network->body.layers, 1, network->body.count, inputs, rows, t.hidden, t.latent, grad,
+                                      network->body.grads, 0);
+    free(memory);
+    return failed;
 }
