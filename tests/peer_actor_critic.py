@@ -54,7 +54,10 @@ def distance(ours: Any, theirs: Any) -> float:
 
 def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
     """Fill the peer's buffer with our rollout; rewards at time limits include the value of the final observation."""
-    steps, extras = rollout.steps, ours.estimates(rollout.steps)
+    steps, kept = rollout.steps, ours.keeps_estimates
+    ours.keeps_estimates = True
+    extras = ours.estimates(steps)
+    ours.keeps_estimates = kept
     reward, finals = steps.reward.clone(), rollout.final_observations
     length, envs = reward.shape
     if finals is not None:
@@ -63,12 +66,11 @@ def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
         cut = steps.truncated[finals.time, finals.env] & ~steps.terminated[finals.time, finals.env]
         reward[finals.time, finals.env] += theirs.gamma * values * cut
     buffer.reset()
-    log_prob = extras.value if extras.log_prob is None else extras.log_prob  # a placeholder where there is none
     for t in range(length):
         mask = steps.observation.action_mask
         more = {} if mask is None else {"action_masks": mask[t].numpy()}
         row = (steps.observation.features[t].numpy(), steps.action[t].numpy().reshape(envs, -1), reward[t].numpy())
-        buffer.add(*row, steps.observation.is_first[t].numpy(), extras.value[t], log_prob[t], **more)
+        buffer.add(*row, steps.observation.is_first[t].numpy(), extras.value[t], extras.log_prob[t], **more)
     with torch.no_grad():
         last = theirs.policy.predict_values(rollout.last_observation.features)
     buffer.compute_returns_and_advantage(last, rollout.last_observation.is_first.numpy())

@@ -139,6 +139,7 @@ AGENTS: list[tuple[str, dict[str, Any]]] = [
     ("ppo", {"n_steps": 16, "batch_size": 32}),
     ("ppo", {"n_steps": 16, "batch_size": 32, "normalize": True}),
     ("a2c", {"n_steps": 5}),
+    ("a2c", {"n_steps": 5, "normalize": True}),
     ("trpo", {"n_steps": 16}),
     ("dqn", {"learning_starts": 20, "train_freq": 4, "target_update_interval": 10}),
     ("dqn", {"learning_starts": 20, "train_freq": 4, "normalize": True}),

@@ -6,8 +6,10 @@ import copy
 import itertools
 import math
 import pickle
+from dataclasses import replace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -39,6 +41,7 @@ from rlsdk.records import ActingState
 from rlsdk.testing.rollouts import rollout_of
 from rlsdk.training.collect import collect
 from rlsdk.tree import map_tensors
+from rlsdk.updates import policy_batch
 from rlsdk.updates.evaluation import AutogradEvaluator, evaluator_of
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
@@ -313,6 +316,32 @@ def test_what_acting_leaves_out_is_found_for_the_whole_rollout(env: str) -> None
         torch.testing.assert_close(found.log_prob[t], distribution.log_prob(taken), atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(found.value[t], value, atol=1e-5, rtol=1e-5)
     assert network.estimates(rollout.steps) is found, "what is there is not found again"
+
+
+def in_parts() -> Any:
+    parts = spaces.Dict({"a": spaces.Box(-9.0, 9.0, (2,)), "b": spaces.Box(-9.0, 9.0, (2,))})
+    return gym.wrappers.TransformObservation(gym.make("CartPole-v1"), lambda x: {"a": x[:2], "b": x[2:]}, parts)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "autograd"])
+@pytest.mark.parametrize("env", ["CartPole-v1", in_parts])
+def test_values_that_rollouts_leave_out_are_evaluated_together(env: Any, kernel: str) -> None:
+    """A2C's rollouts have no values; `policy_batch` evaluates all observations together."""
+    kwargs, policy = {"kernel": kernel, "net_arch": [8]}, "MlpPolicy" if isinstance(env, str) else "MultiInputPolicy"
+    agent = rlsdk.make("a2c", policy=policy, env=make_vec_env(env, 3), seed=0, policy_kwargs=kwargs, device="cpu")
+    network, rollout = agent.parts.algorithm.network, rollout_of(agent, 40)
+    assert rollout.final_observations is not None
+    assert rollout.steps.extras.value is None
+    found = policy_batch(rollout, network, gamma=0.9, lam=0.8)
+    network.keeps_estimates = True
+    with_values = replace(rollout, steps=replace(rollout.steps, extras=network.estimates(rollout.steps)))
+    assert with_values.steps.extras.value is not None
+    expected = policy_batch(with_values, network, gamma=0.9, lam=0.8)
+    for name in ("value", "advantage", "target"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        value = network.values_after(found.observation, ((), ()))
+    torch.testing.assert_close(found.value, value, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("normalize", [None, True])

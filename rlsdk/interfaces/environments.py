@@ -158,6 +158,9 @@ class StepsInPlace(Protocol):
     ) -> Callable[[int], EnvStep | None] | None:
         """Prepare T steps of B environments.
 
+        Short rollouts share a storage: then the method is called before each of them with the same storage, and the first step
+        is not always 0.
+
         Args:
             observation: the storage of observations, [T + 1, B, ..].
             action: the storage of actions, [T, B, ..].

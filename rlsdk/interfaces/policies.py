@@ -84,7 +84,8 @@ class ActsInPlace(Protocol):
         """A method that prepares acting for T steps of B environments, whose carry stays the same; None if there is none.
 
         Its arguments are the storage of observations, [T, B, ..] on the CPU, the carry and the generator of `act`. The rows
-        of the storage are filled one after another. Features are a single tensor.
+        of the storage are filled one after another. Features are a single tensor. Short rollouts share a storage: then the
+        method is called before each of them with the same storage, and the first row is not always 0.
 
         It returns three objects: a function of t that reads row t of the storage and writes the actions of step t, the storage
         of actions [T, B, ..], and the extras of all steps. They are valid while layers and hooks do not change. The method

@@ -23,6 +23,7 @@ from rlsdk.kernels.numpy_distributions import sampler_of, taken
 from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
 from rlsdk.kernels.shared_layers import SharedLayers
 from rlsdk.records import Observation
+from rlsdk.runtime.last_prepared import LastPrepared
 
 
 class ActorCriticKernel(Generic[RowsT]):
@@ -168,6 +169,7 @@ class ActorCriticActing:
         network = None if noise is None else sampling_dense(layers.actor)
         self.compiled = None if noise is None or network is None else sampling_of(network, noise)
         """Evaluates the actor and samples in one call; None: compiled code cannot."""
+        self._last: LastPrepared[InPlace] = LastPrepared()
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
         """Return actions [B, ..] in environment units."""
@@ -191,12 +193,17 @@ class ActorCriticActing:
         compiled code cannot."""
         compiled, layers, features = self.compiled, self.layers, observation.features
         mask = observation.action_mask if layers.use_masks else None
-        if compiled is None or not layers.is_vector or not can_act_in_place(compiled.network, features, mask):
+        if compiled is None or not layers.is_vector:
+            return None
+        known = features, mask, generator, *compiled.known()
+        if (found := self._last.find(*known)) is not None:
+            return found
+        if not can_act_in_place(compiled.network, features, mask):
             return None
         act, internal = compiled.in_place(features, mask, generator)
         rows = self.head.to_environment(internal.flatten(0, 1))
         action = rows.view(*internal.shape[:2], *rows.shape[1:])
-        return (act, action) if action.data_ptr() == internal.data_ptr() else None
+        return self._last.remember((act, action), *known) if action.data_ptr() == internal.data_ptr() else None
 
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
         """Return (function that creates the distribution, values [N] without graph)."""
@@ -208,7 +215,7 @@ class ActorCriticActing:
 
     def values(self, observation: Observation) -> Tensor:
         """The values [N]."""
-        if observation.is_first.shape[0] > ACTING_ROWS or not observation.is_first.is_cpu:
+        if not observation.is_first.is_cpu:
             return self.reference.values(observation)
         return self.critic.outputs(self._features(observation))[:, 0]
 

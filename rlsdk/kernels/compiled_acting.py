@@ -15,6 +15,7 @@ from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.compiled_library import as_floats, as_mask, loaded_library, require_readable
 from rlsdk.kernels.dense_kernel import ACTING_ROWS
 from rlsdk.kernels.protocol import NUMPY_WIDTH, GumbelNoise, NormalNoise
+from rlsdk.runtime.last_prepared import LastPrepared
 
 InPlace = tuple[Callable[[int], None], Tensor]
 """(A function of t that acts on the observations of step t, the storage of the actions [T, B, ..])."""
@@ -51,13 +52,16 @@ class VectorSampling:
         """Prepare acting on `features` [T, B, F]. `mask` is not used."""
         storage, log_std = features.new_empty(*features.shape[:2], self.network.output_size), self._log_std()
         call, parts = self.network.calls(loaded_library().act_by_noise, features, log_std), storage.unbind()
-        place = log_std.data_ptr()
 
         def act(t: int) -> None:
             drawn = parts[t].normal_(generator=generator)
-            call(t, place, drawn.data_ptr())
+            call(t, log_std.data_ptr(), drawn.data_ptr())
 
         return act, storage
+
+    def known(self) -> tuple[object, ...]:
+        """The objects whose addresses a function of `in_place` knows. It is valid while they stay the same objects."""
+        return self.network.layers(), self._log_std()
 
     def _log_std(self) -> Tensor:
         found = as_floats(self.noise.log_std)
@@ -97,6 +101,10 @@ class ChoiceSampling:
 
         return act, found
 
+    def known(self) -> tuple[object, ...]:
+        """The objects whose addresses a function of `in_place` knows; see `VectorSampling`."""
+        return (self.network.layers(),)
+
 
 def sampling_of(network: CompiledDense, noise: NormalNoise | GumbelNoise) -> VectorSampling | ChoiceSampling:
     """Return what samples the actions of a network with this noise."""
@@ -110,6 +118,7 @@ class GreedyChoice:
 
     def __init__(self, network: CompiledDense, entries: int) -> None:
         self.network, self.entries, self.actions = network, entries, network.output_size // entries
+        self._last: LastPrepared[InPlace] = LastPrepared()
 
     def __call__(self, features: Tensor, epsilon: Tensor | None, generator: Generator) -> Tensor:
         """Return actions [B] for features [B, F]; each is random with probability `epsilon` (0-d; None: 0)."""
@@ -124,18 +133,21 @@ class GreedyChoice:
 
     def in_place(self, features: Tensor, epsilon: Tensor, generator: Generator) -> InPlace:
         """Prepare acting on `features` [T, B, F]. Each step reads the current value of `epsilon`, float32 on the CPU."""
+        known = features, epsilon, generator, self.network.layers()
+        if (before := self._last.find(*known)) is not None:
+            return before
         (steps, rows), actions, entries = features.shape[:2], self.actions, self.entries
         found, other, random = _integers(steps, rows), _integers(rows), features.new_empty(rows)
-        call = self.network.calls(loaded_library().act_greedily, features, found, epsilon)
-        numbers = epsilon.data_ptr(), random.data_ptr(), other.data_ptr()
+        call = self.network.calls(loaded_library().act_greedily, features, found)
+        numbers = random.data_ptr(), other.data_ptr()
         start, size = found.data_ptr(), rows * found.element_size()
 
         def act(t: int) -> None:
             other.random_(0, actions, generator=generator)
             random.uniform_(generator=generator)
-            call(t, entries, *numbers, start + size * t)
+            call(t, entries, epsilon.data_ptr(), *numbers, start + size * t)
 
-        return act, found
+        return self._last.remember((act, found), *known)
 
 
 def _integers(*shape: int) -> Tensor:

@@ -107,7 +107,7 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "normalize": (POINTER, COUNT, COUNT, POINTER, POINTER, c_float, POINTER),
     "counted_step": (POINTER, POINTER),
     "use_threads": (COUNT, POINTER),
-    "policy_steps": (POINTER, POINTER, POINTER, POINTER, POINTER, COUNT, POINTER, POINTER),
+    "policy_steps": (POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER),
 }
 """The arguments of each function. Those that allocate memory or check actions return 0 if they succeed."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ctypes import Structure, addressof, byref, c_double, c_float, c_int64, c_void_p
 from math import inf
+from operator import is_
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from rlsdk.errors import UsageError
 from rlsdk.kernels import compiled_library as c
 from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_vectors import fits, optimiser_of
+from rlsdk.kernels.compiled_vectors import DescribedStep, fits
 from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches
 from rlsdk.kernels.vector_steps import VectorStep
 
@@ -57,16 +58,24 @@ class CompiledPolicySteps:
     def __init__(self, layers: ActorCriticLayers, actor: CompiledDense, critic: CompiledDense) -> None:
         """`actor` and `critic` evaluate the layers. The head has `sampling`."""
         self.layers, self.actor, self.critic = layers, actor, critic
+        self._description = DescribedStep()
+        self._held: tuple[object, ...] = ()
+        self._known: list[int] = []
+        self._described = Policy()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CompiledPolicySteps, (self.layers, self.actor, self.critic)  # addresses must not be copied
 
     def __call__(
         self, rows: LossRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep
     ) -> tuple[Tensor, int, bool]:
+        policy, optimiser = self._policy(), self._description.of(step)
+        if optimiser is None:
+            raise _unreadable()
         read, totals = self._read(rows, terms), torch.zeros(6, dtype=torch.float32, device="cpu")
         places = Rows(*(None if tensor is None else tensor.data_ptr() for tensor in read), len(rows))
-        divided, made = _divided(minibatches, len(rows)), (c_int64 * 2)()
-        parts = self._policy(step), places, divided, c.terms_of(terms), optimiser_of(step)
-        found = c.loaded_library().policy_steps(*map(byref, parts), int(step.made), totals.data_ptr(), made)
-        step.made.add_(made[1])
+        parts, made = (policy, places, _divided(minibatches, len(rows)), c.terms_of(terms)), (c_int64 * 2)()
+        found = c.loaded_library().policy_steps(*map(byref, parts), *optimiser, totals.data_ptr(), made)
         if found == NO_MEMORY:
             raise MemoryError("there is no memory for a minibatch; use a smaller batch_size")
         if found == WRONG_ACTION:
@@ -75,15 +84,24 @@ class CompiledPolicySteps:
             raise IndexError(f"an index is none of the {len(rows)} rows")
         return totals, made[0], made[0] > made[1]
 
-    def _policy(self, step: VectorStep) -> Policy:
-        """Raises UsageError if compiled code cannot change the parameters where they are."""
+    def _policy(self) -> Policy:
+        """Return the networks and their gradients. They are described again only if something changed.
+
+        Raises:
+            UsageError: compiled code cannot change the parameters where they are.
+        """
         head, networks = self.layers.head, (self.actor.trained(), self.critic.trained())
-        own = [tensor for p in head.own_parameters for tensor in (p.detach(), p.grad) if tensor is not None]
-        if not fits(step.vectors, step.vectors[0].numel()) or not fits(own, self.actor.output_size):
-            raise UsageError("parameters, gradients or moments are not contiguous float32 vectors on the CPU")
+        own = [tensor for p in head.own_parameters for tensor in (p, p.grad) if tensor is not None]
+        held, known = (*networks[0], *networks[1], *own), list(map(Tensor.data_ptr, own))
+        if known == self._known and len(held) == len(self._held) and all(map(is_, held, self._held)):
+            return self._described
+        if not fits(own, self.actor.output_size):
+            raise _unreadable()
         forbidden = head.sampling.forbidden if isinstance(head.sampling, GumbelNoise) else 0.0
         parts = [c.Network(addressof(layers), count, addressof(grads)) for layers, count, grads in networks]
-        return Policy(*parts, *(map(Tensor.data_ptr, own) if own else (None, None)), forbidden)
+        self._held, self._known = held, known
+        self._described = Policy(*parts, *(known or (None, None)), forbidden)
+        return self._described
 
     def _read(self, rows: LossRows, terms: LossTerms) -> list[Tensor | None]:
         """Return the tensors that compiled code reads, in the order of `Rows`; they must stay alive."""
@@ -101,6 +119,10 @@ class CompiledPolicySteps:
         used = rows.weight, rows.advantage, old_log_prob, old_value, rows.target
         columns = (None if values is None else c.floats_of(values, size) for values in used)
         return [features, action, None if mask is None else c.as_mask(mask, (size, wide)), *columns]
+
+
+def _unreadable() -> UsageError:
+    return UsageError("parameters, gradients or moments are not contiguous float32 vectors on the CPU")
 
 
 def _divided(minibatches: Minibatches, rows: int) -> Order:

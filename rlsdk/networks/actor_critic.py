@@ -46,8 +46,8 @@ class Estimates:
     """The extras of a step: log pi(a|s) and V(s), float [B], and the recurrent states of actor and critic before the
     step.
 
-    If `log_prob` and `value` are None, `ActorCritic.estimates` computes them later for a whole rollout. If only
-    `log_prob` is None, the network has `keeps_log_prob = False`.
+    If they are None, `ActorCritic.estimates` computes them later for a whole rollout. If it leaves them None, the network has
+    `keeps_estimates = False`.
     """
 
     log_prob: Tensor | None
@@ -93,8 +93,9 @@ class ActorCritic(nn.Module):
 
     reader: InputReader | None = None
     """Set by the agent. Without it, the methods for users take records only."""
-    keeps_log_prob = True
-    """Whether rollouts contain the log-probabilities of their actions. Losses that do not use them can set it to False."""
+    keeps_estimates = True
+    """Whether rollouts contain values, and log-probabilities of their actions. Losses that use no log-probabilities can set it
+    to False. `policy_batch` then computes the values of the whole rollout together."""
 
     def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Module, *, kernel: str = "auto") -> None:
         """`kernel` is the `setting` of `rlsdk.kernels.KernelChoice`."""
@@ -231,13 +232,11 @@ class ActorCritic(nn.Module):
         The network must still have the weights it acted with.
         """
         extras = steps.extras
-        if extras.value is not None:
+        if extras.value is not None or not self.keeps_estimates:
             return extras
         lead = steps.reward.shape
         _, kernel = self._kernels()
         distribution, value = kernel.forward(map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation))
-        if not self.keeps_log_prob:
-            return Estimates(None, value.view(lead), extras.memory)
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
         return Estimates(distribution().log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
 

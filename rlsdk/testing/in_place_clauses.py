@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Generator, Tensor
 
@@ -24,7 +26,8 @@ STEPS, ROWS = 16, 3
     "If a policy has act_in_place(), it writes the actions that act() returns, takes the same numbers from the generator, and"
     " has the same extras. act() does not change the carry then.",
     "act_in_place(): compute the actions of step t when the returned function is called, because later rows are"
-    " not filled before. Draw random numbers as act() does. Return None if act() changes the carry.",
+    " not filled before. Draw random numbers as act() does. Return None if act() changes the carry. The storage may hold"
+    " several rollouts: the first step of the second one is not step 0.",
 )
 def in_place_is_act(subject: Subject) -> None:
     tried = [_compare(what, agent) for what, agent in subject.agents()]
@@ -46,29 +49,37 @@ def _compare(what: str, agent: Agent) -> bool:
 
 
 def _acts_alike(what: str, prepare: ActInPlace, policy: Policy[object, object], seen: list[Observation]) -> bool:
-    """Return False if the policy does not act in place on these observations."""
+    """Compare two rollouts in one storage with `act`; return False if the policy does not act in place on them."""
     storage, carry = map_tensors(torch.zeros_like, stack(seen)), policy.initial_carry(ROWS)
     one, two = Generator().manual_seed(1), Generator().manual_seed(1)
-    prepared = prepare(storage, carry, one)
-    if prepared is None:
-        return False
-    act, action, extras = prepared
-    expected: list[Act[object, object]] = []
-    for t, observation in enumerate(seen):
-        for row, leaf in zip(leaves(storage), leaves(observation), strict=True):
-            row[t] = leaf
-        act(t)
-        expected.append(policy.act(observation, carry, deterministic=False, generator=two))
-    actions = torch.stack([each.action for each in expected])
+    for rows in (range(STEPS // 2), range(STEPS // 2, STEPS)):
+        prepared = prepare(storage, carry, one)
+        if prepared is None:
+            return rows.start > 0
+        act, action, extras = prepared
+        expected: list[Act[object, object]] = []
+        for t in rows:
+            for row, leaf in zip(leaves(storage), leaves(seen[t]), strict=True):
+                row[t] = leaf
+            act(t)
+            expected.append(policy.act(seen[t], carry, deterministic=False, generator=two))
+        found: Any = map_tensors(lambda leaf, rows=rows: leaf[rows.start : rows.stop], (action, extras))
+        _compare_rollout(what, found, expected)
+        require(
+            torch.equal(one.get_state(), two.get_state()), f"{what} takes other numbers from the generator than act()"
+        )
+        unchanged = all(map(_near, leaves(carry), leaves(expected[-1].carry)))
+        require(unchanged, f"{what} acts in place, but act() changes the carry")
+    return True
+
+
+def _compare_rollout(what: str, found: tuple[Tensor, object], expected: list[Act[object, object]]) -> None:
+    """Compare actions and extras [T, B, ..] with the results of `act`."""
+    (action, extras), actions = found, torch.stack([each.action for each in expected])
     require(action.shape == actions.shape, f"{what} has actions {list(action.shape)}, act() {list(actions.shape)}")
     require(_near(action, actions), f"{what} wrote the actions {action.tolist()}, act() returns {actions.tolist()}")
-    require(torch.equal(one.get_state(), two.get_state()), f"{what} takes other numbers from the generator than act()")
-    found, returned = leaves(extras), leaves(stack([each.extras for each in expected]))
-    same = len(found) == len(returned) and all(map(_near, found, returned))
-    require(same, f"{what} has other extras than act()")
-    unchanged = all(map(_near, leaves(carry), leaves(expected[-1].carry)))
-    require(unchanged, f"{what} acts in place, but act() changes the carry")
-    return True
+    own, returned = leaves(extras), leaves(stack([each.extras for each in expected]))
+    require(len(own) == len(returned) and all(map(_near, own, returned)), f"{what} has other extras than act()")
 
 
 def _near(one: Tensor, two: Tensor) -> bool:

@@ -66,22 +66,25 @@ def policy_batch(
             segment.
     """
     steps, extras = rollout.steps, network.estimates(rollout.steps)
-    assert extras.value is not None
     nothing: Any = ()  # a placeholder for a field that the rollout does not have
-    next_value = _next_values(rollout, extras.value, extras.memory, network)
-    advantage, target, whole = advantages(steps, extras.value, next_value, gamma, lam)
+    if (value := extras.value) is None:
+        value, next_value = _all_values(rollout, network)
+    else:
+        next_value = _next_values(rollout, value, extras.memory, network)
+    advantage, target, whole = advantages(steps, value, next_value, gamma, lam)
     flat = partial(torch.squeeze, dim=1) if steps.reward.shape[1] == 1 else _end_to_end
-    starts = steps.observation.is_first.clone()
-    starts[:: cut_every or len(starts)].fill_(True)
+    observation = tree.map_tensors(flat, steps.observation)
+    starts, length = observation.is_first.clone(), len(steps.reward)
+    (starts[::length] if cut_every is None else starts.view(-1, length)[:, ::cut_every]).fill_(True)
     return PolicyBatch(
-        tree.map_tensors(flat, steps.observation),
+        observation,
         tree.map_tensors(flat, steps.action),
         nothing if extras.log_prob is None else flat(extras.log_prob),
-        flat(extras.value),
+        flat(value),
         advantage,
         target,
         tree.map_tensors(flat, extras.memory),
-        flat(starts),
+        starts,
         None if whole else flat(steps.valid).to(torch.float32),
     )
 
@@ -89,6 +92,29 @@ def policy_batch(
 def _end_to_end(leaf: Tensor) -> Tensor:
     """Reshape [T, B, ..] to [B * T, ..], one environment after another."""
     return leaf.transpose(0, 1).flatten(0, 1)
+
+
+def _all_values(rollout: Rollout[ActorCriticCarry, Estimates], network: ActorCritic) -> tuple[Tensor, Tensor]:
+    """Evaluate a network without memory once, for all observations of a rollout.
+
+    Returns:
+        (V [T, B] of the observations before the steps, V [T, B] of those after the steps).
+    """
+    seen, last, finals = rollout.steps.observation, rollout.last_observation, rollout.final_observations
+    (steps, count), rest = seen.is_first.shape, [last] if finals is None else [last, finals.observation]
+    features = tree.map_tensors(_joined, seen.features, *[part.features for part in rest])
+    rows = Observation(features, _joined(seen.is_first, *[part.is_first for part in rest]))
+    found = network.found_values(rows, ((), ()))
+    value, following = (found[start : start + steps * count].view(steps, count) for start in (0, count))
+    if finals is not None:
+        following = following.clone()  # because its memory is that of `value`
+        following[finals.time, finals.env] = found[(steps + 1) * count :]
+    return value, following
+
+
+def _joined(first: Tensor, *rest: Tensor) -> Tensor:
+    """Join [T, B, ..] and others [N, ..] to rows, those of the first tensor in order of time."""
+    return torch.cat([first.flatten(0, 1), *rest])
 
 
 def _next_values(

@@ -166,6 +166,21 @@ def with_three_environments_some_actions_in_storage_are_repeated(patch: Patch) -
     patch.setattr(ActorCritic, "_act_in_place", broken)
 
 
+@mutant("policy.in-place-is-act", "trpo")
+def every_rollout_in_a_storage_begins_at_its_first_row(patch: Patch) -> None:
+    prepare = ActorCritic._act_in_place
+
+    def broken(self: Any, *given: Any) -> Any:
+        prepared = prepare(self, *given)
+        if prepared is None:
+            return None
+        act, action, extras = prepared
+        rows = iter(range(len(action)))
+        return lambda t: act(next(rows)), action, extras
+
+    patch.setattr(ActorCritic, "_act_in_place", broken)
+
+
 @mutant("policy.in-place-is-act", "qrdqn")
 def greedy_actions_in_storage_never_explore(patch: Patch) -> None:
     act = GreedyChoice.in_place

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from rlsdk.environments.adapters.actions import ActionDecoder
@@ -17,7 +18,11 @@ from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
 from rlsdk.environments.vector.step_arrays import StepArrays
 from rlsdk.environments.vector.step_records import StepRecords
 from rlsdk.records import EnvStep, Observation
+from rlsdk.runtime.last_prepared import LastPrepared
 from rlsdk.spaces import Space
+
+InPlace = Callable[[int], EnvStep | None]
+"""The result of `rlsdk.interfaces.StepsInPlace.step_in_place`."""
 
 
 class SyncVectorEnv(SteppedVector):
@@ -42,6 +47,10 @@ class SyncVectorEnv(SteppedVector):
         self.group.renew()
         self.environments = self.group.environments
         self._decode, self._records = ActionDecoder(action_space), StepRecords(arrays, reused=False)
+        self._prepared: LastPrepared[tuple[InPlace]] = LastPrepared()
+        seen = torch.from_numpy(arrays.observation) if isinstance(arrays.observation, np.ndarray) else None
+        self._plain = None if seen is None else (seen.shape, seen.dtype)
+        """The shape and dtype of a row that can be written in place; None: nested observations cannot."""
 
     @property
     def has_masks(self) -> bool:
@@ -61,22 +70,26 @@ class SyncVectorEnv(SteppedVector):
             step = replace(step, infos=list(self.group.infos))
         return replace(step, info=self.group.entries.tensors()) if self.info_names else step
 
-    def step_in_place(
-        self, observation: Observation, action: Tensor, reward: Tensor
-    ) -> Callable[[int], EnvStep | None] | None:
+    def step_in_place(self, observation: Observation, action: Tensor, reward: Tensor) -> InPlace | None:
         """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..]; see `rlsdk.interfaces.StepsInPlace`."""
-        group, decode, features, mask = self.group, self._decode, observation.features, observation.action_mask
-        if self.keeps_infos or self.info_names or decode.parts or (mask is not None) != group.has_masks:
+        decode, features, mask = self._decode, observation.features, observation.action_mask
+        if self.keeps_infos or self.info_names or decode.parts or (mask is not None) != self.group.has_masks:
             return None
         if not isinstance(features, Tensor) or not features.is_cpu or not action.is_cpu:
             return None
+        if (features.shape[1:], features.dtype) != self._plain or action.shape[2:] != decode.shape:
+            return None
+        storage = features, mask, action, reward
+        found = self._prepared.find(*storage) or self._prepared.remember((self._writing(*storage),), *storage)
+        return found[0]
+
+    def _writing(self, features: Tensor, mask: Tensor | None, action: Tensor, reward: Tensor) -> InPlace:
+        """Return a function of t that makes step t with `action[t]`, and writes to the other tensors."""
+        group, decode, storage = self.group, self._decode, (features, mask, action, reward)
         seen, taken, rewards = (list(column.numpy()) for column in (features, action.detach(), reward))
         masks = None if mask is None else list(mask.numpy())
-        plain = features.shape[1:], action.shape[2:], seen[0].dtype
-        if plain != ((self.num_envs, *(group.stacker.plain[0] or ())), decode.shape, group.stacker.plain[1]):
-            return None
 
-        def step(t: int) -> EnvStep | None:
+        def step(t: int, alive: object = storage) -> EnvStep | None:
             ended = group.step(decode.decoded(taken[t]), seen[t + 1])
             rewards[t][:] = group.arrays.reward
             if masks is not None:

@@ -18,5 +18,6 @@ typedef struct {
 
 API void clip_norm(float *grad, int64_t size, float largest);
 API void optimiser_step(const Optimiser *optimiser, int64_t steps);
+API void counted_step(const Optimiser *optimiser, float *count);
 
 #endif

@@ -113,12 +113,12 @@ static int gradients(const Policy *policy, const Rows *r, const Terms *terms, Me
                ? NO_MEMORY : DONE;
 }
 
-/* Make a gradient step for every minibatch, the first one with the number `steps` + 1.
+/* Make a gradient step for every minibatch. `count` is the number of steps so far, to which every step adds 1.
  *
  * Adds the means of every minibatch to `totals` [6]. Writes the number of minibatches evaluated and of steps made to `made` [2];
  * they differ if the last minibatch was above the largest KL divergence. Returns DONE or what was wrong. */
 API int policy_steps(const Policy *policy, const Rows *rows, const Minibatches *minibatches, const Terms *terms,
-                     const Optimiser *optimiser, int64_t steps, float *totals, int64_t *made) {
+                     const Optimiser *optimiser, float *count, float *totals, int64_t *made) {
     Minibatches b = *minibatches;
     Memory memory;
     int64_t size = b.size < b.chosen ? b.size : b.chosen;
@@ -130,14 +130,14 @@ API int policy_steps(const Policy *policy, const Rows *rows, const Minibatches *
     int64_t epoch = 0, first = 0;
     while (epoch < b.epochs && first < b.chosen && !is_last) {
         float means[6];
-        int64_t count = b.chosen - first < size ? b.chosen - first : size;
-        Rows now = b.order ? chosen_rows(policy, rows, b.order + epoch * b.chosen + first, count, memory) : *rows;
+        int64_t rest = b.chosen - first, length = rest < size ? rest : size;
+        Rows now = b.order ? chosen_rows(policy, rows, b.order + epoch * b.chosen + first, length, memory) : *rows;
         if ((found = gradients(policy, &now, terms, memory, means, b.largest_kl))) break;
         made[0]++;
         for (int i = 0; i < 6; i++) totals[i] += means[i];
         is_last = (double)means[3] > b.largest_kl;
-        if (!is_last) optimiser_step(optimiser, steps + ++made[1]);
-        if ((first += count) == b.chosen) epoch++, first = 0;
+        if (!is_last) counted_step(optimiser, count), made[1]++;
+        if ((first += length) == b.chosen) epoch++, first = 0;
     }
     free(start);
     return found;
