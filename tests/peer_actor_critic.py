@@ -54,10 +54,10 @@ def distance(ours: Any, theirs: Any) -> float:
 
 def fill(buffer: Any, rollout: Any, theirs: Any, ours: Any) -> None:
     """Fill the peer's buffer with our rollout; rewards at time limits include the value of the final observation."""
-    steps, kept = rollout.steps, ours.keeps_estimates
-    ours.keeps_estimates = True
+    steps, before = rollout.steps, ours.stores_estimates
+    ours.stores_estimates = True
     extras = ours.estimates(steps)
-    ours.keeps_estimates = kept
+    ours.stores_estimates = before
     reward, finals = steps.reward.clone(), rollout.final_observations
     length, envs = reward.shape
     if finals is not None:

@@ -88,15 +88,15 @@ def test_files_and_functions_stay_short(path: Path) -> None:
 
 
 BOUNDS = {
-    "TQC": (38, 2648, 727, 324),
-    "TQC, normalised": (43, 3044, 879, 365),
-    "PPO": (34, 3095, 741, 8),
+    "TQC": (38, 2659, 727, 324),
+    "TQC, normalised": (43, 3055, 879, 365),
+    "PPO": (34, 3095, 750, 8),
     "PPO, normalised": (39, 3491, 926, 10),
-    "PPO + masks + LSTM": (36, 2824, 785, 75),
-    "PPO + masks + LSTM, normalised": (41, 3220, 942, 81),
+    "PPO + masks + LSTM": (36, 2848, 785, 75),
+    "PPO + masks + LSTM, normalised": (41, 3244, 942, 81),
 }
 """Upper bounds: files, code lines of these files, lines of the functions run, calls per step. The aims are 22, 1,800, 600 and
-300; with normalisation 25, 2,000, 680 and 330. Bounds change only towards the aims, with six exceptions.
+300; with normalisation 25, 2,000, 680 and 330. Bounds change only towards the aims, with seven exceptions.
 
 Compiled kernels added three or four files and 15 lines of functions to a round of PPO, all in `rlsdk/kernels`, and six lines
 to the files of TQC. Since rollouts are written in place, a round of PPO runs three more files: `training/in_place.py`,
@@ -110,7 +110,8 @@ them in functions. Compiled samples of squashed Gaussians add two lines to the d
 selection of the smallest atoms, the files of TQC have eleven lines more, its functions eight, and a step makes one call
 less. Compiled steps of optimisers and compiled normalisation add a file to TQC, 55 to 125 lines to the files and 2 to 26 to
 the functions, and three to seven calls to a step of TQC. With narrow layers, an update of TQC makes 540 calls of Python and C
-functions instead of 750."""
+functions instead of 750. Since short rollouts share a storage, and the values of a rollout may be computed together, files
+have 11 to 24 lines more, and the functions of PPO nine; a round of A2C takes a sixth to a fifth of its time less."""
 
 
 @pytest.mark.kernels("counts what a step with kernels runs")

@@ -333,7 +333,7 @@ def test_values_that_rollouts_leave_out_are_evaluated_together(env: Any, kernel:
     assert rollout.final_observations is not None
     assert rollout.steps.extras.value is None
     found = policy_batch(rollout, network, gamma=0.9, lam=0.8)
-    network.keeps_estimates = True
+    network.stores_estimates = True
     with_values = replace(rollout, steps=replace(rollout.steps, extras=network.estimates(rollout.steps)))
     assert with_values.steps.extras.value is not None
     expected = policy_batch(with_values, network, gamma=0.9, lam=0.8)

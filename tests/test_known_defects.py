@@ -232,6 +232,7 @@ def test_explained_variance_is_of_the_returns(kind: Any) -> None:
     value, target = torch.tensor([0.0, 1.0, 0.0, 1.0]), torch.tensor([0.0, 4.0, 1.0, 3.0])
     assert float(explained_variance(value, target)) == pytest.approx(1.0 - 1.25 / 2.5)
     model = kind("MlpPolicy", "CartPole-v1", n_steps=64, gamma=0.9, gae_lambda=1.0, seed=0, policy_kwargs=NARROW)
+    model.policy.stores_estimates = True
     rollout = rollout_of(model, 64)
     zero = replace(rollout.steps.extras, value=torch.zeros_like(rollout.steps.extras.value))
     blind = replace(rollout, steps=replace(rollout.steps, extras=zero))

@@ -22,8 +22,7 @@ from rlsdk.kernels.switch import may_compile
 from rlsdk.records import ActingState, Rollout
 from rlsdk.runtime.last_prepared import LastPrepared
 from rlsdk.training import in_place
-from rlsdk.training.in_place import InPlace
-from rlsdk.training.rollout_storage import SHARED_BYTES, RolloutStorage
+from rlsdk.training.in_place import SHARED_BYTES, InPlace, RolloutStorage
 from rlsdk.training.stepwise import act_and_step
 from rlsdk.tree import leaves
 from tests.test_collecting_in_place import Masked, Walk, small
@@ -144,7 +143,7 @@ class Planned(Walk):
 
     def step(self, action: Any) -> Any:
         seen, reward, _, _, info = super().step(action)
-        now = self.plan.pop() if self.plan else "goes on"
+        now = self.plan.pop() if self.plan else ""
         if now == "fails":
             raise ValueError("broken")
         return seen, reward, now == "ends", False, info

@@ -169,6 +169,7 @@ class ActorCriticActing:
         network = None if noise is None else sampling_dense(layers.actor)
         self.compiled = None if noise is None or network is None else sampling_of(network, noise)
         """Evaluates the actor and samples in one call; None: compiled code cannot."""
+        self.acts_in_place = self.compiled is not None and layers.is_vector
         self._last: LastPrepared[InPlace] = LastPrepared()
 
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
@@ -191,9 +192,9 @@ class ActorCriticActing:
     def act_in_place(self, observation: Observation, generator: Generator) -> InPlace | None:
         """Return (a function of t that acts on row t of observations [T, B, ..], its storage of actions [T, B, ..]); None if
         compiled code cannot."""
-        compiled, layers, features = self.compiled, self.layers, observation.features
-        mask = observation.action_mask if layers.use_masks else None
-        if compiled is None or not layers.is_vector:
+        compiled, features = self.compiled, observation.features
+        mask = observation.action_mask if self.layers.use_masks else None
+        if compiled is None or not self.acts_in_place:
             return None
         known = features, mask, generator, *compiled.known()
         if (found := self._last.find(*known)) is not None:

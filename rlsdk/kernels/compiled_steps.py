@@ -16,7 +16,7 @@ from torch import Tensor
 from rlsdk.errors import UsageError
 from rlsdk.kernels import compiled_library as c
 from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_vectors import DescribedStep, fits
+from rlsdk.kernels.compiled_vectors import fits, optimiser_of
 from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches
 from rlsdk.kernels.vector_steps import VectorStep
 
@@ -58,7 +58,6 @@ class CompiledPolicySteps:
     def __init__(self, layers: ActorCriticLayers, actor: CompiledDense, critic: CompiledDense) -> None:
         """`actor` and `critic` evaluate the layers. The head has `sampling`."""
         self.layers, self.actor, self.critic = layers, actor, critic
-        self._description = DescribedStep()
         self._held: tuple[object, ...] = ()
         self._known: list[int] = []
         self._described = Policy()
@@ -69,13 +68,13 @@ class CompiledPolicySteps:
     def __call__(
         self, rows: LossRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep
     ) -> tuple[Tensor, int, bool]:
-        policy, optimiser = self._policy(), self._description.of(step)
-        if optimiser is None:
+        if not fits(step.vectors, step.vectors[0].numel()) or not fits((step.made,)):
             raise _unreadable()
         read, totals = self._read(rows, terms), torch.zeros(6, dtype=torch.float32, device="cpu")
         places = Rows(*(None if tensor is None else tensor.data_ptr() for tensor in read), len(rows))
-        parts, made = (policy, places, _divided(minibatches, len(rows)), c.terms_of(terms)), (c_int64 * 2)()
-        found = c.loaded_library().policy_steps(*map(byref, parts), *optimiser, totals.data_ptr(), made)
+        divided, made = _divided(minibatches, len(rows)), (c_int64 * 2)()
+        parts, counts = (self._policy(), places, divided, c.terms_of(terms), optimiser_of(step)), step.made.data_ptr()
+        found = c.loaded_library().policy_steps(*map(byref, parts), counts, totals.data_ptr(), made)
         if found == NO_MEMORY:
             raise MemoryError("there is no memory for a minibatch; use a smaller batch_size")
         if found == WRONG_ACTION:

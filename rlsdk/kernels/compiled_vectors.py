@@ -38,45 +38,29 @@ def optimiser_of(step: VectorStep) -> Optimiser:
     return Optimiser(KINDS.index(step.kind), *sizes, *map(Tensor.data_ptr, step.vectors), *options, *limits)
 
 
-class DescribedStep:
-    """Describes the steps of one vector of parameters for compiled code, again only if something changed."""
+class CompiledStep:
+    """Makes the steps of one vector of parameters. What compiled code reads is described again only if it changes."""
 
     def __init__(self) -> None:
         self._held: tuple[Tensor, ...] = ()
         self._known: tuple[object, ...] = ()
         self._described: Any = None
-
-    def __reduce__(self) -> tuple[type[DescribedStep], tuple[()]]:
-        return DescribedStep, ()  # a copy describes its own vectors
-
-    def of(self, step: VectorStep) -> tuple[Any, int] | None:
-        """Return the addresses of the description and of the number of steps so far; None if compiled code cannot read the
-        vectors."""
-        kind, vectors, made, *options = step
-        held, count = (*vectors, made), made.data_ptr()
-        known = kind, *options, *map(Tensor.data_ptr, vectors), count
-        if known != self._known or not all(map(is_, held, self._held)):
-            if not fits(vectors, vectors[0].numel()) or not fits((made,)):
-                return None
-            self._held, self._known, self._described = held, known, byref(optimiser_of(step))
-        return self._described, count
-
-
-class CompiledStep:
-    """Makes the steps of one vector of parameters, and counts them."""
-
-    def __init__(self) -> None:
-        self._description, self._function = DescribedStep(), loaded_library().counted_step
+        self._function: Any = None
 
     def __reduce__(self) -> tuple[type[CompiledStep], tuple[()]]:
-        return CompiledStep, ()  # functions of compiled code cannot be copied
+        return CompiledStep, ()  # a copy describes its own vectors
 
     def __call__(self, step: VectorStep) -> bool:
-        """Make a step. Returns False, without a step, if compiled code cannot read its vectors."""
-        described = self._description.of(step)
-        if described is None:
-            return False
-        self._function(*described)
+        """Make a step and count it. Returns False, without a step, if compiled code cannot read its vectors."""
+        kind, vectors, made, *options = step
+        held = *vectors, made
+        known = kind, *options, *map(Tensor.data_ptr, held)
+        if known != self._known or not all(map(is_, held, self._held)):
+            if not fits(vectors, vectors[0].numel()) or not fits((made,)):
+                return False
+            self._held, self._known, self._described = held, known, byref(optimiser_of(step))
+            self._function = loaded_library().counted_step
+        self._function(self._described, known[-1])
         return True
 
 

@@ -246,6 +246,9 @@ class PolicyEvaluator(Kernel[RowsT, Evaluation, PolicyVjp], Protocol[RowsT]):
 class PolicyActor(Protocol):
     """Acts with a policy that has no carry, and evaluates observations."""
 
+    acts_in_place: bool
+    """Whether `act_in_place` may prepare anything."""
+
     def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
         """Return actions [B, ..] in environment units."""
         ...

@@ -47,7 +47,7 @@ class Estimates:
     step.
 
     If they are None, `ActorCritic.estimates` computes them later for a whole rollout. If it leaves them None, the network has
-    `keeps_estimates = False`.
+    `stores_estimates = False`.
     """
 
     log_prob: Tensor | None
@@ -93,7 +93,7 @@ class ActorCritic(nn.Module):
 
     reader: InputReader | None = None
     """Set by the agent. Without it, the methods for users take records only."""
-    keeps_estimates = True
+    stores_estimates = True
     """Whether rollouts contain values, and log-probabilities of their actions. Losses that use no log-probabilities can set it
     to False. `policy_batch` then computes the values of the whole rollout together."""
 
@@ -191,8 +191,8 @@ class ActorCritic(nn.Module):
 
     @property
     def act_in_place(self) -> ActInPlace | None:
-        """See `rlsdk.interfaces.ActsInPlace`; None for networks with a memory."""
-        return None if self.recurrent else self._act_in_place
+        """See `rlsdk.interfaces.ActsInPlace`; None if the kernel cannot."""
+        return self._act_in_place if self._kernels()[1].acts_in_place else None
 
     def _act_in_place(
         self, observation: Observation, carry: ActorCriticCarry, generator: Generator, /
@@ -232,7 +232,7 @@ class ActorCritic(nn.Module):
         The network must still have the weights it acted with.
         """
         extras = steps.extras
-        if extras.value is not None or not self.keeps_estimates:
+        if extras.value is not None or not self.stores_estimates:
             return extras
         lead = steps.reward.shape
         _, kernel = self._kernels()

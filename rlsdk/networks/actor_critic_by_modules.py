@@ -34,6 +34,8 @@ class Network(Protocol):
 class ByModules:
     """See `rlsdk.kernels.protocol.PolicyActor`."""
 
+    acts_in_place = False
+
     def __init__(self, network: Network) -> None:
         self.network = network
 

@@ -382,7 +382,7 @@ def ratio_is_one(subject: Subject) -> None:
         if network is None or not isinstance(agent.parts.plan, HasRolloutLength):
             continue
         policy: Any = agent.policy
-        policy.keeps_estimates = True  # also if the algorithm does not need it
+        policy.stores_estimates = True  # also if the algorithm does not need it
         rollout = rollout_of(agent, 16)
         for cut_every in (None, 1):  # from carries at the start of episodes, and from carries stored with each row
             rows = policy_batch(rollout, policy, gamma=0.9, lam=0.9, cut_every=cut_every)

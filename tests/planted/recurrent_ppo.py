@@ -39,8 +39,8 @@ BUGS = (
         algorithm="recurrent-ppo",
         kind="starts",
         file=ROWS,
-        old="starts = steps.observation.is_first.clone()",
-        new="starts = torch.zeros_like(steps.observation.is_first)",
+        old="starts, length = observation.is_first.clone(), len(steps.reward)",
+        new="starts, length = torch.zeros_like(observation.is_first), len(steps.reward)",
     ),
     Bug(
         id="the-critic-reads-the-memory-of-the-actor",

@@ -54,7 +54,7 @@ class AdvantageActorCritic:
     def __init__(self, network: ActorCritic, config: A2CConfig, num_envs: int) -> None:
         """`num_envs`: the number of environments, which are the columns of a rollout."""
         self.network, self.config, self.num_envs = network, config, num_envs
-        network.keeps_estimates = False
+        network.stores_estimates = False
         choice, arguments = optimizer_of(config)
         self.optimizer = FlatOptimizer(network, choice, config.learning_rate(1.0), arguments)
         self._kernel = KernelSlot(self._make_kernel, network)

@@ -24,7 +24,7 @@ class KroneckerActorCritic:
     def __init__(self, network: ActorCritic, config: ACKTRConfig, generator: Generator, *, continuous: bool) -> None:
         """`continuous`: whether advantages are normalised if the setting `normalize_advantage` is None."""
         self.network, self.config, self.generator, self.continuous = network, config, generator, continuous
-        network.keeps_estimates = False
+        network.stores_estimates = False
         chosen, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs or {}
         self.is_sgd = chosen is None
         momentum = {"momentum": config.momentum} if chosen is None else {}
