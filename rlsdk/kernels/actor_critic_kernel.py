@@ -218,7 +218,7 @@ class ActorCriticActing:
         """The values [N]."""
         if not observation.is_first.is_cpu:
             return self.reference.values(observation)
-        return self.critic.outputs(self._features(observation))[:, 0]
+        return self.critic.outputs(self._features(observation)).flatten()
 
     def _features(self, observation: Observation) -> Tensor:
         """The input of actor and critic, float32 [N, F]."""

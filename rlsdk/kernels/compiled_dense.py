@@ -88,8 +88,10 @@ class CompiledDense:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return only the outputs [N, O] of a network for inputs [N, I]."""
-        outputs = inputs.new_empty(inputs.shape[0], self.output_size, dtype=torch.float32, device="cpu")
-        self.call(self._only_outputs, inputs, outputs.data_ptr())
+        x = self.checked(inputs)
+        outputs = x.new_empty(x.shape[0], self.output_size)
+        if self._only_outputs(self.layers(), self._count, x.data_ptr(), x.shape[0], outputs.data_ptr()):
+            raise exhausted()
         return outputs
 
     outputs = __call__

@@ -122,12 +122,14 @@ def _notify_of_round(run: Run, report: Report) -> None:
 
 def _require_finite(metrics: Metrics, report: Report) -> None:
     try:
-        values = torch.stack(list(metrics.values()))
+        values = list(metrics.values())
+        if not values or any([value.dim() for value in values]):
+            raise plan_errors.unlike_metrics(metrics)
+        # on the CPU, a call for each is faster than one for all
+        numbers = map(float, values) if values[0].is_cpu else torch.stack(values).tolist()
     except (AttributeError, TypeError, RuntimeError):
         raise plan_errors.unlike_metrics(metrics) from None
-    if values.dim() != 1:
-        raise plan_errors.unlike_metrics(metrics)
-    if not all(map(math.isfinite, values.tolist())):
+    if not all(map(math.isfinite, numbers)):
         raise plan_errors.diverged(metrics, report)
 
 
