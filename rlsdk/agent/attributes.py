@@ -204,7 +204,7 @@ def _episodes(agent: AssembledAgent) -> EpisodeStatistics | None:
         return agent.run.episode_statistics
     if agent.stored_log is None:
         return None
-    episode_statistics = EpisodeStatistics(agent.config.stats_window_size, "cpu")
+    episode_statistics = EpisodeStatistics(agent.config.stats_window_size)
     episode_statistics.load_state_dict(agent.stored_log)
     return episode_statistics
 

@@ -66,7 +66,7 @@ class Learning:
         counts, log = state["counts"], state.get("log")
         cursor = StoredCursor.from_state(counts, state) if "env_steps" in counts else None
         if log is not None:
-            EpisodeStatistics(1, "cpu").load_state_dict(log)
+            EpisodeStatistics(1).load_state_dict(log)
         further = {name: state[name] for name in ("states", PLAN) if name in state}
         ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(state.get("ahead", {}).items()))
         offset = count_in(counts, "step_offset")

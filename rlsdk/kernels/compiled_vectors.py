@@ -96,7 +96,7 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """Return a number, 0-d, for arguments [N]; see `rlsdk.kernels.reference.explained_variance`."""
     if not _are_alike(prediction, target):
         return reference.explained_variance(prediction, target)
-    own, goal = prediction.detach().contiguous(), target.detach().contiguous()
+    own, goal = prediction.contiguous(), target.contiguous()
     return own.new_full((), loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
 
 

@@ -19,21 +19,19 @@ COUNTS = ("finished_episodes", "reports", "logged", "updates")
 class EpisodeStatistics:
     """Counts and sums for logs. Their state is saved in files, so a continued training logs as if it had not stopped."""
 
-    def __init__(self, window: int, device: str) -> None:
+    def __init__(self, window: int) -> None:
         self.window: deque[Episode] = deque(maxlen=min(window, sys.maxsize))
-        self.device = device
         self.finished_episodes = self.reports = self.logged = self.updates = 0
-        self.sums: dict[str, Tensor] = {}
+        self.sums: dict[str, float] = {}
 
-    def add(self, report: Report) -> None:
-        """Add the report of one round."""
+    def add(self, report: Report, metrics: Mapping[str, float]) -> None:
+        """Add the report of one round, with its metrics as numbers; empty if it has none."""
         self.window.extend(report.episodes)
         self.finished_episodes += len(report.episodes)
         self.reports += 1
-        if report.metrics is not None:
-            self.updates += 1
-            for name, value in report.metrics.items():
-                self.sums[name] = self.sums[name] + value if name in self.sums else value
+        self.updates += report.metrics is not None
+        for name, value in metrics.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
 
     def clear(self) -> None:
         """Reset the metrics. Episodes stay in the window until newer ones replace them."""
@@ -55,17 +53,14 @@ class EpisodeStatistics:
 
     def metrics(self) -> dict[str, float]:
         """The mean of each metric over the rounds with updates since the last log."""
-        if not self.updates:
-            return {}
-        means = torch.stack([value / self.updates for value in self.sums.values()]).tolist()
-        return dict(zip(self.sums, means, strict=True))
+        return {name: value / self.updates for name, value in self.sums.items()} if self.updates else {}
 
     def state_dict(self) -> dict[str, object]:
         rows = [(e.env, e.episode_return, e.length, -1 if e.success is None else int(e.success)) for e in self.window]
         window = torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)
         return {
             "window": window,
-            "sums": unflatten(self.sums),
+            "sums": unflatten({name: torch.tensor(value, dtype=torch.float64) for name, value in self.sums.items()}),
             "counts": {name: getattr(self, name) for name in COUNTS},
         }
 
@@ -86,6 +81,6 @@ class EpisodeStatistics:
             raise ValueError("the log counts updates without metrics")
         for env, total, length, success in rows.tolist():
             self.window.append(Episode(int(env), total, int(length), None if success < 0 else bool(success)))
-        self.sums = {name: value.to(self.device) for name, value in sums.items() if isinstance(value, Tensor)}
+        self.sums = {name: value.item() for name, value in sums.items() if isinstance(value, Tensor)}
         for name, count in counts.items():
             setattr(self, name, count)

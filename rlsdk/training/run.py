@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from rlsdk.errors import DivergenceError
 from rlsdk.interfaces import Collector, Training, VectorEnv
@@ -31,9 +32,7 @@ class Run(RunRecord):
         self.cursor, self.report = cursor, report
         self.driven.cursor, self.driven.acting = cursor, collector.acting
         self.steps_in_round, self.episodes_in_round = 0, []
-        if report.metrics is not None:
-            _require_finite(report.metrics, report)
-        self.episode_statistics.add(report)
+        self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
 
     @property
     def rounds_for_log(self) -> int:
@@ -120,17 +119,20 @@ def _notify_of_round(run: Run, report: Report) -> None:
     run.notify("on_report", report)
 
 
-def _require_finite(metrics: Metrics, report: Report) -> None:
+def _numbers(metrics: Metrics, report: Report) -> dict[str, float]:
+    """Return the metrics as numbers, which must be finite."""
     try:
         values = list(metrics.values())
-        if not values or any([value.dim() for value in values]):
-            raise plan_errors.unlike_metrics(metrics)
+        wrong = any(map(Tensor.dim, values))
         # on the CPU, a call for each is faster than one for all
-        numbers = map(float, values) if values[0].is_cpu else torch.stack(values).tolist()
-    except (AttributeError, TypeError, RuntimeError):
-        raise plan_errors.unlike_metrics(metrics) from None
+        numbers = list(map(float, values)) if values[0].is_cpu else torch.stack(values).tolist()
+    except (AttributeError, IndexError, TypeError, ValueError, RuntimeError):
+        wrong, numbers = True, []
+    if wrong:
+        raise plan_errors.unlike_metrics(metrics)
     if not all(map(math.isfinite, numbers)):
         raise plan_errors.diverged(metrics, report)
+    return dict(zip(metrics, numbers, strict=True))
 
 
 def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cursor, Report]:

@@ -59,7 +59,7 @@ class RunRecord:
         self.end = self.start + total_timesteps
         self.origin = self.start - agent.num_timesteps
         """The count at which the progress of schedules is 0. A continued training continues its schedules."""
-        self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size, agent.device)
+        self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size)
         self.steps_in_round = 0
         self.episodes_in_round: list[Episode] = []
         """The episodes finished since the last round ended; filled only if a callback watches steps."""
