@@ -283,7 +283,7 @@ def test_a_length_that_cannot_be_collected_is_an_error(length: Any) -> None:
         agent(TwoRollouts(length)).learn(4)
 
 
-@pytest.mark.parametrize("metrics", [None, {}, {"loss": 0.1}, {"loss": torch.zeros(2)}])
+@pytest.mark.parametrize("metrics", [None, {}, {"loss": 0.1}, {"loss": torch.zeros(2)}, {"loss": torch.zeros(1)}])
 def test_what_an_update_returns_is_checked(metrics: Any) -> None:
     model = agent(algorithm=_with("update", lambda batch, *, progress: metrics))
     with pytest.raises(PluginError, match=r"'own-loop': update\(\) must return metrics"):

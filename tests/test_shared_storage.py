@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from weakref import ref
 
@@ -19,7 +20,7 @@ from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault
 from rlsdk.kernels.switch import may_compile
-from rlsdk.records import ActingState, Rollout
+from rlsdk.records import ActingState, EnvStep, Observation, Rollout
 from rlsdk.runtime.last_prepared import LastPrepared
 from rlsdk.training import in_place
 from rlsdk.training.in_place import SHARED_BYTES, InPlace, RolloutStorage
@@ -121,6 +122,60 @@ def test_rollouts_share_a_storage_and_its_preparation(monkeypatch: pytest.Monkey
     assert rollout.last_observation.features.untyped_storage().nbytes() == 2 * 3 * 4
 
 
+class Stops:
+    """Environments whose step after `stop_at` others ends the training, as a callback does."""
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.stop_at = env, -1
+
+    def step_in_place(self, observation: Observation, action: torch.Tensor, reward: torch.Tensor) -> Any:
+        inner = self.env.step_in_place(observation, action, reward)
+
+        def step(t: int) -> EnvStep | None:
+            ended: EnvStep | None = inner(t)
+            self.stop_at -= 1
+            if self.stop_at != -1:
+                return ended
+            none = torch.zeros(2, dtype=torch.bool)
+            record = EnvStep(Observation(observation.features[t + 1], none), reward[t], none, none, ~none)
+            return replace(ended or record, stops=True)
+
+        return step
+
+
+@pytest.mark.parametrize("event", ["reset", "another length", "stopped"])
+def test_a_storage_ends_where_rollouts_do_not_follow(event: str) -> None:
+    env, policy, at, generator = parts("a2c", Walk, 2)
+    other, _, there, other_generator = parts("a2c", Walk, 2)
+    stops = Stops(env)
+    acting = InPlace(policy.act_in_place, stops, generator)  # type: ignore[arg-type]
+    for number in range(68):
+        length, done = 2, 2
+        if number == 64:  # the 63rd rollout of the second storage
+            if event == "reset":
+                at, there = ActingState(env.reset(1), at.carry), ActingState(other.reset(1), there.carry)
+            if event == "another length":
+                length = done = 5
+            if event == "stopped":
+                stops.stop_at, done = 0, 1
+        rollout, expected = acting.collect(at, length), stepwise(other, policy, there, done, other_generator)
+        assert rollout is not None
+        assert rollout.stopped == (event == "stopped" and number == 64)
+        assert same(tensors(rollout), tensors(expected))
+        at, there = after(rollout), after(expected)
+
+
+def test_extras_are_those_of_the_rollout() -> None:
+    _, _, at, _ = parts("a2c", Walk, 2)
+    storage = RolloutStorage(at.observation, 3, several=True, normalized=False)
+    action = torch.arange(2 * 3 * 64).view(3 * 64, 2)
+    for number in range(3):
+        steps = storage.steps(3, action, {"twice": 2 * action})
+        assert torch.equal(steps.extras["twice"], 2 * action[3 * number : 3 * number + 3])
+        assert torch.equal(steps.action, action[3 * number : 3 * number + 3])
+        storage.finished(steps, ())
+
+
 def test_large_rollouts_have_their_own_storage_and_nothing_holds_it() -> None:
     env, policy, at, generator = parts("ppo", lambda: Walk(64), 2)
     acting, length = in_place_of(env, policy, generator), SHARED_BYTES // (64 * 4 * 2) + 1
@@ -167,16 +222,18 @@ def test_a_rollout_that_failed_leaves_nothing_in_the_next_one(monkeypatch: pytes
     assert not rollout.last_observation.is_first.any()
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "dqn"])
-def test_weights_and_numbers_with_other_memory_are_read(algorithm: str) -> None:
-    env, policy, at, generator = parts(algorithm, lambda: Walk(3, algorithm == "dqn"), 2)
-    other, twin, there, other_generator = parts(algorithm, lambda: Walk(3, algorithm == "dqn"), 2)
+@pytest.mark.parametrize(("algorithm", "discrete"), [("a2c", False), ("a2c", True), ("dqn", True)])
+def test_weights_and_numbers_with_other_memory_are_read(algorithm: str, discrete: bool) -> None:
+    env, policy, at, generator = parts(algorithm, lambda: Walk(3, discrete), 2)
+    other, twin, there, other_generator = parts(algorithm, lambda: Walk(3, discrete), 2)
     acting = in_place_of(env, policy, generator)
     for number in range(6):
         if number > 1:
             for network in (policy, twin):
-                for value in [*network.parameters(), *([network.epsilon] if algorithm == "dqn" else [])]:
-                    value.data = value.data * 0.5 if number % 2 else value.data.clone() + 0.1
+                for value in network.parameters():
+                    value.data = 10.0 * value.data.flip(0)
+                if algorithm == "dqn":
+                    network.epsilon.data = 0.5 * network.epsilon
         rollout, expected = acting.collect(at, 3), stepwise(other, twin, there, 3, other_generator)
         assert rollout is not None
         assert same(tensors(rollout), tensors(expected))
