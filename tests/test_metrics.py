@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import rlsdk
 from rlsdk.callbacks import EvalCallback
 from rlsdk.environments.toy import ChainEnv, IdentityEnvBox, InvalidActionEnvDiscrete
+from rlsdk.records import Report
 from rlsdk.sinks import CsvSink, JsonlSink, several
+from rlsdk.training.episode_statistics import EpisodeStatistics
 from rlsdk_tqc import TQC
 
 PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
@@ -133,3 +136,17 @@ def test_environments_without_success_log_none() -> None:
     model.set_logger(Keep())
     model.learn(60)
     assert "rollout/success_rate" not in rows
+
+
+def test_logged_metrics_are_means_over_the_rounds_with_updates() -> None:
+    statistics = EpisodeStatistics(10)
+    rounds: list[dict[str, float] | None] = [{"a": 1.0}, None, {"a": 2.0, "b": 3.0}, {"a": 6.0, "b": 0.0}]
+    for values in rounds:
+        metrics = None if values is None else {name: torch.tensor(value) for name, value in values.items()}
+        statistics.add(Report(0, 0, (), metrics), values or {})
+    assert statistics.metrics() == {"a": 3.0, "b": 1.0}
+    restored = EpisodeStatistics(10)
+    restored.load_state_dict(statistics.state_dict())
+    assert restored.metrics() == statistics.metrics()
+    statistics.clear()
+    assert statistics.metrics() == {}
