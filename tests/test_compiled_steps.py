@@ -285,6 +285,22 @@ def test_parameters_with_other_memory_are_refused() -> None:
         both.steps()(rows_of(both.network, 8), Minibatches(), TERMS, step)
 
 
+@pytest.mark.parametrize("action", [BOX, CHOICES])
+def test_parameters_that_moved_to_another_vector_are_trained(action: Space) -> None:
+    """A second optimiser moves the parameters and their gradients to its own memory."""
+    one, two = Both(action), Both(action)
+    rows, terms = rows_of(one.network, 64), LossTerms(0.2, None, 0.01, 0.5, True)
+    steps = one.steps()
+    for both in (one, two):
+        (steps if both is one else both.steps())(rows, Minibatches(), terms, both.next_steps())
+        state = both.mine.state_dict()
+        both.mine = FlatOptimizer(both.network, "adam", 1e-2, {**ADAM, "fused": True})
+        both.mine.load_state_dict(state)
+        (steps if both is one else both.steps())(rows, Minibatches(), terms, both.next_steps())
+    assert not torch.equal(vector(one.network), vector(one.exact).float())
+    assert torch.equal(vector(one.network), vector(two.network))
+
+
 def test_default_types_of_torch_have_no_effect() -> None:
     found = []
     for default in (torch.float32, torch.float64):

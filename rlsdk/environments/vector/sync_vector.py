@@ -21,7 +21,7 @@ from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.last_prepared import LastPrepared
 from rlsdk.spaces import Space
 
-InPlace = Callable[[int], EnvStep | None]
+StepOfRow = Callable[[int], EnvStep | None]
 """The result of `rlsdk.interfaces.StepsInPlace.step_in_place`."""
 
 
@@ -47,7 +47,7 @@ class SyncVectorEnv(SteppedVector):
         self.group.renew()
         self.environments = self.group.environments
         self._decode, self._records = ActionDecoder(action_space), StepRecords(arrays, reused=False)
-        self._prepared: LastPrepared[tuple[InPlace]] = LastPrepared()
+        self._prepared: LastPrepared[tuple[StepOfRow]] = LastPrepared()
         seen = torch.from_numpy(arrays.observation) if isinstance(arrays.observation, np.ndarray) else None
         self._plain = None if seen is None else (seen.shape, seen.dtype)
         """The shape and dtype of a row that can be written in place; None: nested observations cannot."""
@@ -70,7 +70,7 @@ class SyncVectorEnv(SteppedVector):
             step = replace(step, infos=list(self.group.infos))
         return replace(step, info=self.group.entries.tensors()) if self.info_names else step
 
-    def step_in_place(self, observation: Observation, action: Tensor, reward: Tensor) -> InPlace | None:
+    def step_in_place(self, observation: Observation, action: Tensor, reward: Tensor) -> StepOfRow | None:
         """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..]; see `rlsdk.interfaces.StepsInPlace`."""
         decode, features, mask = self._decode, observation.features, observation.action_mask
         if self.keeps_infos or self.info_names or decode.parts or (mask is not None) != self.group.has_masks:
@@ -83,7 +83,7 @@ class SyncVectorEnv(SteppedVector):
         found = self._prepared.find(*storage) or self._prepared.remember((self._writing(*storage),), *storage)
         return found[0]
 
-    def _writing(self, features: Tensor, mask: Tensor | None, action: Tensor, reward: Tensor) -> InPlace:
+    def _writing(self, features: Tensor, mask: Tensor | None, action: Tensor, reward: Tensor) -> StepOfRow:
         """Return a function of t that makes step t with `action[t]`, and writes to the other tensors."""
         group, decode, storage = self.group, self._decode, (features, mask, action, reward)
         seen, taken, rewards = (list(column.numpy()) for column in (features, action.detach(), reward))
