@@ -33,6 +33,7 @@ from rlsdk.kernels.factory import backend_name
 from rlsdk.kernels.numpy_backend import NUMPY, Backend
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
+from rlsdk.kernels.processor import has_avx2
 from rlsdk.kernels.switch import compiled_off, may_compile
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
 from rlsdk.networks import EnsembleMLP, flatten_parameters
@@ -174,7 +175,7 @@ def test_what_a_dense_kernel_takes() -> None:
 
 
 def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factory, "_has_avx512", lambda: False)
+    monkeypatch.setattr(factory, "_has_avx2", lambda: False)
     small = KernelChoice("auto", width=64, rows=64, device="cpu")
     assert backend_name(small) == ("compiled" if may_compile() else "numpy")
     with compiled_off():
@@ -184,10 +185,18 @@ def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert backend_name(KernelChoice("torch", width=64, rows=64, device="cpu")) == "torch"
     assert backend_name(KernelChoice("autograd", width=64, rows=64, device="cpu")) is None
     assert backend_name(KernelChoice("auto", width=64, rows=64, device="cuda")) is None
-    monkeypatch.setattr(factory, "_has_avx512", lambda: True)
+    monkeypatch.setattr(factory, "_has_avx2", lambda: True)
     for width, rows in ((256, 64), (64, 2048), (512, 256)):
         assert backend_name(KernelChoice("auto", width=width, rows=rows)) == ("compiled" if may_compile() else "torch")
     assert backend_name(KernelChoice("auto", width=1024, rows=64)) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"), [("DEFAULT", False), ("NO AVX", False), ("AVX2", True), ("AVX512", True)]
+)
+def test_processors_with_avx2(capability: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert has_avx2() is expected
 
 
 def distribution_case(kind: str, masked: bool, seed: int) -> tuple[Any, list[Tensor], Tensor]:

@@ -44,7 +44,7 @@ InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
 COMPILED_WIDTH = 512
-"""Up to this width of layers, compiled code is faster than torch on processors with AVX-512."""
+"""Up to this width of layers, compiled code is faster than torch on processors with AVX2."""
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
 """The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
 
@@ -59,18 +59,18 @@ def backend_name(choice: KernelChoice) -> str | None:
     if choice.setting != "auto":
         return choice.setting
     narrow = choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE
-    if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and _has_avx512())):
+    if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and _has_avx2())):
         return "compiled"
     return "numpy" if narrow else "torch"
 
 
 @cache
-def _has_avx512() -> bool:
+def _has_avx2() -> bool:
     if not exists("processor"):
         return False
-    from rlsdk.kernels.processor import has_avx512
+    from rlsdk.kernels.processor import has_avx2
 
-    return has_avx512()
+    return has_avx2()
 
 
 def dense_network(

@@ -29,3 +29,8 @@ def is_ahead_of_mkl() -> bool:
 def has_avx512() -> bool:
     """Whether this processor has AVX-512 and torch uses it."""
     return torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def has_avx2() -> bool:
+    """Whether this processor has AVX2, or AVX-512 too, and torch uses it."""
+    return torch.backends.cpu.get_cpu_capability() in {"AVX2", "AVX512"}

@@ -2,36 +2,12 @@
 #ifndef RLSDK_PRODUCTS_H
 #define RLSDK_PRODUCTS_H
 
-#include "activations.h"
+#include "sparse_products.h"
 #include "threads.h"
-
-/* A matrix whose element (i, j) is start[i * row + j * column]. */
-typedef struct {
-    const float *start;
-    int64_t row, column;
-} Strided;
-
-INLINE int64_t padded(int64_t columns) { return (columns + WIDTH - 1) / WIDTH * WIDTH; }
-
-/* A product of matrices: result [rows, columns] = activation((bias [padded columns], or 0) + left [rows, inner] right).
- *
- * right is [inner, padded columns]. If `outputs` [rows, columns] is not NULL, the result is instead the product, multiplied by the
- * derivative of the activation that has these outputs. */
-typedef struct {
-    Strided left;
-    int64_t rows, inner, columns, activation;
-    const float *right, *bias, *outputs;
-    float *result;
-} Product;
 
 /* Numbers are added up in blocks, whose factors stay in the caches. The sums between two blocks are stored in the result. */
 #define INNER_BLOCK 256
 #define ROW_BLOCK (16 * ROWS)
-
-/* The part of a product whose results start at (row, column), from the factor `inner` to the end of its block. */
-typedef struct {
-    int64_t row, column, inner;
-} Place;
 
 /* Add a block to R rows and V registers of the result, of which `columns` numbers are in the matrix. */
 INLINE void tile(const int R, const int V, const Product *p, Place at, int64_t columns) {
@@ -60,21 +36,12 @@ INLINE void tile(const int R, const int V, const Product *p, Place at, int64_t c
     }
 }
 
-/* Apply the activation, or its derivative, to `rows` and `columns` of the result, once its last block has been added. */
-static void finish(const Product *p, Place at, int64_t rows, int64_t columns) {
-    if (p->activation == IDENTITY || at.inner + INNER_BLOCK < p->inner) return;
-    for (int64_t place = at.row * p->columns + at.column; rows > 0; rows--, place += p->columns) {
-        float *result = p->result + place;
-        if (p->outputs) derive(result, p->outputs + place, columns, p->activation, result);
-        else activate(result, columns, p->activation);
-    }
-}
-
 #define TILES_OF(V)                                                                           \
     static void tiles_##V(const Product *p, Place at, int64_t rows, int64_t columns) {        \
+        int whole = at.inner + INNER_BLOCK >= p->inner;                                       \
         for (; rows >= ROWS; rows -= ROWS, at.row += ROWS) {                                  \
             tile(ROWS, V, p, at, columns);                                                    \
-            finish(p, at, ROWS, columns);                                                     \
+            if (whole) finish(p, at, ROWS, columns);                                          \
         }                                                                                     \
         switch (rows) {                                                                       \
             case 5: tile(5, V, p, at, columns); break;                                        \
@@ -83,7 +50,7 @@ static void finish(const Product *p, Place at, int64_t rows, int64_t columns) {
             case 2: tile(2, V, p, at, columns); break;                                        \
             case 1: tile(1, V, p, at, columns); break;                                        \
         }                                                                                     \
-        finish(p, at, rows, columns);                                                         \
+        if (whole) finish(p, at, rows, columns);                                              \
     }
 
 TILES_OF(1)
@@ -120,17 +87,26 @@ static void compute_rows(const Product *p, int64_t first, int64_t rows) {
     } while (inner < p->inner);
 }
 
+/* A product and the number of rows in each of its parts. */
+typedef struct {
+    const Product *product;
+    int64_t rows;
+    void (*compute)(const Product *p, int64_t first, int64_t rows);
+} Parts;
+
 static void compute_part(const void *context, int64_t part) {
-    const Product *p = context;
-    int64_t first = part * SHARED_ROWS;
-    compute_rows(p, first, smaller(p->rows - first, SHARED_ROWS));
+    const Parts *parts = context;
+    int64_t first = part * parts->rows;
+    parts->compute(parts->product, first, smaller(parts->product->rows - first, parts->rows));
 }
 
 /* Compute a product. Each number is the same for any number of threads, because one thread adds it up, in one order. */
 static void multiply(const Product *p) {
-    if (threads_in_use() > 1 && p->rows * p->inner * p->columns >= LARGE)
-        in_parallel(compute_part, p, (p->rows + SHARED_ROWS - 1) / SHARED_ROWS);
-    else compute_rows(p, 0, p->rows);
+    int sparse = is_sparse(p);
+    int64_t threads = threads_in_use(), share = (p->rows + threads - 1) / threads;
+    Parts parts = {p, sparse ? smaller(share, SPARSE_ROWS) : SHARED_ROWS, sparse ? compute_sparse_rows : compute_rows};
+    if (threads > 1 && p->rows * p->inner * p->columns >= LARGE) in_parallel(compute_part, &parts, (p->rows + parts.rows - 1) / parts.rows);
+    else parts.compute(p, 0, p->rows);
 }
 
 /* Copy [rows, columns] to [rows, padded columns], with zeros at the end of each row. */

@@ -60,6 +60,19 @@ INLINE void store_first(float *to, floats values, int64_t count) {
 /* Subtracting 0 changes no number, not even -0, so compilers leave it out. Adding 0 would take an instruction. */
 INLINE floats all(float value) { return value - (floats){0}; }
 
+/* Bit i: whether number i is not 0. */
+INLINE uint32_t nonzero(floats values) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+#elif defined(__AVX2__)
+    return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps((__m256)values, _mm256_setzero_ps(), _CMP_NEQ_UQ));
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < WIDTH; i++) bits |= (uint32_t)(values[i] != 0.0f) << i;
+    return bits;
+#endif
+}
+
 /* a b + c, rounded once where the processor can. */
 INLINE floats fused(floats a, floats b, floats c) {
 #if defined(__AVX512F__)

@@ -1,0 +1,159 @@
+/* Products whose left matrix has many zeros, as the outputs of ReLU and the gradients through it. Factors that are 0 are left out.
+ *
+ * Numbers are added up in the same order as in other products, so results are the same, if the right matrix is finite. */
+#ifndef RLSDK_SPARSE_PRODUCTS_H
+#define RLSDK_SPARSE_PRODUCTS_H
+
+#include <unistd.h>
+
+#include "product.h"
+
+#if defined(__AVX512F__)
+#define SPARSE_VECTORS 16 /* registers of the result that are added up together */
+#else
+#define SPARSE_VECTORS 12
+#endif
+#define SPARSE_LEAST 6 /* with fewer registers, the processor waits for sums */
+#define FACTORS 64 /* at most so many rows of the right matrix are used together */
+#define PANEL 8192 /* at most so many of its numbers, which stay in the first cache */
+#define SPARSE_ROWS 256 /* rows of the result that one thread computes together, which stay in the second cache */
+#define SAMPLES 8
+#define LARGEST_DENSITY 0.6f /* with more factors other than 0, leaving the others out takes longer */
+
+/* The numbers of a panel, two thirds of the first cache. */
+static int64_t panel_size(void) {
+    static _Atomic int64_t known;
+    int64_t size = known;
+    if (size) return size;
+#if defined(_SC_LEVEL1_DCACHE_SIZE)
+    size = smaller(sysconf(_SC_LEVEL1_DCACHE_SIZE) / 6, PANEL);
+#endif
+    return known = size > PANEL / 2 ? size : PANEL / 2;
+}
+
+/* Bit k of bits[i], for `rows` rows: whether the factor in row at.row + i and column at.inner + k is not 0. */
+static void find_factors(const Product *p, Place at, int64_t rows, int64_t count, uint64_t *bits) {
+    const float *left = p->left.start + at.row * p->left.row + at.inner * p->left.column;
+    if (p->left.column == 1) {
+        for (int64_t i = 0; i < rows; i++, left += p->left.row) {
+            bits[i] = 0;
+            for (int64_t k = 0; k < count; k += WIDTH)
+                bits[i] |= (uint64_t)nonzero(load_first(left + k, smaller(count - k, WIDTH))) << k;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += WIDTH, left += WIDTH) {
+        int64_t now = smaller(rows - i, WIDTH);
+        ints low = {0}, high = {0};
+        for (int64_t k = 0; k < smaller(count, 32); k++) low |= (load_first(left + k * p->left.column, now) != 0.0f) & (int32_t)(1u << k);
+        for (int64_t k = 32; k < count; k++) high |= (load_first(left + k * p->left.column, now) != 0.0f) & (int32_t)(1u << (k - 32));
+        for (int64_t lane = 0; lane < now; lane++) bits[i + lane] = (uint32_t)low[lane] | (uint64_t)(uint32_t)high[lane] << 32;
+    }
+}
+
+/* Add the factors of `bits` to V registers of a row of the result, of which `columns` numbers are in the matrix. If this row is
+ * `complete` then, apply the activation or its derivative. */
+INLINE void add_factors(const int V, const Product *p, Place at, uint64_t bits, const float *panel, int64_t columns, int complete) {
+    const float *left = p->left.start + at.row * p->left.row + at.inner * p->left.column;
+    int64_t left_column = p->left.column, last = columns - (V - 1) * WIDTH, place = at.row * p->columns + at.column;
+    float *result = p->result + place;
+    const float *before = at.inner ? result : p->bias ? p->bias + at.column : 0;
+    floats sums[SPARSE_VECTORS];
+    for (int v = 0; v < V - 1; v++) sums[v] = before ? load(before + v * WIDTH) : all(0.0f);
+    sums[V - 1] = before ? load_first(before + (V - 1) * WIDTH, last) : all(0.0f);
+    for (; bits; bits &= bits - 1) {
+        int64_t k = __builtin_ctzll(bits);
+        floats factor = all(left[k * left_column]);
+        const float *row = panel + k * V * WIDTH;
+        for (int v = 0; v < V; v++) sums[v] = fused(factor, load(row + v * WIDTH), sums[v]);
+    }
+    if (complete && p->activation == RELU) {
+        if (p->outputs) {
+            const float *outputs = p->outputs + place;
+            for (int v = 0; v < V - 1; v++) sums[v] = derived(sums[v], load(outputs + v * WIDTH), RELU);
+            sums[V - 1] = derived(sums[V - 1], load_first(outputs + (V - 1) * WIDTH, last), RELU);
+        } else {
+            for (int v = 0; v < V; v++) sums[v] = activated(sums[v], RELU);
+        }
+    }
+    for (int v = 0; v < V - 1; v++) store(result + v * WIDTH, sums[v]);
+    store_first(result + (V - 1) * WIDTH, sums[V - 1], last);
+    if (complete && p->activation == TANH) finish(p, at, 1, columns);
+}
+
+#define SPARSE_ROWS_OF(V)                                                                                              \
+    static void sparse_rows_##V(const Product *p, Place at, int64_t rows, int64_t columns) {                           \
+        float panel[PANEL] __attribute__((aligned(64)));                                                               \
+        uint64_t bits[SPARSE_ROWS];                                                                                    \
+        int64_t most = smaller(FACTORS, panel_size() / (V * WIDTH)), right_row = padded(p->columns);                   \
+        for (int64_t first = at.row; at.inner < p->inner; at.inner += most, at.row = first) {                          \
+            int64_t count = smaller(most, p->inner - at.inner);                                                        \
+            const float *right = p->right + at.inner * right_row + at.column;                                          \
+            for (int64_t k = 0; k < count; k++)                                                                        \
+                for (int v = 0; v < V; v++) store(panel + (k * V + v) * WIDTH, load(right + k * right_row + v * WIDTH)); \
+            find_factors(p, at, rows, count, bits);                                                                    \
+            int complete = at.inner + count == p->inner;                                                               \
+            for (int64_t i = 0; i < rows; i++, at.row++) add_factors(V, p, at, bits[i], panel, columns, complete);     \
+        }                                                                                                              \
+    }
+
+SPARSE_ROWS_OF(6)
+SPARSE_ROWS_OF(7)
+SPARSE_ROWS_OF(8)
+SPARSE_ROWS_OF(9)
+SPARSE_ROWS_OF(10)
+SPARSE_ROWS_OF(11)
+SPARSE_ROWS_OF(12)
+#if SPARSE_VECTORS > 12
+SPARSE_ROWS_OF(13)
+SPARSE_ROWS_OF(14)
+SPARSE_ROWS_OF(15)
+SPARSE_ROWS_OF(16)
+#endif
+
+/* Compute `rows` of the result from at.row on, in the `columns` from at.column on. */
+static void compute_sparse(const Product *p, Place at, int64_t rows, int64_t columns) {
+    switch (padded(columns) / WIDTH) {
+        case 6: sparse_rows_6(p, at, rows, columns); break;
+        case 7: sparse_rows_7(p, at, rows, columns); break;
+        case 8: sparse_rows_8(p, at, rows, columns); break;
+        case 9: sparse_rows_9(p, at, rows, columns); break;
+        case 10: sparse_rows_10(p, at, rows, columns); break;
+        case 11: sparse_rows_11(p, at, rows, columns); break;
+        case 12: sparse_rows_12(p, at, rows, columns); break;
+#if SPARSE_VECTORS > 12
+        case 13: sparse_rows_13(p, at, rows, columns); break;
+        case 14: sparse_rows_14(p, at, rows, columns); break;
+        case 15: sparse_rows_15(p, at, rows, columns); break;
+        case 16: sparse_rows_16(p, at, rows, columns); break;
+#endif
+    }
+}
+
+/* Compute `rows` of the result from row `first` on. */
+static void compute_sparse_rows(const Product *p, int64_t first, int64_t rows) {
+    int64_t registers = padded(p->columns) / WIDTH, groups = (registers + SPARSE_VECTORS - 1) / SPARSE_VECTORS;
+    for (int64_t end = first + rows; first < end; first += SPARSE_ROWS)
+        for (int64_t group = 0; group < groups; group++) { /* groups of columns whose sizes differ by one register at most */
+            int64_t column = group * registers / groups * WIDTH, next = (group + 1) * registers / groups * WIDTH;
+            Place at = {first, column, 0};
+            compute_sparse(p, at, smaller(end - first, SPARSE_ROWS), smaller(next, p->columns) - column);
+        }
+}
+
+/* Whether leaving out zeros is faster, judged from samples of the left matrix. */
+static int is_sparse(const Product *p) {
+    if (p->columns <= (SPARSE_LEAST - 1) * WIDTH || p->rows < SPARSE_ROWS / 4 || p->inner < FACTORS / 2) return 0;
+    uint64_t bits[WIDTH];
+    int64_t found = 0, seen = 0, count = FACTORS / 2;
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        Place at = {i * p->rows / SAMPLES, 0, i * (p->inner / count) / SAMPLES * count};
+        int64_t rows = smaller(p->rows - at.row, WIDTH);
+        find_factors(p, at, rows, count, bits);
+        for (int64_t row = 0; row < rows; row++) found += __builtin_popcountll(bits[row]);
+        seen += rows * count;
+    }
+    return found < LARGEST_DENSITY * seen;
+}
+
+#endif
