@@ -32,8 +32,8 @@ from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.factory import backend_name
 from rlsdk.kernels.numpy_backend import NUMPY, Backend
 from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
-from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
 from rlsdk.kernels.processor import has_avx2
+from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
 from rlsdk.kernels.switch import compiled_off, may_compile
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
 from rlsdk.networks import EnsembleMLP, flatten_parameters
