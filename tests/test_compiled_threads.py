@@ -54,7 +54,7 @@ def results(network: CompiledDense, x: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.usefixtures("variant")
-@pytest.mark.parametrize("members", [0, 2])
+@pytest.mark.parametrize("members", [0, 2, 5])
 @pytest.mark.parametrize(
     ("widths", "rows"), [((3, 200, 140, 2), 100), ((17, 256, 256, 1), 64), ((130, 300, 1), 301), ((130, 1), 5)]
 )
@@ -68,9 +68,10 @@ def test_results_do_not_depend_on_the_number_of_threads(widths: Widths, rows: in
         assert all(map(torch.equal, found[0], other))
 
 
-@pytest.mark.usefixtures("variant")
-def test_threads_share_large_products_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a function of Python takes the place of OpenMP. It calls the work twice, as two threads would."""
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The numbers of threads of all calls of OpenMP. A function of Python takes its place: it calls the work twice, as two
+    threads would."""
     counts: list[int] = []
 
     def parallel(work: object, data: int, count: int, _flags: int) -> None:
@@ -81,21 +82,77 @@ def test_threads_share_large_products_only(monkeypatch: pytest.MonkeyPatch) -> N
     function = PARALLEL(parallel)
     monkeypatch.setattr(compiled_library, "parallel_of_torch", lambda: cast(function, c_void_p).value)
     compiled_library.threads_of.cache_clear()
+    yield counts
+    torch.set_num_threads(1)
+    network_of((4, 2), 0)(torch.randn(1, 4))
+    compiled_library.threads_of.cache_clear()
+
+
+@pytest.mark.usefixtures("variant")
+def test_threads_share_large_products_only(calls: list[int]) -> None:
     network, x = network_of((256, 256, 2), 0), torch.randn(64, 256)
     torch.set_num_threads(1)
     alone = results(network, x)
-    assert not counts
+    assert not calls
     torch.set_num_threads(2)
     shared = results(network, x)
     # the first layer is shared in two forward passes, and in the gradients of its weights and of the inputs
-    assert counts == [2] * 4
+    assert calls == [2] * 4
     assert all(map(torch.equal, alone, shared))
     network.evaluate(x[:8])
-    assert counts == [2] * 4
+    assert calls == [2] * 4
     torch.set_num_threads(1)
     results(network, x)
-    assert counts == [2] * 4
-    compiled_library.threads_of.cache_clear()
+    assert calls == [2] * 4
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize(
+    ("members", "rows", "forward", "backward"),
+    [
+        (2, 64, 1, 1),  # each thread computes a member
+        (2, 2, 0, 0),  # too small
+        (0, 128, 1, 3),  # each thread computes half of the rows; backwards threads share products
+        (3, 64, 1 + 2, 1 + 3),  # two members, and the products of the third
+        (3, 128, 1 + 1, 1 + 3),
+    ],
+)
+def test_threads_compute_whole_members_and_ranges_of_rows(
+    members: int, rows: int, forward: int, backward: int, calls: list[int]
+) -> None:
+    network, x = network_of((256, 256, 256, 2), members), torch.randn(rows, 256)
+    torch.set_num_threads(1)
+    expected = results(network, x)
+    torch.set_num_threads(2)
+    outputs, vjp = network.evaluate(x)
+    assert calls == [2] * forward
+    vjp(outputs.square())
+    assert calls == [2] * (forward + backward)
+    assert all(map(torch.equal, expected, results(network, x)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit memory in this way")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_exhausted_memory_is_an_error(threads: int) -> None:
+    """Networks so wide that there is no memory for a copy of their weights."""
+    script = f"""
+import resource, torch
+from tests.test_compiled_threads import network_of, results
+torch.set_num_threads({threads})
+network, x = network_of((4096, 4096, 1), 2), torch.randn(4, 4096)
+results(network, x)
+outputs, vjp = network.evaluate(x)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**24, -1))
+for call in (lambda: network.evaluate(x), lambda: vjp(outputs)):
+    try:
+        call()
+    except MemoryError as error:
+        assert "no memory for the layers" in str(error)
+    else:
+        raise AssertionError("there was enough memory")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems may have no OpenMP with this function")

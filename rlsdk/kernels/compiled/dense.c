@@ -1,10 +1,12 @@
 /* Dense layers: outputs, gradients, and the change of outputs with the parameters. All matrices are stored by rows. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "dense.h"
 #include "products.h"
 
 #define FEW_ROWS 4
+#define MANY_ROWS 64 /* so many that a thread may transpose the weights for them alone */
 #define FEW_OUTPUTS (WIDTH / 4) /* padding to a whole register would take longer */
 #define BLOCK 512 /* rows that are evaluated together without a trace, so that their outputs stay in the caches */
 
@@ -64,26 +66,74 @@ static void weight_grad(const float *grad, const float *x, int64_t rows, int64_t
     multiply(&(Product){.left = {grad, 1, out}, .rows = out, .right = right, .inner = rows, .columns = in, .result = result});
 }
 
+/* What the members of an ensemble compute, from member `first`. Each has `count` layers, and its rows are divided into `ranges`.
+ * `dense_forward` and `dense_backward` explain the other fields. */
+typedef struct {
+    const Layer *layers;
+    int64_t first, count, rows, ranges;
+    const float *inputs;
+    float *trace, *outputs;
+    const float *grad;
+    float *const *into;
+    float *input_grad;
+    atomic_int *exhausted;
+} Members;
+
+/* The layers of member `m`. */
+static Network member(const Members *all, int64_t m) { return (Network){all->layers + m * all->count, all->count, 0}; }
+
+/* Compute all members. Returns 1 if memory is exhausted.
+ *
+ * Each thread computes as many whole members. The rest is divided by rows, or its products are shared, if the parts of `compute`
+ * are not `by_rows`. Whole parts take less time than products: threads wait for each other once only, and also share what is
+ * between the products. */
+static int compute_members(Members all, int64_t members, Work compute, int by_rows) {
+    atomic_int exhausted = 0;
+    int64_t threads = threads_in_use(), size = 0;
+    for (int64_t i = 0; i < all.count; i++) size += all.rows * all.layers[i].inputs * all.layers[i].outputs;
+    int64_t whole = threads > 1 && size >= LARGE ? members - members % threads : 0;
+    all.exhausted = &exhausted;
+    all.ranges = 1;
+    if (whole) in_parallel(compute, &all, whole);
+    all.first = whole;
+    if (by_rows && threads > 1 && size >= LARGE && all.rows >= threads * MANY_ROWS) {
+        all.ranges = threads;
+        in_parallel(compute, &all, (members - whole) * threads);
+    } else for (int64_t m = 0; m < members - whole; m++) compute(&all, m);
+    return atomic_load(&exhausted);
+}
+
+/* Part `part` of the members and their ranges of rows. */
+static void forward(const void *context, int64_t part) {
+    const Members *all = context;
+    int64_t m = all->first + part / all->ranges, range = part % all->ranges;
+    int64_t start = all->rows * range / all->ranges, rows = all->rows * (range + 1) / all->ranges - start;
+    Network own = member(all, m);
+    float *memory = new_floats(working_size(own.layers, own.count, FEW_ROWS));
+    if (!memory) {
+        atomic_store(all->exhausted, 1);
+        return;
+    }
+    const float *x = all->inputs + start * own.layers[0].inputs;
+    float *trace = all->trace + m * all->rows * trace_size(own);
+    for (int64_t i = 0; i < own.count; i++) {
+        int64_t outputs = own.layers[i].outputs;
+        float *result = (i == own.count - 1 ? all->outputs + m * all->rows * outputs : trace) + start * outputs;
+        evaluate(x, rows, own.layers[i], memory, result);
+        x = result;
+        if (i < own.count - 1) trace += all->rows * outputs;
+    }
+    free(memory);
+}
+
 /* Write the last layer's outputs to `outputs`, and those of the others to `trace`, one [rows, outputs] after another.
  *
  * The `layers` [members, count] belong to the members of an ensemble with the same inputs, whose traces and outputs follow one
  * another. Returns 1 if memory is exhausted, like the functions below. */
 API int dense_forward(const Layer *layers, int64_t members, int64_t count, const float *inputs, int64_t rows, float *trace,
                       float *outputs) {
-    float *memory = new_floats(working_size(layers, count, FEW_ROWS));
-    if (!memory) return 1;
-    for (; members > 0; members--) {
-        const float *x = inputs;
-        for (int64_t i = 0; i < count; i++) {
-            Layer layer = *layers++;
-            float *result = i == count - 1 ? outputs : trace;
-            evaluate(x, rows, layer, memory, result);
-            x = result;
-            *(i == count - 1 ? &outputs : &trace) += rows * layer.outputs;
-        }
-    }
-    free(memory);
-    return 0;
+    Members all = {.layers = layers, .count = count, .rows = rows, .inputs = inputs, .trace = trace, .outputs = outputs};
+    return compute_members(all, members, forward, 1);
 }
 
 /* Write the last layer's outputs [rows, outputs] to `outputs`, without a trace. */
@@ -141,6 +191,23 @@ static void backpropagate(const Layer *layers, int64_t count, const float *input
     }
 }
 
+static void backward(const void *context, int64_t part) {
+    const Members *all = context;
+    int64_t m = all->first + part;
+    Network own = member(all, m);
+    int64_t rows = all->rows, size = working_size(own.layers, own.count, rows);
+    int64_t outputs = rows * own.layers[own.count - 1].outputs, inputs = rows * own.layers[0].inputs;
+    float *memory = new_floats(3 * size);
+    if (!memory) {
+        atomic_store(all->exhausted, 1);
+        return;
+    }
+    backpropagate(own.layers, own.count, all->inputs, rows, all->trace + m * rows * trace_size(own), all->outputs + m * outputs,
+                  all->grad + m * outputs, all->into ? all->into + m * 2 * own.count : 0,
+                  all->input_grad ? all->input_grad + m * inputs : 0, memory, size);
+    free(memory);
+}
+
 /* Backpropagate `grad` [members, rows, outputs of the last layer]; `trace` and `outputs` are those of `dense_forward`.
  *
  * The gradients of weights and biases are written to `into` [members, 2 * count], if it is not NULL, and the gradients with
@@ -148,18 +215,9 @@ static void backpropagate(const Layer *layers, int64_t count, const float *input
 API int dense_backward(const Layer *layers, int64_t members, int64_t count, const float *inputs, int64_t rows,
                        const float *trace, const float *outputs, const float *grad, float *const *into,
                        float *input_grad) {
-    int64_t size = working_size(layers, count, rows), hidden = 0;
-    float *memory = new_floats(3 * size);
-    if (!memory) return 1;
-    for (int64_t i = 0; i < count - 1; i++) hidden += layers[i].outputs;
-    for (int64_t m = 0; m < members; m++) {
-        int64_t last = m * rows * layers[count - 1].outputs;
-        backpropagate(layers + m * count, count, inputs, rows, trace + m * rows * hidden, outputs + last, grad + last,
-                      into ? into + m * 2 * count : 0, input_grad ? input_grad + m * rows * layers[0].inputs : 0,
-                      memory, size);
-    }
-    free(memory);
-    return 0;
+    Members all = {.layers = layers, .count = count, .rows = rows, .inputs = inputs, .trace = (float *)trace,
+                   .outputs = (float *)outputs, .grad = grad, .into = into, .input_grad = input_grad};
+    return compute_members(all, members, backward, 0);
 }
 
 /* Write how `outputs` change, [rows, outputs], if the weights and biases change by `direction` [2 * count]. */

@@ -13,9 +13,14 @@ typedef struct {
 static atomic_long count_in_use = 1;
 static _Atomic(Parallel) parallel_in_use;
 
+/* Whether this thread computes a part. Its own work is not shared again. */
+static _Thread_local int is_computing;
+
 static void compute_parts(void *data) {
     Job *job = data;
+    is_computing = 1;
     for (int64_t part; (part = atomic_fetch_add(&job->next, 1)) < job->parts;) job->work(job->context, part);
+    is_computing = 0;
 }
 
 void in_parallel(Work work, const void *context, int64_t parts) {
@@ -26,7 +31,7 @@ void in_parallel(Work work, const void *context, int64_t parts) {
     else compute_parts(&job);
 }
 
-int64_t threads_in_use(void) { return atomic_load(&count_in_use); }
+int64_t threads_in_use(void) { return is_computing ? 1 : atomic_load(&count_in_use); }
 
 API void use_threads(int64_t count, Parallel parallel) {
     atomic_store(&parallel_in_use, parallel);

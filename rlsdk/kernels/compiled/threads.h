@@ -13,7 +13,7 @@ typedef void (*Parallel)(void (*function)(void *), void *data, unsigned threads,
 /* Compute all parts, 0 to parts - 1. Results must not depend on which thread computes a part. */
 void in_parallel(Work work, const void *context, int64_t parts);
 
-/* The number of threads that share work. */
+/* The number of threads that share the work of this one. */
 int64_t threads_in_use(void);
 
 /* Let `count` threads share work, which `parallel` calls. It may be NULL if `count` is 1. */
