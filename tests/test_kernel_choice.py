@@ -33,7 +33,7 @@ pytestmark = pytest.mark.kernels("which kernel is chosen")
 def test_the_rows_of_a_rollout_count(
     name: str, envs: int, settings: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factory, "_has_avx2", lambda: False)  # as on processors without it
+    monkeypatch.setattr(factory, "has_avx2", lambda: False)  # as on processors without it
     env = make_vec_env(lambda: InvalidActionEnvDiscrete(4, 1), envs, vectorization="sync")
     algorithm: Any = rlsdk.make(name, env=env, seed=0, **settings).parts.algorithm
     found = (algorithm.kernel if name == "trpo" else algorithm._kernel()).name

@@ -175,7 +175,7 @@ def test_what_a_dense_kernel_takes() -> None:
 
 
 def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factory, "_has_avx2", lambda: False)
+    monkeypatch.setattr(factory, "has_avx2", lambda: False)
     small = KernelChoice("auto", width=64, rows=64, device="cpu")
     assert backend_name(small) == ("compiled" if may_compile() else "numpy")
     with compiled_off():
@@ -185,7 +185,7 @@ def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert backend_name(KernelChoice("torch", width=64, rows=64, device="cpu")) == "torch"
     assert backend_name(KernelChoice("autograd", width=64, rows=64, device="cpu")) is None
     assert backend_name(KernelChoice("auto", width=64, rows=64, device="cuda")) is None
-    monkeypatch.setattr(factory, "_has_avx2", lambda: True)
+    monkeypatch.setattr(factory, "has_avx2", lambda: True)
     for width, rows in ((256, 64), (64, 2048), (512, 256)):
         assert backend_name(KernelChoice("auto", width=width, rows=rows)) == ("compiled" if may_compile() else "torch")
     assert backend_name(KernelChoice("auto", width=1024, rows=64)) == "torch"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rlsdk.kernels import backends, layer_products
 from rlsdk.kernels.backends import TORCH
 from rlsdk.kernels.dense_kernel import DenseKernel
-from rlsdk.kernels.factory import sequential
+from rlsdk.kernels.layer_factory import sequential
 from rlsdk.networks import EnsembleMLP, flatten_parameters
 
 SIZES = st.integers(1, 40)

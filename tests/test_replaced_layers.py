@@ -295,7 +295,7 @@ def test_critics_and_their_target_follow() -> None:
 
 @pytest.mark.kernels("names the kernel")
 def test_the_target_is_run_by_the_same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factory, "_has_avx2", lambda: False)  # as on processors without it
+    monkeypatch.setattr(factory, "has_avx2", lambda: False)  # as on processors without it
     algorithm = made("tqc", batch_size=20_000).learn(8).parts.algorithm
     online, target = algorithm.critics._kernels()[0], algorithm.target.network._kernels()[0]
     assert online.name == target.name == "torch"

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 WITHOUT_MODULES = """
 import importlib.abc, sys, warnings
 warnings.simplefilter("ignore")
-NEEDED = {"action_values", "compiler_import", "factory", "hooks", "losses", "protocol", "reference", "returns",
-          "structure", "switch", "vector_steps"}
+NEEDED = {"action_values", "compiler_import", "differentiable", "factory", "hooks", "layer_factory", "losses", "protocol",
+          "reference", "returns", "structure", "switch", "vector_steps"}
 
 class Hidden(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -60,8 +60,10 @@ def test_all_algorithms_train_without_the_modules_of_kernels() -> None:
             for name in (
                 "action_values",
                 "compiler_import",
+                "differentiable",
                 "factory",
                 "hooks",
+                "layer_factory",
                 "losses",
                 "protocol",
                 "reference",

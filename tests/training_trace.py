@@ -156,7 +156,7 @@ CASES = {
 @cache
 def trace_of(name: str) -> Trace:
     """The trace of a case, made once, with the kernels of processors without AVX-512."""
-    with patch("rlsdk.kernels.factory._has_avx2", lambda: False):
+    with patch("rlsdk.kernels.factory.has_avx2", lambda: False):
         return CASES[name].trace()
 
 

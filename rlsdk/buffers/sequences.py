@@ -62,6 +62,7 @@ class SequenceReplay(Generic[CarryT]):
         like = extras if isinstance(extras, Mapping) else {}
         self.length, self.burn_in = length, burn_in
         self.inner = rows.with_columns(Columns(names, like, ends=True, carry=carry))
+        self._begins: Tensor | None = None  # what `_beginnings` returns; None after the memory has changed
         if length > rows.stored.rows:
             raise SettingsError(
                 f"sequences of length = {length} do not fit a memory of {rows.stored.rows} rows for each of"
@@ -80,6 +81,7 @@ class SequenceReplay(Generic[CarryT]):
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
         """Append T steps of every environment; they replace the oldest rows of a full buffer."""
+        self._begins = None
         self.inner.extend(item)
 
     def sample(self, size: int, generator: Generator) -> Sequences[CarryT]:
@@ -99,8 +101,7 @@ class SequenceReplay(Generic[CarryT]):
         if stored.columns.carry is None:
             first = torch.randint(starts * envs, (size,), generator=generator, device=device)
             return (stored.oldest * envs + first) % (stored.ring * envs)
-        rows = (stored.oldest + torch.arange(starts, device=device)) % stored.ring
-        known = stored.storage["has_carry"][rows].flatten().nonzero().squeeze(-1)
+        known = self._begins = self._beginnings(starts) if self._begins is None else self._begins
         if not len(known):
             raise UsageError(
                 f"no sequence of {self.length} rows in the replay buffer begins with a stored carry; collect shorter rollouts,"
@@ -109,6 +110,13 @@ class SequenceReplay(Generic[CarryT]):
         chosen = known[torch.randint(len(known), (size,), generator=generator, device=device)]
         index: Tensor = (stored.oldest * envs + chosen) % (stored.ring * envs)
         return index
+
+    def _beginnings(self, starts: int) -> Tensor:
+        """The rows with a stored carry among the `starts` oldest ones, as int64 [K], age of the row * num_envs + env."""
+        stored = self.inner.stored
+        rows = (stored.oldest + torch.arange(starts, device=self.inner.context.device)) % stored.ring
+        begins: Tensor = stored.storage["has_carry"][rows]
+        return begins.flatten().nonzero().squeeze(-1)
 
     def at(self, index: Tensor) -> Sequences[CarryT]:
         """The sequences whose first rows are at the flat positions int64 [N]."""
@@ -142,4 +150,5 @@ class SequenceReplay(Generic[CarryT]):
 
     def load_state_dict(self, state: State) -> None:
         """Restore the state that `state_dict` returned; raises like `ReplayBuffer.load_state_dict`."""
+        self._begins = None
         self.inner.load_state_dict(state)

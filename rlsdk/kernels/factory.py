@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
@@ -31,7 +31,7 @@ from rlsdk.kernels.protocol import (
     has_parameters,
     is_dense,
 )
-from rlsdk.kernels.switch import exists, is_on, may_compile, may_use
+from rlsdk.kernels.switch import exists, may_compile, may_use
 
 if TYPE_CHECKING:
     from rlsdk.kernels.compiled_vectors import Normalization
@@ -59,18 +59,19 @@ def backend_name(choice: KernelChoice) -> str | None:
     if choice.setting != "auto":
         return choice.setting
     narrow = choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE
-    if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and _has_avx2())):
+    if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and has_avx2())):
         return "compiled"
     return "numpy" if narrow else "torch"
 
 
 @cache
-def _has_avx2() -> bool:
+def has_avx2() -> bool:
+    """Whether the processor has AVX2."""
     if not exists("processor"):
         return False
-    from rlsdk.kernels.processor import has_avx2
+    from rlsdk.kernels import processor
 
-    return has_avx2()
+    return processor.has_avx2()
 
 
 def dense_network(
@@ -233,32 +234,6 @@ def graphed_transition(
     from rlsdk.kernels.graphed_transition import GraphedTransition
 
     return GraphedTransition(step, env, generator)
-
-
-def convolutions(
-    modules: Sequence[nn.Module], scale: float, hooked: bool, reference: Callable[[Tensor], Tensor]
-) -> Callable[[Tensor], Tensor]:
-    """Return the kernel that converts pixels [N, channels, height, width] to features [N, F]; pixels are multiplied by
-    `scale`."""
-    if hooked or not may_use("convolutions"):
-        return reference
-    from rlsdk.kernels.convolutions import ConvolutionKernel, is_convolutional
-
-    return ConvolutionKernel(modules, scale, reference) if is_convolutional(modules) else reference
-
-
-def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
-    """Call modules one after another, [N, I] -> [N, O]. If autograd is on, the result has a graph."""
-    return _sequential()(modules, x) if is_on() else by_torch.sequential(modules, x)
-
-
-@cache
-def _sequential() -> Callable[[Iterable[nn.Module], Tensor], Tensor]:
-    if not may_use("layer_products"):
-        return by_torch.sequential
-    from rlsdk.kernels.layer_products import sequential as by_kernel
-
-    return by_kernel
 
 
 def seeded_draws(seed: int) -> AbstractContextManager[object]:

@@ -20,7 +20,7 @@ LARGE = 2**18
 
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
     """[N, I] -> [N, O], the same as `rlsdk.kernels.reference.sequential`."""
-    by_torch = _is_transformed() or x.dim() != 2
+    by_torch = is_transformed() or x.dim() != 2
     for module in modules:
         if by_torch or is_hooked(module):
             x = module(x)
@@ -43,7 +43,7 @@ def _linear_layer(x: Tensor, layer: nn.Linear) -> Tensor:
     return torch.nn.functional.linear(x, weight, layer.bias)
 
 
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
     """Whether torch compiles or exports the function, or differentiates it with `torch.func` or in forward mode.
 
     Torch then needs its own layers. Also True if this version of torch does not report it.

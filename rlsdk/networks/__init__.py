@@ -21,6 +21,7 @@ from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.networks.features_extractors import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 from rlsdk.networks.flat import FlatParameters, flatten_parameters
 from rlsdk.networks.initialisation import orthogonal
+from rlsdk.networks.layers import Layers
 from rlsdk.networks.mlp import activation, mlp
 from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.nature_encoder import NatureEncoder
@@ -47,6 +48,7 @@ __all__ = [
     "FlatParameters",
     "FlattenEncoder",
     "FlattenExtractor",
+    "Layers",
     "LinearMemory",
     "Memory",
     "NatureCNN",

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk import tree
 from rlsdk.distributions import MultiCategorical
-from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
+from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory, layer_factory
 from rlsdk.kernels.protocol import Acting, Acts, DenseNetwork
 from rlsdk.math.discrete_values import flat_index, greedy_action, values_at
 from rlsdk.networks.documented_methods import explains_documented_methods
@@ -90,7 +90,7 @@ class DiscreteValuePolicy(nn.Module):
 
     def _flat_values(self, encoded: Tensor) -> Tensor:
         """[N, F] -> [N, A * K]."""
-        return factory.sequential([self.body, self.head], encoded)
+        return layer_factory.sequential([self.body, self.head], encoded)
 
     def forward(self, features: Features) -> Tensor:
         """The values of observations [N, ..], nested like their space, in the form that stable-baselines3 documents.

@@ -378,16 +378,18 @@ def _strict_environment(subject: Subject, kind: str) -> Callable[[], object]:
 def ratio_is_one(subject: Subject) -> None:
     checked = 0
     for what, agent in subject.agents():
-        network = getattr(agent.parts.policy, "evaluate", None)
-        if network is None or not isinstance(agent.parts.plan, HasRolloutLength):
-            continue
         policy: Any = agent.policy
+        known = all(
+            hasattr(policy, name) for name in ("evaluate", "estimates", "internal")
+        )  # other policies may have one of them
+        if not known or not isinstance(agent.parts.plan, HasRolloutLength):
+            continue
         policy.stores_estimates = True  # also if the algorithm does not need it
         rollout = rollout_of(agent, 16)
         for cut_every in (None, 1):  # from carries at the start of episodes, and from carries stored with each row
             rows = policy_batch(rollout, policy, gamma=0.9, lam=0.9, cut_every=cut_every)
             with torch.no_grad():
-                distribution, value = network(rows.observation, rows.memory, rows.starts)
+                distribution, value = policy.evaluate(rows.observation, rows.memory, rows.starts)
                 log_prob = distribution.log_prob(policy.internal(rows.action))
             for name, now, then in (("log-probability", log_prob, rows.log_prob), ("value", value, rows.value)):
                 gap = float((now - then).abs().max())

@@ -52,18 +52,16 @@ class ActorCriticWithReplay:
         if network.has_train_mode:
             network.train()
         latent, memory = network.unrolled(batch)
-        probs, values = network.policy(latent, batch.steps.observation.action_mask).probs, network.qf(latent)
+        probs, values, vjp = network.evaluate(latent, batch.steps.observation.action_mask)
+        weight = batch.loss_mask.flatten() / batch.loss_mask.sum().clamp(min=1)
+        states = self._states(batch, memory, (probs, values))
+        found = objective(states, config.correction_term, config.ent_coef)
         with torch.no_grad():
-            weight = batch.loss_mask.flatten() / batch.loss_mask.sum().clamp(min=1)
-            states = self._states(batch, memory, (probs.detach(), values.detach()))
-            found = objective(states, config.correction_term, config.ent_coef)
             z, metrics = self._step_of_policy(batch, states, found, weight)
-            error = states.target - states.of_action(states.values)
-            grad = (-config.q_coef * error * weight).unsqueeze(-1)
-            grads = -z * weight.unsqueeze(-1), torch.zeros_like(values).scatter_(-1, states.action.unsqueeze(-1), grad)
+        error = states.target - states.of_action(states.values)
+        grad = (-config.q_coef * error * weight).unsqueeze(-1)
         self.optimizer.zero_grad()
-        # an output has no graph if all parameters that it depends on are frozen
-        torch.autograd.backward([probs.requires_grad_(), values.requires_grad_()], grads)
+        vjp(-z * weight.unsqueeze(-1), torch.zeros_like(values).scatter_(-1, states.action.unsqueeze(-1), grad))
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
         self.average.update(1.0 - config.alpha)
         means = {
@@ -74,7 +72,8 @@ class ActorCriticWithReplay:
             "ratio": states.of_action(states.ratios),
             **metrics,
         }
-        return {f"train/{name}": (values * weight).sum() for name, values in means.items()}
+        sums = torch.stack(list(means.values())) @ weight
+        return {f"train/{name}": value for name, value in zip(means, sums.unbind(), strict=True)}
 
     def _states(self, batch: Sequences[Carry], memory: Carry, outputs: tuple[Tensor, Tensor]) -> States:
         """The states of a batch, [T * N], with their Retrace targets. `outputs`: their pi(.|x) and Q(x, .), each [T * N, A]."""

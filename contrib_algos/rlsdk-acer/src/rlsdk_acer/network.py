@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import cast
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import Categorical
-from rlsdk.networks import Memory, NoMemory, explains_documented_methods, has_train_mode
+from rlsdk.networks import Layers, Memory, NoMemory, explains_documented_methods, has_train_mode
 from rlsdk.records import Act, Observation, Sequences
 from rlsdk.spaces import Discrete
 from rlsdk.tree import map_tensors
@@ -30,6 +29,7 @@ class ACERNetwork(nn.Module):
         self.encoder, self.memory, self.qf = encoder, memory, qf
         # the same names as in other actor-critics, so that `load_policy` finds these layers in their files
         self.body, self.head = pi[:-1], nn.Sequential(OrderedDict(linear=pi[-1]))
+        self._logits, self._values = Layers(self, "body", "head"), Layers(self, "qf")
         self.start, self.actions = space.start, space.n
         self.has_train_mode = has_train_mode(*self.children())
         self.recurrent = not isinstance(memory, NoMemory)
@@ -57,8 +57,23 @@ class ACERNetwork(nn.Module):
     def policy(self, latent: Tensor, mask: Tensor | None) -> Categorical:
         """The distribution over actions, numbered from 0, of latents [N, H]. `mask`, bool [N, A] or [T, B, A], is False for
         forbidden actions."""
-        logits: Tensor = self.head(self.body(latent))
-        return Categorical.of(logits, None if mask is None else mask.reshape(logits.shape))
+        return _distribution(self._logits(latent), mask)
+
+    def evaluate(self, latent: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+        """Return (pi(.|x), Q(x, .), vjp) of latents [N, H], float [N, A] each, without graph.
+
+        `vjp` takes the gradients of a loss with respect to both, and adds those with respect to parameters to their `grad`.
+        """
+        (logits, logits_vjp), (values, values_vjp) = self._logits.evaluate(latent), self._values.evaluate(latent)
+        probs = _distribution(logits, mask).probs
+
+        def vjp(grad_probs: Tensor, grad_values: Tensor) -> None:
+            grad_logits = probs * (grad_probs - (grad_probs * probs).sum(-1, keepdim=True))
+            first, second = logits_vjp(grad_logits), values_vjp(grad_values)
+            if first is not None and second is not None:
+                torch.autograd.backward(latent, first + second)
+
+        return probs, values, vjp
 
     def unrolled(self, batch: Sequences[Carry]) -> tuple[Tensor, Carry]:
         """Return (latents [T * N, H] of sequences, the recurrent state [T * N, ..] after each step).
@@ -106,4 +121,9 @@ class ACERNetwork(nn.Module):
 
     def _state_values(self, observation: Observation, carry: Carry) -> Tensor:
         latent, _ = self.memory.step(self.encoder(observation.features), carry, observation.is_first)
-        return (self.policy(latent, observation.action_mask).probs * cast("Tensor", self.qf(latent))).sum(-1)
+        return (self.policy(latent, observation.action_mask).probs * self._values(latent)).sum(-1)
+
+
+def _distribution(logits: Tensor, mask: Tensor | None) -> Categorical:
+    """The distribution over actions with the given logits [N, A]. `mask`: see `ACERNetwork.policy`."""
+    return Categorical.of(logits, None if mask is None else mask.reshape(logits.shape))
