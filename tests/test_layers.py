@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import kernels_off
+from rlsdk.kernels import factory, kernels_off, layer_factory
 from rlsdk.networks import EnsembleMLP, Layers, mlp
 from tests.compiled_variants import needs_library
 
@@ -207,6 +207,58 @@ def test_second_derivatives() -> None:
         close(one, two)
 
 
+def test_second_derivatives_with_frozen_layers() -> None:
+    network, x = Network(), torch.randn(6, 4)
+    network.body[0].requires_grad_(False)
+
+    def norm_of_gradients(evaluate: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        trained = [network.body[2].weight, network.head.weight]
+        grads = torch.autograd.grad(evaluate(x).sin().sum(), trained, create_graph=True)
+        return list(torch.autograd.grad(sum(g.square().sum() for g in grads), trained))
+
+    for one, two in zip(norm_of_gradients(network), norm_of_gradients(network.by_modules), strict=True):
+        close(one, two)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "elu"])
+def test_evaluate_needs_no_autograd(activation: str) -> None:
+    network, x = Network(activation_fn=activation), torch.randn(6, 4)
+    network.by_modules(x).sum().backward()
+    expected = network.head.weight.grad
+    network.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        _, vjp = network.layers.evaluate(x)
+        vjp(torch.ones(6, 3))
+    assert expected is not None
+    assert network.head.weight.grad is not None
+    close(network.head.weight.grad, expected)
+
+
+@pytest.mark.parametrize(
+    "place", [lambda n: n.body, lambda n: n.body[1], lambda n: n.head], ids=["whole", "one", "last"]
+)
+def test_hooks_are_called(place: Callable[[Network], nn.Module]) -> None:
+    network, calls = Network(), list[int]()
+    network(torch.randn(6, 4))
+    place(network).register_forward_hook(lambda _module, _inputs, outputs: calls.append(len(outputs)))
+    network(torch.randn(6, 4))
+    network.layers.evaluate(torch.randn(5, 4))
+    assert calls == [6, 5]
+
+
+@needs_library
+@pytest.mark.kernels("tests which kernel is chosen")
+def test_without_avx2_torch_evaluates_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There torch is faster: see `NUMPY_SIZE`."""
+    monkeypatch.setattr(layer_factory, "has_avx2", lambda: False)
+    network, most = Network((4, 64, 2)), factory.NUMPY_SIZE // 64
+    kernel, calls = network.layers._kernel(), list[int]()
+    monkeypatch.setattr(kernel, "reference", lambda x: calls.append(len(x)))
+    network(torch.randn(most, 4))
+    network(torch.randn(most + 1, 4))
+    assert calls == [most + 1]
+
+
 def test_a_changed_parameter_is_an_error_in_backward() -> None:
     network = Network()
     outputs = network(torch.randn(6, 4))
@@ -257,6 +309,8 @@ def test_an_ensemble_is_called_as_a_module() -> None:
 
     critics, x = Critics(), torch.randn(2, 6, 4)
     torch.testing.assert_close(critics.values(x), critics.critics(x))
+    with pytest.raises(RuntimeError):  # as the module does
+        critics.values(x[0])
 
 
 def test_wrong_names() -> None:

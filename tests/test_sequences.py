@@ -69,6 +69,24 @@ def test_sequences_are_what_happened_in_order(shared: bool, carry: bool) -> None
         assert torch.equal(repeated.index, batch.index)
 
 
+def test_stored_carries_are_searched_once_per_change_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a large memory, the search takes longer than a draw. A loaded state is a change too."""
+    (memory, script), (other, _) = (played(seed, shared=False, carry=True, envs=2) for seed in (3, 4))
+    searches: list[int] = []
+    search = memory._beginnings
+    monkeypatch.setattr(memory, "_beginnings", lambda starts: searches.append(starts) or search(starts))
+    draws = [memory.sample(20, torch.Generator().manual_seed(1)).index for _ in range(2)]
+    assert torch.equal(*draws)
+    assert len(searches) == 1
+    script.play([["c", "t"]])
+    memory.sample(20, torch.Generator().manual_seed(1))
+    assert len(searches) == 2
+    memory.load_state_dict(other.state_dict())
+    loaded = memory.sample(20, torch.Generator().manual_seed(1)).index
+    assert torch.equal(loaded, other.sample(20, torch.Generator().manual_seed(1)).index)
+    assert len(searches) == 3
+
+
 def startable(memory: SequenceReplay[Any]) -> bool:
     """Whether a row at which a sequence can begin has a stored carry. With few rows, only the oldest row can."""
     stored = memory.inner.stored

@@ -221,3 +221,25 @@ def test_what_follows_a_time_limit_does() -> None:
         update.update(batch, progress=0.0)
         found.append([parameter.detach().clone() for parameter in update.network.parameters()])
     assert not all(map(torch.equal, *found))
+
+
+def test_metrics_are_means_over_the_rows_that_count() -> None:
+    """Of the first update, whose losses are those of the network before it."""
+    agent = ACER("MlpPolicy", "Acrobot-v1", seed=0, n_steps=T, policy_kwargs={"net_arch": [8]}, gamma=0.9)
+    update: Any = agent.parts.algorithm
+    batch = random_batch(0, update.network, masks=False)
+    before = deepcopy(update.network).double()
+    metrics = update.update(batch, progress=0.0)
+    losses, entropies, ratios = [], [], []
+    for n in range(N):
+        seen = seen_by(before, batch, n)
+        targets = targets_of(seen, batch, n, 0.9)
+        for t, step in enumerate(seen):
+            if bool(batch.loss_mask[t, n]):
+                a, probs = int(batch.steps.action[t, n]), step.probs.detach()
+                losses.append(0.5 * (targets[t] - float(step.q[a].detach())) ** 2)
+                entropies.append(float((probs * torch.log(probs + EPSILON)).sum()))
+                ratios.append(float(probs[a]) / (float(batch.steps.extras["probs"][t, n, a]) + EPSILON))
+    for name, values in (("q_loss", losses), ("entropy_loss", entropies), ("ratio", ratios)):
+        assert float(metrics[f"train/{name}"]) == pytest.approx(np.mean(values), rel=1e-4), name
+    assert "train/divergence" in metrics
