@@ -17,6 +17,7 @@ from statistics import median
 from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
 from rlsdk.errors import RlsdkError
+from rlsdk.kernels import processor
 from rlsdk.settings import merge, parse_assignments
 
 ROOT = Path(__file__).parents[1]
@@ -108,7 +109,7 @@ def _recorded() -> dict[str, str]:
 def _write(name: str, row: str, rounds: int) -> None:
     """Replace one row of the table. The other rows, each with its date, do not change."""
     before, _, _ = TABLE.read_text(encoding="utf-8").partition(MARK)
-    known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds, {_processor()} |"}
+    known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds, {processor.maker()} |"}
     versions = ", ".join(f"{p} {version(p)}" for p in PACKAGES)
     rows = [known[case] for case in CASES if case in known]
     header = "\n".join(f"{line}{end}" for line, end in zip(HEADER.split("\n"), (" measured |", "---|"), strict=True))
@@ -116,13 +117,6 @@ def _write(name: str, row: str, rounds: int) -> None:
     page = f"{before}{MARK}\n\n{versions}, Python {platform.python_version()}\n\n{header}\n{joined}\n"
     TABLE.write_text(page, encoding="utf-8")
     _write_summary({case: ratio for case, row in known.items() if (ratio := _ratio(row)) is not None})
-
-
-def _processor() -> str:
-    """The maker of the processor: `Intel`, `AMD`, or another name that Python knows."""
-    info = Path("/proc/cpuinfo")
-    names = info.read_text(encoding="utf-8") if info.exists() else platform.processor()
-    return next((maker for maker in ("Intel", "AMD") if maker in names), platform.machine())
 
 
 def _write_summary(ratios: Mapping[str, float]) -> None:

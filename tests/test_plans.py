@@ -14,7 +14,7 @@ from rlsdk.agent import agent_class
 from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import IdentityEnv
-from rlsdk.errors import PluginError, UsageError
+from rlsdk.errors import DivergenceError, PluginError, UsageError
 from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.records import ActingState, Report
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
@@ -281,6 +281,15 @@ def test_what_a_policy_returns_is_checked_in_the_first_rollout(result: Any, word
 def test_a_length_that_cannot_be_collected_is_an_error(length: Any) -> None:
     with pytest.raises(PluginError, match=r"'own-loop': its plan called collect\(policy, .*whole number of at least 1"):
         agent(TwoRollouts(length)).learn(4)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+@pytest.mark.parametrize("place", range(3))
+def test_each_metric_must_be_finite(place: int, wrong: float) -> None:
+    metrics = {name: torch.tensor(wrong if i == place else 1.0) for i, name in enumerate("abc")}
+    model = agent(algorithm=_with("update", lambda batch, *, progress: metrics))
+    with pytest.raises(DivergenceError, match=f"diverged at update .*: {{'{'abc'[place]}': {wrong}}};"):
+        model.learn(64)
 
 
 @pytest.mark.parametrize("metrics", [None, {}, {"loss": 0.1}, {"loss": torch.zeros(2)}, {"loss": torch.zeros(1)}])

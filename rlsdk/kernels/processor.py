@@ -16,6 +16,11 @@ def _description() -> str:
     return info.read_text(encoding="utf-8").partition("\n\n")[0] if info.exists() else platform.processor()
 
 
+def maker() -> str:
+    """The maker of the processor: `Intel`, `AMD`, or another name that Python knows."""
+    return next((name for name in ("Intel", "AMD") if name in _description()), platform.machine())
+
+
 def has_onednn() -> bool:
     """Whether this build of torch contains oneDNN."""
     return hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -60,7 +60,7 @@ class Layers:
 
         `vjp(grad)` takes the gradient of a loss with respect to the outputs, [N, O]. It adds the gradients with respect to the
         parameters to their `grad`, and returns that with respect to the inputs, [N, I]; None if the inputs require none. Call
-        it once, before a parameter changes.
+        it once, before parameters, inputs or outputs change.
         """
         return self._kernel().evaluate(x)
 

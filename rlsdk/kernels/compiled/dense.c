@@ -6,7 +6,7 @@
 #include "products.h"
 
 #define FEW_ROWS 4
-#define MANY_ROWS 64 /* so many that a thread may transpose the weights for them alone */
+#define MANY_ROWS 64 /* with at least so many, copying the weights for each thread takes little of its time */
 #define FEW_OUTPUTS (WIDTH / 4) /* padding to a whole register would take longer */
 #define BLOCK 512 /* rows that are evaluated together without a trace, so that their outputs stay in the caches */
 
@@ -84,9 +84,9 @@ static Network member(const Members *all, int64_t m) { return (Network){all->lay
 
 /* Compute all members. Returns 1 if memory is exhausted.
  *
- * Each thread computes as many whole members. The rest is divided by rows, or its products are shared, if the parts of `compute`
- * are not `by_rows`. Whole parts take less time than products: threads wait for each other once only, and also share what is
- * between the products. */
+ * All threads compute the same number of whole members. The members that are left are divided by rows; if `compute` cannot divide
+ * them (`by_rows` is 0), threads share their products. Large parts take less time than products: threads wait for each other only
+ * once, and also share what is between the products. */
 static int compute_members(Members all, int64_t members, Work compute, int by_rows) {
     atomic_int exhausted = 0;
     int64_t threads = threads_in_use(), size = 0;
