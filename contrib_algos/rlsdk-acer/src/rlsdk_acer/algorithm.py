@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rlsdk.interfaces import State
 from rlsdk.records import Metrics, Sequences
+from rlsdk.tree import map_tensors
 from rlsdk.updates import FlatOptimizer, TargetNetwork, adam_arguments
 from rlsdk_acer.config import ACERConfig
 from rlsdk_acer.network import ACERNetwork, Carry
@@ -52,26 +53,20 @@ class ActorCriticWithReplay:
         if network.has_train_mode:
             network.train()
         latent, memory = network.unrolled(batch)
-        probs, values, vjp = network.evaluate(latent, batch.steps.observation.action_mask)
+        mask = map_tensors(lambda leaf: leaf.flatten(0, 1), batch.steps.observation.action_mask)
+        probs, values, vjp = network.evaluate(latent, mask)
         weight = batch.loss_mask.flatten() / batch.loss_mask.sum().clamp(min=1)
         states = self._states(batch, memory, (probs, values))
         found = objective(states, config.correction_term, config.ent_coef)
-        with torch.no_grad():
-            z, metrics = self._step_of_policy(batch, states, found, weight)
+        z, metrics = self._step_of_policy(batch, states, found, mask)
         error = states.target - states.of_action(states.values)
         grad = (-config.q_coef * error * weight).unsqueeze(-1)
         self.optimizer.zero_grad()
         vjp(-z * weight.unsqueeze(-1), torch.zeros_like(values).scatter_(-1, states.action.unsqueeze(-1), grad))
         self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)
         self.average.update(1.0 - config.alpha)
-        means = {
-            "policy_loss": -found.truncated,
-            "correction_loss": -found.correction,
-            "q_loss": 0.5 * error.square(),
-            "entropy_loss": -found.entropy,
-            "ratio": states.of_action(states.ratios),
-            **metrics,
-        }
+        means = {"policy_loss": -found.truncated, "correction_loss": -found.correction, "q_loss": 0.5 * error.square()}
+        means |= {"entropy_loss": -found.entropy, "ratio": states.of_action(states.ratios), **metrics}
         sums = torch.stack(list(means.values())) @ weight
         return {f"train/{name}": value for name, value in zip(means, sums.unbind(), strict=True)}
 
@@ -89,15 +84,14 @@ class ActorCriticWithReplay:
         return replace(states, target=retrace(steps.reward, batch.discount, goes_on, estimated).flatten())
 
     def _step_of_policy(
-        self, batch: Sequences[Carry], states: States, found: Objective, weight: Tensor
+        self, batch: Sequences[Carry], states: States, found: Objective, mask: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return (the gradient of the objective with respect to probabilities [T * N, A], metrics [T * N]). With `trust_region`
-        the gradient is projected."""
+        the gradient is projected. `mask`: bool [T * N, A]."""
         if not self.config.trust_region:
             return found.gradient, {}
         average = self.average.network
-        latent, _ = average.unrolled(batch)
-        probs = average.policy(latent, batch.steps.observation.action_mask).probs
+        probs = average.policy(average.unrolled(batch)[0], mask).probs
         z, active = projected(found.gradient, states.probs, probs, self.config.delta)
         return z, {"divergence": divergence(probs, states.probs), "trust_region_active": active.to(z.dtype)}
 

@@ -55,9 +55,9 @@ class ACERNetwork(nn.Module):
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def policy(self, latent: Tensor, mask: Tensor | None) -> Categorical:
-        """The distribution over actions, numbered from 0, of latents [N, H]. `mask`, bool [N, A] or [T, B, A], is False for
-        forbidden actions."""
-        return _distribution(self._logits(latent), mask)
+        """The distribution over actions, numbered from 0, of latents [N, H]. `mask`, bool [N, A], is False for forbidden
+        actions."""
+        return Categorical.of(self._logits(latent), mask)
 
     def evaluate(self, latent: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
         """Return (pi(.|x), Q(x, .), vjp) of latents [N, H], float [N, A] each, without graph.
@@ -65,7 +65,7 @@ class ACERNetwork(nn.Module):
         `vjp` takes the gradients of a loss with respect to both, and adds those with respect to parameters to their `grad`.
         """
         (logits, logits_vjp), (values, values_vjp) = self._logits.evaluate(latent), self._values.evaluate(latent)
-        probs = _distribution(logits, mask).probs
+        probs = Categorical.of(logits, mask).probs
 
         def vjp(grad_probs: Tensor, grad_values: Tensor) -> None:
             grad_logits = probs * (grad_probs - (grad_probs * probs).sum(-1, keepdim=True))
@@ -99,8 +99,8 @@ class ACERNetwork(nn.Module):
         if self.has_train_mode:  # targets: no noise, and batch norm must accept one row
             self.eval()
         following = map_tensors(lambda leaf: leaf.flatten(0, 1)[rows], batch.next_observation)
-        following = replace(following, is_first=torch.zeros_like(following.is_first))  # it continues its episode
-        return self._state_values(following, tuple(part[rows] for part in memory))
+        continued = replace(following, is_first=torch.zeros_like(following.is_first))  # no episode begins here
+        return self._state_values(continued, tuple(part[rows] for part in memory))
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
         """-log pi(a|s) [N]; see `rlsdk.interfaces.Imitates`."""
@@ -122,8 +122,3 @@ class ACERNetwork(nn.Module):
     def _state_values(self, observation: Observation, carry: Carry) -> Tensor:
         latent, _ = self.memory.step(self.encoder(observation.features), carry, observation.is_first)
         return (self.policy(latent, observation.action_mask).probs * self._values(latent)).sum(-1)
-
-
-def _distribution(logits: Tensor, mask: Tensor | None) -> Categorical:
-    """The distribution over actions with the given logits [N, A]. `mask`: see `ACERNetwork.policy`."""
-    return Categorical.of(logits, None if mask is None else mask.reshape(logits.shape))
