@@ -96,12 +96,12 @@ def test_outputs_and_gradients_are_those_of_modules(widths: list[int], activatio
 @pytest.mark.kernels("tests which kernel is chosen")
 def test_compiled_code_evaluates_dense_layers() -> None:
     assert kernel_of(Network().layers) == "DifferentiableDense"
-    assert kernel_of(Network(activation_fn="elu").layers) == "Differentiable"
+    assert kernel_of(Network(activation_fn="elu").layers) == "ByModules"
     with kernels_off():
-        assert kernel_of(Network().layers) == "Differentiable"
+        assert kernel_of(Network().layers) == "ByModules"
     network = Network()
     network.head.register_forward_hook(lambda *_: None)
-    assert kernel_of(network.layers) == "Differentiable"
+    assert kernel_of(network.layers) == "ByModules"
 
 
 def doubled(network: Network) -> Network:
@@ -298,6 +298,21 @@ def test_wrong_inputs_raise_the_errors_of_torch(x: Tensor) -> None:
     for evaluate in (network, network.layers.evaluate):
         with pytest.raises(RuntimeError):
             evaluate(x)
+
+
+class Scale(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * x
+
+
+def test_a_module_with_a_number_as_parameter() -> None:
+    network, x = Network(), torch.randn(6, 4)
+    network.body.append(Scale())
+    torch.testing.assert_close(network(x), network.by_modules(x))
 
 
 def test_an_ensemble_is_called_as_a_module() -> None:

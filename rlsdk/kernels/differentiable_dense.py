@@ -25,7 +25,7 @@ class DifferentiableDense:
         self.network, self.reference, self.most_rows = CompiledDense(modules), reference, most_rows
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the outputs for inputs [N, I]. If autograd is on, they have a graph."""
+        """See `Differentiable`; inputs [N, I]."""
         network = self.network
         if not self._fits(x):
             return self.reference(x)
@@ -34,7 +34,7 @@ class DifferentiableDense:
         return network(x)
 
     def evaluate(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor | None]]:
-        """See `rlsdk.networks.Layers.evaluate`; inputs [N, I]."""
+        """See `Differentiable`; inputs [N, I]."""
         if not self._fits(x):
             return self.reference.evaluate(x)
         outputs, trace = self.network.forward(x)
@@ -53,15 +53,14 @@ class DifferentiableDense:
         self, trace: Trace, grad: Tensor, trained: Sequence[bool], to_inputs: bool
     ) -> tuple[Tensor | None, list[Tensor | None]]:
         """Return the gradients with respect to the inputs [N, I], if `to_inputs`, and to the `trained` parameters."""
-        network, needed = self.network, any(trained)
-        grads = [parameter.new_empty(parameter.shape) for parameter in network.parameters] if needed else []
-        into, of_inputs = places(grads) if needed else None, None
+        network = self.network
+        if not any(trained):
+            return network.input_grad(trace, grad) if to_inputs else None, [None] * len(trained)
+        grads, of_inputs = [parameter.new_empty(parameter.shape) for parameter in network.parameters], None
         if to_inputs:
-            of_inputs = network.input_grad(trace, grad, into)
-        elif needed:
-            network.backward(trace, grad, into)
-        if not needed:
-            return of_inputs, [None] * len(trained)
+            of_inputs = network.input_grad(trace, grad, places(grads))
+        else:
+            network.backward(trace, grad, places(grads))
         return of_inputs, [found if needs else None for found, needs in zip(grads, trained, strict=True)]
 
     def _fits(self, x: Tensor) -> bool:
@@ -82,7 +81,7 @@ class _Evaluate(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         layers, (x, hidden, outputs, *parameters) = ctx.layers, ctx.saved_tensors
         to_inputs, _, *trained = ctx.needs_input_grad
         if not torch.is_grad_enabled():

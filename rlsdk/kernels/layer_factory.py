@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -14,21 +13,23 @@ from rlsdk.kernels.factory import NUMPY_SIZE, backend_name, has_avx2
 from rlsdk.kernels.protocol import KernelChoice
 from rlsdk.kernels.switch import is_on, may_use
 
-if TYPE_CHECKING:
-    from rlsdk.kernels.differentiable_dense import DifferentiableDense
 
-
-def differentiable_dense(
-    modules: Sequence[nn.Module], choice: KernelChoice, hooked: bool, reference: Differentiable
-) -> Differentiable | DifferentiableDense:
+def differentiable_dense(modules: Sequence[nn.Module], hooked: bool, reference: Differentiable) -> Differentiable:
     """Return the kernel for layers that are differentiated as torch's modules are, [N, I] -> [N, O]."""
-    one = all(parameter.dim() < 3 for module in modules for parameter in module.parameters())  # no ensemble
-    if hooked or not one or backend_name(choice) != "compiled" or not may_use("differentiable_dense"):
+    shapes = [parameter.shape for module in modules for parameter in module.parameters()]
+    is_ensemble = any(len(shape) > 2 for shape in shapes)
+    width = max([1, *(size for shape in shapes for size in shape)])
+    if (
+        hooked
+        or is_ensemble
+        or backend_name(KernelChoice(width=width)) != "compiled"
+        or not may_use("differentiable_dense")
+    ):
         return reference
     from rlsdk.kernels.dense_choice import can_be_compiled
     from rlsdk.kernels.differentiable_dense import DifferentiableDense
 
-    most_rows = None if has_avx2() else NUMPY_SIZE // choice.width
+    most_rows = None if has_avx2() else NUMPY_SIZE // width
     return DifferentiableDense(modules, most_rows, reference) if can_be_compiled(modules) else reference
 
 

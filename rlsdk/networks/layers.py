@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import KernelChoice, KernelSlot, layer_factory
-from rlsdk.kernels.differentiable import Differentiable
-from rlsdk.kernels.protocol import is_linear
-
-if TYPE_CHECKING:
-    from rlsdk.kernels.differentiable_dense import DifferentiableDense
+from rlsdk.kernels import KernelSlot, layer_factory
+from rlsdk.kernels.differentiable import ByModules, Differentiable
 
 
 class Layers:
@@ -70,11 +65,9 @@ class Layers:
     def _by_modules(self, x: Tensor) -> Tensor:
         return layer_factory.sequential(self._children(), x)
 
-    def _make(self, hooked: bool) -> Differentiable | DifferentiableDense:
+    def _make(self, hooked: bool) -> Differentiable:
         modules = [module for child in self._children() for module in _flat(child)]
-        sizes = [size for module in modules if is_linear(module) for p in module.parameters() for size in p.shape]
-        choice = KernelChoice(width=max(sizes, default=1))
-        return layer_factory.differentiable_dense(modules, choice, hooked, Differentiable(self._by_modules))
+        return layer_factory.differentiable_dense(modules, hooked, ByModules(self._by_modules))
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:

@@ -379,10 +379,8 @@ def ratio_is_one(subject: Subject) -> None:
     checked = 0
     for what, agent in subject.agents():
         policy: Any = agent.policy
-        known = all(
-            hasattr(policy, name) for name in ("evaluate", "estimates", "internal")
-        )  # other policies may have one of them
-        if not known or not isinstance(agent.parts.plan, HasRolloutLength):
+        is_actor_critic = {"evaluate", "estimates", "internal"} <= set(dir(policy))
+        if not is_actor_critic or not isinstance(agent.parts.plan, HasRolloutLength):
             continue
         policy.stores_estimates = True  # also if the algorithm does not need it
         rollout = rollout_of(agent, 16)

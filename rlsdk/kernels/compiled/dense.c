@@ -91,12 +91,13 @@ static int compute_members(Members all, int64_t members, Work compute, int by_ro
     atomic_int exhausted = 0;
     int64_t threads = threads_in_use(), size = 0;
     for (int64_t i = 0; i < all.count; i++) size += all.rows * all.layers[i].inputs * all.layers[i].outputs;
-    int64_t whole = threads > 1 && size >= LARGE ? members - members % threads : 0;
+    if (size < LARGE) threads = 1;
+    int64_t whole = threads > 1 ? members - members % threads : 0;
     all.exhausted = &exhausted;
     all.ranges = 1;
     if (whole) in_parallel(compute, &all, whole);
     all.first = whole;
-    if (by_rows && threads > 1 && size >= LARGE && all.rows >= threads * MANY_ROWS) {
+    if (by_rows && threads > 1 && all.rows >= threads * MANY_ROWS) {
         all.ranges = threads;
         in_parallel(compute, &all, (members - whole) * threads);
     } else for (int64_t m = 0; m < members - whole; m++) compute(&all, m);
