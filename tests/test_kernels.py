@@ -25,7 +25,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.kernels import KernelChoice, factory, is_hooked
 from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
-from rlsdk.kernels.backends import LARGE, TORCH
+from rlsdk.kernels.backends import TORCH
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.compiled_library import library
 from rlsdk.kernels.dense_kernel import DenseKernel
@@ -49,7 +49,7 @@ from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 
-BACKENDS = [NUMPY, TORCH, LARGE]
+BACKENDS = [NUMPY, TORCH]
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
 
 
@@ -434,43 +434,6 @@ def test_layers_that_are_used_twice_elsewhere_are_left_to_autograd() -> None:
     assert isinstance(evaluator_of(network, 64), AutogradEvaluator)  # the activations between are different modules
     network.critic_body[1], network.critic_body[3] = network.body[1], network.body[3]
     assert isinstance(evaluator_of(network, 64), ActorCriticKernel)
-
-
-@pytest.mark.kernels("compares kernels")
-@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
-def test_large_batches_in_memory_that_is_used_again(activation: type[nn.Module]) -> None:
-    """A second batch does not change the results of the first one while they are still referenced."""
-    modules = [module.float() for module in layers([4, 64, 64, 3], activation)]
-    flatten_parameters(nn.Sequential(*modules).parameters())
-    large, small = DenseKernel(modules, LARGE), DenseKernel(modules, TORCH)
-    found = []
-    for kernel in (large, small, large):
-        generator = torch.Generator().manual_seed(3)
-        x, grad = (torch.randn(3000, width, generator=generator) for width in (4, 3))
-        first, vjp = kernel.evaluate(x)
-        kernel.evaluate(torch.randn(3000, 4))[1](grad)
-        vjp(grad)
-        found.append([first, *(parameter.grad.clone() for parameter in kernel.parameters)])  # type: ignore[union-attr]
-    for mine, other, again in zip(*found, strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
-        assert torch.equal(mine, again)
-
-
-@pytest.mark.kernels("what kernels keep")
-def test_memory_is_used_again_when_nothing_refers_to_it() -> None:
-    from rlsdk.kernels.memory import LARGE, ArrayPool, empty_like
-
-    pool = ArrayPool()
-    first = pool.empty((2, LARGE))
-    second = pool.empty((LARGE, 2))
-    assert not np.shares_memory(first, second)
-    tensor, place = torch.from_numpy(first)[0], first.ctypes.data
-    del first
-    assert pool.empty((2, LARGE)).ctypes.data != place  # a tensor still refers to the memory
-    del tensor
-    assert pool.empty((LARGE, 2)).ctypes.data == place
-    assert not np.shares_memory(pool.empty((3,)), pool.empty((3,)))
-    assert empty_like(torch.zeros(LARGE, dtype=torch.float64), 2) is None
 
 
 @pytest.mark.kernels("compares training with kernels and with autograd")

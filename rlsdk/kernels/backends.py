@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.large_backend import large_backend
 from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend, relu_vjp, tanh_vjp
 from rlsdk.kernels.processor import has_onednn, is_ahead_of_mkl
 
@@ -108,10 +107,9 @@ TORCH = Backend(
         nn.Tanh: Activation(_tanh, getattr(torch.ops.aten, "tanh_backward", tanh_vjp)),
     },
 )
-LARGE = large_backend(TORCH)
 COMPILED = replace(TORCH, name="compiled")
 """Arrays are tensors. `rlsdk.kernels.compiled_dense` evaluates networks."""
-BACKENDS = {backend.name: backend for backend in (NUMPY, TORCH, LARGE, COMPILED)}
+BACKENDS = {backend.name: backend for backend in (NUMPY, TORCH, COMPILED)}
 
 
 def _by_name(name: str) -> Backend:

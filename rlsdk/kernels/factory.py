@@ -48,9 +48,6 @@ COMPILED_WIDTH = 512
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
 """The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
 
-LARGE_SIZE = 2**17
-"""From this product of width and batch rows on, the memory of batches is reused. The C library reuses smaller arrays itself."""
-
 
 def backend_name(choice: KernelChoice) -> str | None:
     """`compiled`, `numpy` or `torch`, whichever evaluates dense layers fastest; None: autograd."""
@@ -174,8 +171,7 @@ def policy_evaluator(
         return reference
     from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
 
-    large = name == "torch" and choice.width * choice.rows >= LARGE_SIZE
-    return ActorCriticKernel[RowsT](layers, "torch-large" if large else name)
+    return ActorCriticKernel[RowsT](layers, name)
 
 
 def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:

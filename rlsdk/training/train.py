@@ -6,6 +6,7 @@ import torch
 
 from rlsdk.errors import PluginError
 from rlsdk.interfaces import VectorEnv
+from rlsdk.runtime.freed_memory import keep_freed_memory
 from rlsdk.runtime.threads import affordable, limited_threads
 from rlsdk.training import plan_errors
 from rlsdk.training.collectors import left
@@ -28,6 +29,7 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
     infos = any(callback.needs_infos for callback in watching)
     watched = env if env is None or not watching else Watched(env, run, infos=infos)
     rounds = Rounds(run, watched)
+    keep_freed_memory()
     with (
         gathered_infos(agent.env, infos),
         limited_threads(affordable(threads)),
