@@ -120,6 +120,7 @@ class RolloutStorage:
         self.reward = torch.empty(total, self.count, dtype=torch.float32)
         self.terminated, self.truncated = torch.zeros(2, total, self.count, dtype=torch.bool).unbind()
         self.valid = torch.ones(total, self.count, dtype=torch.bool)
+        self._flags = self.terminated.numpy(), self.truncated.numpy(), self.observation.is_first.numpy()
         self.start = 0
         """The row at which the current rollout begins."""
         self._finals, self._episodes, self._stopped = list[Finals](), list[Episode](), False
@@ -133,9 +134,9 @@ class RolloutStorage:
     def end(self, t: int, step: EnvStep) -> bool:
         """Note the episodes that ended in step t of the rollout; return whether a callback ended the training."""
         if step.final_observation is not None:
-            row = self.start + t
-            self.terminated[row], self.truncated[row] = step.terminated, step.truncated
-            self.observation.is_first[row + 1] = step.observation.is_first
+            row, (terminated, truncated, is_first) = self.start + t, self._flags  # numpy assigns rows faster than torch
+            terminated[row], truncated[row] = step.terminated.numpy(), step.truncated.numpy()
+            is_first[row + 1] = step.observation.is_first.numpy()
             self._finals.append((t, step.terminated | step.truncated, step.final_observation))
             self._episodes += step.episodes
         self._stopped = step.stops
