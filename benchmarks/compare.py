@@ -91,20 +91,20 @@ HEADER = "| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|"
 def compare(case: Case, *, rounds: int, threads: int, seed: int = 0) -> Comparison:
     """Time all sides alternately, `rounds` times. Only SBX runs in another process."""
     with limited_threads(threads):
-        timings = _timings(case, rounds, seed)
+        timings = _timings(case, rounds, threads, seed)
     memory = {side: _peak_memory(case, side) for side in timings if side != "sbx"}
     known = CASES[case.name]
     as_shipped = threads == 1 and not case.workers and (case.settings, case.n_envs) == (known.settings, known.n_envs)
     return Comparison(case, threads, timings, floor(case) if as_shipped else None, memory)
 
 
-def _timings(case: Case, rounds: int, seed: int) -> dict[str, list[Timing]]:
+def _timings(case: Case, rounds: int, threads: int, seed: int) -> dict[str, list[Timing]]:
     """Measure the timings of each side, as side -> timings."""
     sides: dict[str, Trainer | Elsewhere] = {"ours": case.ours(seed)}
     if case.peer:
         sides["theirs"] = case.theirs(seed)
     if case.sbx_class() is not None:
-        sides["sbx"] = Elsewhere(partial(case.sbx, seed))
+        sides["sbx"] = Elsewhere(partial(case.sbx, seed), threads)
     timings: dict[str, list[Timing]] = {name: [] for name in sides}
     for turn in range(rounds):
         order = list(sides) if turn % 2 == 0 else list(reversed(sides))

@@ -24,6 +24,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.marked import replaced
+from benchmarks.trainers import JAX_THREADS
 from rlsdk.registry import preset
 
 ROOT = Path(__file__).parents[1]
@@ -34,11 +35,7 @@ BEGIN, END = "<!-- measured by python -m benchmarks.solving -->", "<!-- end of s
 EPISODES = 20
 SIDES = ("ours", "peer", "sbx")
 IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG")
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", JAX_THREADS: "1"}
 COLUMNS = (
     *("task", "algorithm", "ours: CPU seconds", "wall-clock", "steps", "peer: CPU seconds"),
     *("wall-clock", "steps", "SBX: CPU seconds", "wall-clock", "seeds", "ours is first by"),

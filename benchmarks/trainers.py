@@ -60,14 +60,23 @@ class Timing:
     update: float | None
 
 
+JAX_THREADS = "NPROC"
+"""The environment variable that limits the threads of JAX. `XLA_FLAGS` does not limit them in jax 0.10."""
+
+
 class Elsewhere:
     """A trainer in a separate process, so that a library with its own threads does not disturb the others."""
 
-    def __init__(self, make: Callable[[], Trainer]) -> None:
-        """`make`: makes the trainer, and can be pickled. The call returns after the warm-up."""
+    def __init__(self, make: Callable[[], Trainer], threads: int = 1) -> None:
+        """Start the process. The call returns after the warm-up.
+
+        Args:
+            make: makes the trainer, and can be pickled.
+            threads: threads of JAX.
+        """
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(make, theirs), daemon=True)
+        self.process = context.Process(target=_serve, args=(make, threads, theirs), daemon=True)
         self.process.start()
         theirs.close()
         self.pipe.recv()
@@ -84,7 +93,8 @@ class Elsewhere:
         self.process.join()
 
 
-def _serve(make: Callable[[], Trainer], pipe: Any) -> None:
+def _serve(make: Callable[[], Trainer], threads: int, pipe: Any) -> None:
+    os.environ[JAX_THREADS] = str(threads)  # JAX reads it when `make` imports it
     trainer = make()
     pipe.send("warm")
     with contextlib.suppress(EOFError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 
 import benchmarks.__main__ as command
 import rlsdk
-from benchmarks import floor, learning, native, peers, trained_peer
+from benchmarks import floor, learning, native, peers, solving, trained_peer
 from benchmarks.cases import CASES, FILE, FOLDERS, ROOT, Case, read
 from benchmarks.compare import COLUMNS, Comparison
 from benchmarks.marked import with_row
@@ -216,6 +217,20 @@ def test_sizes_can_be_given() -> None:
 
 def made() -> Trainer:
     return Trainer(lambda steps: sum(range(steps * 1000)), object(), "none")
+
+
+def made_with_two_threads() -> Trainer:
+    assert os.environ["NPROC"] == "2"  # jax reads it
+    return made()
+
+
+def test_the_threads_of_jax_are_limited() -> None:
+    before = os.environ.get("NPROC")
+    side = Elsewhere(made_with_two_threads, 2)
+    assert side(500).cpu > 0.0
+    side.close()
+    assert os.environ.get("NPROC") == before
+    assert solving.ONE_THREAD["NPROC"] == "1"
 
 
 def test_a_trainer_in_a_process_of_its_own() -> None:

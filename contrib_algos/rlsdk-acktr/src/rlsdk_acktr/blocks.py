@@ -5,6 +5,7 @@ Sources: Martens, Grosse 2015, arXiv:1503.05671 (dense layers); Grosse, Martens 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ class KroneckerBlock(Averages):
         """
         inputs = torch.cat([self._inputs(x) for x, _ in uses])
         grads = torch.cat([self._outputs(grad) for _, grad in uses])
-        places, counting = len(inputs) / rows, torch.as_tensor(rows) if weight is None else weight.sum()
+        places, counting = len(inputs) / rows, rows if weight is None else weight.sum()
         counted = inputs
         if weight is not None and len(inputs) % rows == 0:
             each = [weight.repeat_interleave(len(self._inputs(x)) // rows) for x, _ in uses]
@@ -105,7 +106,7 @@ class KroneckerBlock(Averages):
             (self.tensors[0], self.tensors[2], self.tensors[3]),
             (self.tensors[1], self.tensors[4], self.tensors[5]),
         ):
-            if not bool(factor.isfinite().all()):
+            if not math.isfinite(factor.sum()):
                 raise DivergenceError(
                     "training diverged: a layer's inputs or gradients are infinite or NaN; lower learning_rate or kfac_clip, or"
                     " normalize observations"
