@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+from benchmarks.arguments import positive
 from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
 from rlsdk.errors import RlsdkError
@@ -49,12 +50,12 @@ def main() -> None:
     """Parse the command line and run the cases."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all without")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each side is timed")
-    parser.add_argument("--warmup", type=int, help="environment steps before the first timing")
-    parser.add_argument("--chunk", type=int, help="environment steps per timing")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads of both sides")
+    parser.add_argument("--rounds", type=positive, default=7, help="how often each side is timed")
+    parser.add_argument("--warmup", type=positive, help="environment steps before the first timing")
+    parser.add_argument("--chunk", type=positive, help="environment steps per timing")
+    parser.add_argument("--threads", type=positive, default=1, help="torch threads of both sides")
     parser.add_argument("--write", action="store_true", help="replace the rows in docs/performance.md")
-    parser.add_argument("--n-envs", type=int, help="environments of both sides")
+    parser.add_argument("--n-envs", type=positive, help="environments of both sides")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of both sides")
     parser.add_argument(
         "--at-least",

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 import rlsdk
+from benchmarks.arguments import positive
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Act, ActingState, Observation
 from rlsdk.training.collect import collect
@@ -147,7 +148,7 @@ def measure_acting(name: str, budget: int, count: int, rounds: int) -> str:
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=positive, default=7)
     parser.add_argument("--acting", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.arguments import positive
 from benchmarks.cases import Case
 from benchmarks.marked import with_row
 from benchmarks.trainers import Trainer
@@ -108,8 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print the table; with --write, put it into the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(map(repr, CASES))}; all without")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each side is timed")
-    parser.add_argument("--threads", type=int, default=8, help="threads of torch")
+    parser.add_argument("--rounds", type=positive, default=5, help="how often each side is timed")
+    parser.add_argument("--threads", type=positive, default=8, help="threads of torch")
     parser.add_argument("--write", action="store_true", help="write the table into docs/guides/gpu.md")
     options = parser.parse_args(arguments)
     print(HEAD)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 import rlsdk
+from benchmarks.arguments import positive
 from benchmarks.marked import write_table
 from rlsdk.environments import make_torch_vec_env, make_vec_env
 from rlsdk.runtime.threads import limited_threads
@@ -77,8 +78,8 @@ def row(copies: int, rounds: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print the table; with --write, put it into the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_environments", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each side is timed")
-    parser.add_argument("--threads", type=int, default=8, help="threads of torch")
+    parser.add_argument("--rounds", type=positive, default=3, help="how often each side is timed")
+    parser.add_argument("--threads", type=positive, default=8, help="threads of torch")
     parser.add_argument("--write", action="store_true", help="write the table into docs/guides/gpu.md")
     options = parser.parse_args(arguments)
     lines = [HEAD, "|---" * (HEAD.count("|") - 1) + "|"]

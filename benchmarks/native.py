@@ -27,6 +27,7 @@ import numpy as np
 from gymnasium import spaces
 
 import rlsdk
+from benchmarks.arguments import positive
 from benchmarks.marked import with_row
 from benchmarks.plain_ppo import PlainPPO, Sizes
 from rlsdk.environments import make_c_vec_env, make_vec_env
@@ -148,7 +149,7 @@ def main() -> None:
     """Measure and print; write with `--write`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.native", description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all without")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=positive, default=7)
     parser.add_argument("--write", action="store_true", help="replace the rows in docs/performance.md")
     options = parser.parse_args()
     if unknown := sorted(set(options.cases) - set(CASES)):

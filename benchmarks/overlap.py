@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import rlsdk
+from benchmarks.arguments import positive
 from benchmarks.trainers import Elsewhere, Trainer
 from rlsdk.environments import CollectorsVectorEnv, make_vec_env
 
@@ -100,8 +101,8 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("algorithm", choices=("sac", "tqc", "ppo"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--chunk", type=int, help="steps per timing (default: 32,768 for ppo, 2,048 otherwise)")
+    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--chunk", type=positive, help="steps per timing (default: 32,768 for ppo, 2,048 otherwise)")
     parser.add_argument(
         "--n-steps", type=int, help="steps of each environment in a rollout (default: 2,048, that of ppo)"
     )

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
+from benchmarks.arguments import positive
 from benchmarks.collection import CASES, COUNTS, LENGTH, actions_for, bare, per_step_of
 from rlsdk.environments import make_vec_env
 
@@ -80,7 +81,7 @@ def measure(name: str, budget: int, count: int, rounds: int) -> str:
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=positive, default=9)
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     print("| environment | copies | bare | minimal | gymnasium | rlsdk | relative to bare | relative to minimal |")

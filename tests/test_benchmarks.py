@@ -215,6 +215,16 @@ def test_sizes_can_be_given() -> None:
     assert case.settings["policy_kwargs"] == {"net_arch": [256, 256], "n_quantiles": 7}
 
 
+@pytest.mark.parametrize("argument", [["--threads", "0"], ["--rounds", "-1"], ["--chunk", "many"], ["--n-envs", "1.5"]])
+def test_counts_are_positive_integers(
+    argument: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "sac-pendulum", *argument])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert f"{argument[1]!r} is not a positive integer" in capsys.readouterr().err
+
+
 def made() -> Trainer:
     return Trainer(lambda steps: sum(range(steps * 1000)), object(), "none")
 
