@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import platform
 import re
 import sys
@@ -14,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-from benchmarks.arguments import positive
+from benchmarks.arguments import positive, share
 from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
 from rlsdk.errors import RlsdkError
@@ -35,17 +34,6 @@ def _resized(case: Case, options: argparse.Namespace) -> Case:
     return replace(case, settings=settings, **sizes)
 
 
-def _share(text: str) -> float:
-    """Parse a positive number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number such as 0.7")
-    return value
-
-
 def main() -> None:
     """Parse the command line and run the cases."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -59,7 +47,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of both sides")
     parser.add_argument(
         "--at-least",
-        type=_share,
+        type=share,
         metavar="SHARE",
         help="fail where ours over the peer is below this share of the recorded ratio",
     )

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 import rlsdk
+from benchmarks.arguments import positive
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation.aggregate import estimate, mean
 from rlsdk.evaluation.evaluate import evaluate_policy
@@ -130,7 +131,7 @@ def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.landing", description=__doc__)
     parser.add_argument("command", choices=("train", "draw"))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=positive, default=5)
     options = parser.parse_args()
     if options.command == "train":
         train(options.seeds)

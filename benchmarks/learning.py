@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import rlsdk
+from benchmarks.arguments import positive
 from benchmarks.marked import replaced
 from benchmarks.trained_peer import EPISODES, trained_peer
 from rlsdk.evaluation.aggregate import estimate, mean
@@ -219,9 +220,9 @@ def main() -> None:
     other = commands.add_parser("peer")
     other.add_argument("algorithm")
     other.add_argument("env")
-    other.add_argument("--seeds", type=int, default=5)
+    other.add_argument("--seeds", type=positive, default=5)
     other.add_argument("--first", type=int, default=0, help="the first seed")
-    other.add_argument("--steps", type=int, help="instead of the preset's")
+    other.add_argument("--steps", type=positive, help="instead of the preset's")
     other.add_argument("--keep", type=Path, help="a folder for unfinished trainings, to be continued")
     commands.add_parser("pages")
     options = parser.parse_args()

@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--chunk", type=positive, help="steps per timing (default: 32,768 for ppo, 2,048 otherwise)")
     parser.add_argument(
-        "--n-steps", type=int, help="steps of each environment in a rollout (default: 2,048, that of ppo)"
+        "--n-steps", type=positive, help="steps of each environment in a rollout (default: 2,048, that of ppo)"
     )
     given = parser.parse_args()
     kind = "rollouts" if given.algorithm == "ppo" else "replay"

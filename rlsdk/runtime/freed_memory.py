@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 SIZE = 16 * 2**20
 """Bytes. The batches of a gradient step need less than twice as many in most trainings."""
 
 
+@cache  # once per process: the C library remembers it
 def keep_freed_memory() -> None:
     """Make the C library keep up to 32 MiB of freed memory, instead of returning it to the system.
 
