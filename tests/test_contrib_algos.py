@@ -31,7 +31,8 @@ ALGORITHMS = {
     if "family" in tomllib.loads(path.read_text())
 }
 """Name of an algorithm -> the folder with the code of its package."""
-MOST_LINES, MOST_SHARED = 350, 0.3
+MOST_LINES, MOST_SHARED = 365, 0.3
+"""Lines with `else`, `except` and decorators count too; without them it was 350, for the same code."""
 
 
 def code_of(path: Path) -> list[str]:

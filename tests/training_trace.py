@@ -1,4 +1,8 @@
-"""The files, functions, code lines and calls of one training step, found by tracing it.
+"""What a reader meets on five paths through the library: the distinct functions, files and classes that are entered.
+
+The paths are one step of TQC with its update, one round of PPO, `Agent.load`, the constructor, and `rlsdk run`. Each path runs
+once before it is traced, so imports and objects that are made at first use are not counted. Code that moves to another file
+leaves the number of functions as it is.
 
 `python -m tests.training_trace` writes the list in docs/training-step.md.
 """
@@ -6,26 +10,32 @@
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import tempfile
+import tokenize
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 from unittest.mock import patch
 
-import gymnasium
-import numpy as np
-
 import rlsdk
 from rlsdk.callbacks import Callback
-from rlsdk.environments import ActionMasker
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "training-step.md"
 BEGIN, END = "<!-- traced: begin -->", "<!-- traced: end -->"
-SOURCES = (str(ROOT / "rlsdk"), str(ROOT / "plugins"))
+SOURCES = tuple(str(ROOT / name) for name in ("rlsdk", "plugins", "contrib_algos"))
+NO_FUNCTIONS = frozenset({"<module>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+"""Code objects that are not functions to a reader. From Python 3.12 on most comprehensions have no code object."""
+NO_CODE = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
+)
 
 
 class ProfiledRound(Callback):
@@ -47,53 +57,41 @@ class ProfiledRound(Callback):
 
 @dataclass
 class Trace:
-    """The Python calls of one round."""
+    """The functions of rlsdk and its packages that one path enters."""
 
-    calls: int = 0
     codes: dict[CodeType, None] = field(default_factory=dict)
-    """Functions of rlsdk and its plugins that ran, in the order of their first call."""
+    """In the order of their first call; comprehensions and module bodies are left out."""
 
     def called(self, frame: FrameType, event: str, _: object) -> None:
-        """A profile function: counts the calls of Python functions."""
-        if event != "call":
-            return
-        if frame.f_code.co_filename.startswith(SOURCES):
-            self.calls += 1
-            self.codes.setdefault(frame.f_code)
+        """A profile function."""
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(SOURCES) and code.co_name not in NO_FUNCTIONS:
+            self.codes.setdefault(code)
 
     @property
     def files(self) -> list[str]:
         """Files whose functions ran, relative to the repository, in the order of their first call."""
-        return list(dict.fromkeys(str(Path(code.co_filename).relative_to(ROOT)) for code in self.codes))
+        return list(dict.fromkeys(_file(code) for code in self.codes))
+
+    @property
+    def classes(self) -> set[tuple[str, str]]:
+        """(file, name) of the classes whose methods ran."""
+        owners = ((_file(code), code.co_qualname.rpartition(".")[0]) for code in self.codes)
+        return {(file, name) for file, name in owners if name and "<locals>" not in name}
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """How many functions, files and classes were entered."""
+        return len(self.codes), len(self.files), len(self.classes)
 
     def functions_in(self, file: str) -> list[str]:
-        """Named functions and methods of `file` that ran, in order."""
-        names = (code.co_qualname for code in self.codes if code.co_filename == str(ROOT / file))
+        """Functions and methods of `file` that ran, in order."""
+        names = (code.co_qualname for code in self.codes if _file(code) == file)
         return list(dict.fromkeys(name for name in names if "<" not in name))
 
-    @property
-    def lines_of_files(self) -> int:
-        return sum(len(code_lines(ROOT / name)) for name in self.files)
 
-    @property
-    def lines_of_functions(self) -> int:
-        return sum(map(self.lines_run_in, self.files))
-
-    def lines_run_in(self, file: str) -> int:
-        """Code lines of the functions of `file` that ran."""
-        codes = (code for code in self.codes if code.co_filename == str(ROOT / file))
-        return sum(len(set(_lines(code)) & code_lines(ROOT / file)) for code in codes)
-
-    def rooms(self) -> dict[str, list[str]]:
-        """Folder -> its files whose functions ran, in order."""
-        found: dict[str, list[str]] = {}
-        for file in self.files:
-            found.setdefault(str(Path(file).parent), []).append(file)
-        return found
-
-
-def _lines(code: CodeType) -> Iterator[int]:
-    return (line for _, _, line in code.co_lines() if line is not None)
+def _file(code: CodeType) -> str:
+    return str(Path(code.co_filename).relative_to(ROOT))
 
 
 @cache
@@ -101,91 +99,123 @@ def code_lines(path: Path) -> frozenset[int]:
     """Numbers of the lines that hold code: no blank lines, comments or docstrings."""
     text = path.read_text()
     lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE and token.string:
+            lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
-        docstring = (
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        )
-        if isinstance(node, ast.stmt) and not docstring:
-            body = getattr(node, "body", None)
-            end = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
-            lines.update(range(node.lineno, max(node.lineno, end) + 1))
-    source = text.splitlines()
-    return frozenset(n for n in lines if source[n - 1].strip() and not source[n - 1].strip().startswith("#"))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return frozenset(lines)
 
 
 @dataclass(frozen=True)
-class Case:
-    """A training whose round is traced: algorithm, environment and settings."""
+class Round:
+    """A training whose round is traced: environment steps, their storage in a replay buffer or rollout, and the updates."""
 
     algorithm: str
-    env: str | Callable[[], Any]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    env: str
+    settings: Mapping[str, Any]
     first: int = 2
     """Rounds before the traced one: warm-up, and objects that are made at first use."""
     steps: int = 1
     """Environment steps of a round."""
 
     def trace(self) -> Trace:
-        """Trace one round: environment steps, their storage in a replay buffer or rollout, and the updates."""
+        """Trace one round, from the end of one round to the end of the next."""
         trace = Trace()
-        env = self.env if isinstance(self.env, str) else self.env()
-        model = rlsdk.make(self.algorithm, env=env, seed=0, **self.settings)
+        model = rlsdk.make(self.algorithm, env=self.env, seed=0, **self.settings)
         model.learn((self.first + 2) * self.steps, callback=ProfiledRound(self.first, trace.called))
         return trace
 
 
-def masked_cart_pole() -> Any:
-    """CartPole with action masks that forbid nothing."""
-    return ActionMasker(gymnasium.make("CartPole-v1"), lambda env: np.ones(2, bool))
+@dataclass(frozen=True)
+class Second:
+    """A path that runs twice; the second time it is traced."""
+
+    prepared: Callable[[Path], Callable[[], object]]
+    """Gets an empty folder, and returns the function to trace."""
+
+    def trace(self) -> Trace:
+        """Run the path, and run it again with a trace."""
+        trace = Trace()
+        with tempfile.TemporaryDirectory() as folder:
+            run = self.prepared(Path(folder))
+            run()
+            with _profiled(trace):
+                run()
+        return trace
 
 
-REPLAY = {"buffer_size": 1000}
-ROLLOUT = {"n_steps": 256, "batch_size": 64}
-NORMALIZE = {"normalize": True}
-CASES = {
-    "TQC": Case("tqc", "Pendulum-v1", REPLAY, first=120),
-    "TQC, normalised": Case("tqc", "Pendulum-v1", REPLAY | NORMALIZE, first=120),
-    "PPO": Case("maskable-ppo", "CartPole-v1", ROLLOUT | {"use_masking": False}, steps=256),
-    "PPO, normalised": Case("maskable-ppo", "CartPole-v1", ROLLOUT | NORMALIZE | {"use_masking": False}, steps=256),
-    "PPO + masks + LSTM": Case("recurrent-ppo", masked_cart_pole, ROLLOUT, steps=256),
-    "PPO + masks + LSTM, normalised": Case("recurrent-ppo", masked_cart_pole, ROLLOUT | NORMALIZE, steps=256),
+@contextmanager
+def _profiled(trace: Trace) -> Iterator[None]:
+    before = sys.getprofile()  # a debugger or a coverage tool
+    sys.setprofile(trace.called)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def _make(_: Path) -> Callable[[], object]:
+    return lambda: rlsdk.make("tqc", env="Pendulum-v1", seed=0)
+
+
+def _load(folder: Path) -> Callable[[], object]:
+    from rlsdk_tqc import TQC
+
+    TQC("MlpPolicy", "Pendulum-v1", seed=0).save(folder / "agent")
+    return lambda: TQC.load(folder / "agent")
+
+
+def _command(folder: Path) -> Callable[[], object]:
+    from typer.testing import CliRunner
+
+    from rlsdk.cli.main import app
+
+    numbers = count()
+
+    def run() -> None:
+        out = str(folder / str(next(numbers)))
+        done = CliRunner().invoke(app, ["run", "tqc", "--env", "Pendulum-v1", "--steps", "40", "--out", out])
+        assert done.exit_code == 0, done.output
+
+    return run
+
+
+PATHS: dict[str, Round | Second] = {
+    "one step of TQC with its update": Round("tqc", "Pendulum-v1", {"buffer_size": 1000}, first=120),
+    "PPO: a rollout of 256 steps and its update": Round(
+        "ppo", "CartPole-v1", {"n_steps": 256, "batch_size": 64}, steps=256
+    ),
+    "`TQC.load`": Second(_load),
+    "`TQC(env)`": Second(_make),
+    "`rlsdk run tqc`, 40 steps": Second(_command),
 }
-"""Name on the page -> the training that is traced. PPO and its combinations use default epochs."""
+"""Name on the page -> what is traced."""
+STEP = next(iter(PATHS))
 
 
 @cache
 def trace_of(name: str) -> Trace:
-    """The trace of a case, made once, with the kernels of processors without AVX-512."""
+    """The trace of a path, made once, with the kernels of processors without AVX-512."""
     with patch("rlsdk.kernels.factory.has_avx2", lambda: False):
-        return CASES[name].trace()
+        return PATHS[name].trace()
 
 
 def page_section() -> str:
     """The generated part of docs/training-step.md."""
-    totals = [
-        "| one round of | files | code lines in them | lines of the functions run | calls per step |",
-        "|---|---|---|---|---|",
-    ]
-    for name, case in CASES.items():
-        trace = trace_of(name)
-        calls = trace.calls / case.steps
-        totals.append(
-            f"| {name} | {len(trace.files)} | {trace.lines_of_files} | {trace.lines_of_functions} | {calls:.0f} |"
-        )
-    tqc = trace_of("TQC")
-    rows = [f"| `{name}` | {', '.join(f'`{n}`' for n in tqc.functions_in(name))} |" for name in tqc.files]
-    rooms = ["| a step of TQC in | files | code lines in them | lines of the functions run |", "|---|---|---|---|"]
-    for room, files in tqc.rooms().items():
-        whole = sum(len(code_lines(ROOT / file)) for file in files)
-        rooms.append(f"| {room} | {len(files)} | {whole} | {sum(map(tqc.lines_run_in, files))} |")
+    totals = ["| path | functions | files | classes |", "|---|---|---|---|"]
+    totals += [f"| {name} | {' | '.join(map(str, trace_of(name).numbers))} |" for name in PATHS]
+    step = trace_of(STEP)
     head = ["| file | functions of a step of TQC, in the order they first run |", "|---|---|"]
-    return "\n".join([*totals, "", *rooms, "", *head, *rows])
+    rows = [f"| `{name}` | {', '.join(f'`{n}`' for n in step.functions_in(name))} |" for name in step.files]
+    return "\n".join([*totals, "", *head, *rows])
 
 
 def listed_files(page: str) -> list[str]:
     """The files in the generated part of the page."""
     section = page.split(BEGIN)[1].split(END, maxsplit=1)[0]
-    return [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
+    return [line.split("`")[1] for line in section.splitlines() if line.startswith("| `") and ".py`" in line]
 
 
 def with_section(page: str, section: str) -> str:

@@ -240,9 +240,8 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
                     vectors[k] = slots[k].read(observation)
                 continue
             slots[k].end(totals[k], clock - began[k], info)
-            if slots[k].finished:
-                finished = True
-            else:
+            finished = finished or slots[k].finished
+            if not slots[k].finished:
                 vectors[k], totals[k], began[k] = slots[k].begin(), 0.0, clock
     history = np.stack(frames) if frames else None
     for k, slot in enumerate(slots):
