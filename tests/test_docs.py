@@ -14,6 +14,7 @@ import attrs
 import pytest
 from typer.testing import CliRunner
 
+from rlsdk.cli.commands import Commands
 from rlsdk.cli.main import app
 from rlsdk.registry import AlgorithmSpec, load, unregister
 from rlsdk.testing import clauses
@@ -191,7 +192,7 @@ def test_names_in_docstrings_and_comments_exist() -> None:
 
 def test_the_commands_in_the_table_of_names_exist() -> None:
     text = (ROOT / "docs/guides/coming-from-sb3-contrib.md").read_text()
-    known = {command.name for command in app.registered_commands}
+    known = set(Commands())
     assert known.issuperset(re.findall(r"`rlsdk ([a-z]+)", text))
 
 

@@ -98,6 +98,36 @@ def is_offered(kind: str, name: str) -> bool:
     return any(p.manifest and name in getattr(p.manifest, kind) for p in plugins())
 
 
+def offered_commands() -> dict[str, tuple[tuple[Plugin, tuple[str, ...]], ...]]:
+    """Return name -> (plugin, (place, summary, example)) of each usable plugin that has a command of that name, sorted.
+
+    No plugin is imported.
+    """
+    found: dict[str, tuple[tuple[Plugin, tuple[str, ...]], ...]] = {}
+    for plugin in plugins():
+        for name, texts in plugin.manifest.commands if plugin.manifest and not plugin.problem else ():
+            found[name] = (*found.get(name, ()), (plugin, texts))
+    return {name: found[name] for name in sorted(found)}
+
+
+def command(name: str) -> Any:
+    """Import and return the function of the command `name` of an installed package.
+
+    Raises:
+        PluginError: no plugin or several plugins offer it, the plugin is broken, or importing its module raises an exception.
+    """
+    offers = offered_commands().get(name, ())
+    if len(offers) > 1:
+        names = ", ".join(plugin.qualified_id for plugin, _ in offers)
+        raise PluginError(f"the command {name!r} is offered by several plugins: {names}; uninstall all but one")
+    if not offers:
+        broken = next((p for p in plugins() if p.manifest and name in dict(p.manifest.commands)), None)
+        raise unusable(broken) if broken else PluginError(f"no installed package has the command {shown(name, 100)}")
+    plugin, (place, *_) = offers[0]
+    with ONE_AT_A_TIME:
+        return _guarded(_name(plugin), plugin, Named(plugin.id, "commands", place).value)
+
+
 def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
     """Return the plugin that a spec belongs to: its registration, or the installed plugin with its id and package. None if
     there is no such plugin."""

@@ -1,0 +1,147 @@
+"""The commands of rlsdk and of installed packages. A command is imported when it is called, and never for a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from rlsdk.errors import PluginError
+from rlsdk.registry import plugins
+from rlsdk.registry.loading import command, offered_commands
+
+OWN: Mapping[str, tuple[str, str, str]] = {
+    "list": ("rlsdk.cli.listing:list_algorithms", "List the installed algorithms.", "list"),
+    "info": ("rlsdk.cli.info:show_info", "Show an algorithm: spaces, paper, hyper-parameters.", "info tqc"),
+    "config": (
+        "rlsdk.cli.config:show_config",
+        "Print a settings file with comments.",
+        "config tqc --preset Pendulum-v1 > run.toml",
+    ),
+    "run": (
+        "rlsdk.cli.run:run_training",
+        "Train an agent.",
+        "run tqc --env Pendulum-v1 --steps 8000 --seed 0 --out runs/pendulum",
+    ),
+    "eval": ("rlsdk.cli.evaluate:evaluate_file", "Evaluate a saved agent.", "eval runs/pendulum --episodes 20"),
+    "plot": ("rlsdk.cli.plot:plot_curves", "Draw learning curves.", "plot runs/pendulum --out curve.png --band range"),
+    "bench": (
+        "rlsdk.cli.bench:run_bench",
+        "Run a suite with several seeds.",
+        "bench classic --algos ars --seeds 2 --budget 10000",
+    ),
+    "compare": ("rlsdk.cli.compare:compare_runs", "Compare two sets of runs.", "compare runs/pendulum runs/wide"),
+    "tune": (
+        "rlsdk.cli.tune:tune_algorithm",
+        "Search for hyper-parameters.",
+        "tune trpo --env Pendulum-v1 --steps 8000 --trials 20 --out tuned",
+    ),
+    "record": (
+        "rlsdk.cli.record:record_file",
+        "Write a video of a saved agent.",
+        "record runs/pendulum --out video.mp4",
+    ),
+    "record-episodes": (
+        "rlsdk.cli.record_episodes:record_episodes_of",
+        "Record episodes to a data set.",
+        "record-episodes runs/pendulum --episodes 5 --out demo",
+    ),
+    "import": (
+        "rlsdk.cli.importing:import_agent",
+        "Convert a model of stable-baselines3 or sb3-contrib.",
+        "import trpo model.zip --env Pendulum-v1 --out imported.rlsdk",
+    ),
+    "export": (
+        "rlsdk.cli.exporting:export_policy",
+        "Write a policy as ONNX or torch.export.",
+        "export runs/pendulum --out policy.onnx",
+    ),
+    "push": ("rlsdk.cli.hub:push_file", "Upload an agent to a model hub.", "push runs/pendulum me/pendulum"),
+    "pull": (
+        "rlsdk.cli.hub:pull_file",
+        "Download an agent from a model hub.",
+        "pull me/pendulum --out pulled.rlsdk",
+    ),
+    "inspect": (
+        "rlsdk.cli.inspect:inspect_file",
+        "Show the contents of an agent file or data set.",
+        "inspect runs/pendulum",
+    ),
+    "check": ("rlsdk.cli.check:check_plugin", "Check a plugin against the contracts.", "check tqc --seconds 60"),
+    "new": (
+        "rlsdk.cli.new:new_plugin",
+        "Write a plugin package.",
+        "new my-first --family off-policy --actions continuous",
+    ),
+    "doctor": ("rlsdk.cli.doctor:diagnose", "Check the installation.", "doctor"),
+    "zoo": ("rlsdk.cli.zoo:app", "Trained agents of installed packages.", "zoo list Pendulum"),
+}
+"""Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
+PACKAGES: Mapping[str, str] = {}
+"""Command that another package of this project offers -> that package."""
+
+
+class Commands(Mapping[str, Any]):
+    """Name -> command of Typer. Iteration gives the names; a command is imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*OWN, *offered_commands()))
+
+    def __len__(self) -> int:
+        return len((*OWN, *offered_commands()))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _command(name)
+        return self._made[name]
+
+
+class CommandGroup(TyperGroup):
+    """The program `rlsdk`: its list of commands imports none of them."""
+
+    def __init__(self, **settings: Any) -> None:
+        """`settings`: those of `TyperGroup`."""
+        super().__init__(**settings)
+        self.commands: Any = Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _texts(name)[1]) for name in self.commands])
+
+
+def _texts(name: str) -> tuple[str, ...]:
+    """Place, summary and example of a command; where several plugins offer it, those of the first."""
+    return OWN[name] if name in OWN else offered_commands()[name][0][1]
+
+
+def _command(name: str) -> Any:
+    """Import a command.
+
+    Raises:
+        KeyError: no installed package has it.
+        PluginError: the package that has it is not installed, or the command cannot be imported.
+    """
+    if name in OWN:
+        module, _, attribute = OWN[name][0].partition(":")
+        function = getattr(import_module(module), attribute)
+    elif name in PACKAGES and name not in offered_commands():
+        raise PluginError(f"`rlsdk {name}` is a command of {PACKAGES[name]}, which is not installed; install it: ...")
+    elif any(name in dict(plugin.manifest.commands) for plugin in plugins() if plugin.manifest):
+        function = command(name)
+    else:
+        raise KeyError(name)
+    if isinstance(function, typer.Typer):
+        return typer.main.get_command(function)
+    _, summary, example = _texts(name)
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    alone.command(name, short_help=summary, epilog=f"Example: rlsdk {example}")(function)
+    return typer.main.get_command(alone)
