@@ -75,7 +75,7 @@ class UnknownAttributeError(RlsdkError, AttributeError):
 
 
 class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # named after the event
-    """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
+    """A plugin broke a clause of an interface contract (raised by `rlsdk_testing`)."""
 
 
 def require_file_name(path: object) -> None:

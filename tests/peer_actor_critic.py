@@ -12,7 +12,7 @@ import torch
 
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Metrics
-from rlsdk.testing.rollouts import rollout_of
+from rlsdk_testing.rollouts import rollout_of
 from tests.peer_updates import rounding
 
 Fill = Callable[[Any, Any, Any, Any], None]

@@ -27,7 +27,7 @@ from rlsdk.errors import (
 )
 from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
 from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, several
-from rlsdk.testing.subject import differing, flat_state
+from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
 
 

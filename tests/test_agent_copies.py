@@ -13,7 +13,7 @@ import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import UsageError
 from rlsdk.registry import algorithms
-from rlsdk.testing.subject import flat_state
+from rlsdk_testing.subject import flat_state
 from tests.test_restoring import CASES, NOT_HERE, made
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import rlsdk
 from rlsdk.errors import UsageError
 from rlsdk.networks import BaseFeaturesExtractor, with_auxiliary_loss
-from rlsdk.testing.subject import flat_state
+from rlsdk_testing.subject import flat_state
 
 
 class Autoencoder(BaseFeaturesExtractor):

@@ -181,7 +181,7 @@ def _updating(name: str) -> tuple[float, float]:
         size, updating = parts.plan.batch_size, ReplayUpdates(parts, model.streams)
         found = measured(lambda: updating.update(1, size, 0.0))
     else:
-        from rlsdk.testing.rollouts import rollout_of
+        from rlsdk_testing.rollouts import rollout_of
 
         rollout = rollout_of(model, STEPS)
         found = measured(lambda: parts.algorithm.update(rollout, progress=0.0))

@@ -13,7 +13,7 @@ import cattrs
 import pytest
 
 from rlsdk.registry import algorithms, capabilities, find, unregister
-from rlsdk.testing.capabilities import measure, write
+from rlsdk_testing.capabilities import measure, write
 from tests.combination_table import BEGIN, END, OURS, table
 from tests.small_algorithms import register_reinforce
 

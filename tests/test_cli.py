@@ -16,7 +16,7 @@ import pytest
 
 import rlsdk
 from rlsdk.experiments.plotting import plot_run
-from rlsdk.testing.subject import differing, flat_state
+from rlsdk_testing.subject import differing, flat_state
 
 SMALL = ["--set", "policy_kwargs.net_arch=[8]", "--set", "buffer_size=2000", "--set", "batch_size=16"]
 

@@ -27,7 +27,7 @@ from rlsdk.executors.workers import WorkerDied
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.exploration import NormalActionNoise
-from rlsdk.testing.subject import differing, flat_state
+from rlsdk_testing.subject import differing, flat_state
 from tests.stateful_environments import Secretive
 from tests.test_resume import Log, WriteAtEnd, assert_equal, assert_resumes, everything
 from tests.test_resumed_options import BASE, interrupted_at

@@ -14,7 +14,7 @@ import rlsdk
 from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.registry import find, load
 from rlsdk.settings.dataset import dataset_names
-from rlsdk.testing.datasets import random_dataset
+from rlsdk_testing.datasets import random_dataset
 from tests.combination_table import BEGIN, OURS, PAGES, SWITCHES, memories, settings_of, with_table
 
 REPLAY: dict[str, dict[str, Any]] = {

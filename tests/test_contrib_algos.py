@@ -12,12 +12,12 @@ import torch
 
 from rlsdk.environments import make_vec_env
 from rlsdk.registry import find
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk.tree import flatten
 from rlsdk_a2c import A2C
 from rlsdk_ddpg import DDPG
 from rlsdk_ppo import PPO
 from rlsdk_td3 import TD3
+from rlsdk_testing.rollouts import rollout_of
 from tests.training_trace import code_lines
 
 ROOT = Path(__file__).parents[1]

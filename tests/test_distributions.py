@@ -15,7 +15,7 @@ from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategoric
 from rlsdk.environments import to_space
 from rlsdk.environments.toy import HybridActionEnv
 from rlsdk.networks import build_action_head
-from rlsdk.testing.strategies import examples
+from rlsdk_testing.strategies import examples
 
 ROWS, SIZES = 4, (3, 2, 4)
 

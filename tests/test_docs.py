@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from rlsdk.cli.commands import Commands
 from rlsdk.cli.main import app
 from rlsdk.registry import AlgorithmSpec, load, unregister
-from rlsdk.testing import clauses
+from rlsdk_testing import clauses
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -218,7 +218,7 @@ def contracts_page() -> str:
         "# Contracts",
         "",
         "The rules that every plugin must fulfil. `rlsdk check ID` checks all of them for an installed plugin, in a separate",
-        "process; `rlsdk.testing.verify` checks one in this process ([how](writing-a-plugin.md#check-it)).",
+        "process; `rlsdk_testing.verify` checks one in this process ([how](writing-a-plugin.md#check-it)).",
         "For each clause `tests/test_mutants.py` has a bug that only this clause finds. [Planted bugs](planted-bugs.md) shows",
         "which bugs the clauses find that were written without looking at the clauses. Generated: `python -m tests.test_docs`.",
         "",

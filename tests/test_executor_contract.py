@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlsdk.errors import ContractViolation, SettingsError
-from rlsdk.testing import ExecutorClause, executor_clauses, verify_executor
+from rlsdk_testing import ExecutorClause, executor_clauses, verify_executor
 
 HERE = ["in-process", "concurrent.futures:ThreadPoolExecutor"]
 ELSEWHERE = ["processes", "concurrent.futures:ProcessPoolExecutor", "loky:ProcessPoolExecutor"]

@@ -17,12 +17,12 @@ from rlsdk.agent import agent_class
 from rlsdk.environments.toy import IdentityEnv
 from rlsdk.registry.manifest import read_manifest
 from rlsdk.registry.named import spec_of
-from rlsdk.scaffold import new_package
-from rlsdk.testing.rollouts import rollout_of
-from rlsdk.testing.subject import differing, flat_state
 from rlsdk.updates import in_order, shuffled
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_testing.rollouts import rollout_of
+from rlsdk_testing.scaffold import new_package
+from rlsdk_testing.subject import differing, flat_state
 from rlsdk_trpo import TRPO
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "third_party"

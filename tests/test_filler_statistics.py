@@ -17,7 +17,7 @@ import rlsdk
 from rlsdk.networks.running_moments import RunningMoments
 from rlsdk.preprocessing.rewards import RewardScale
 from rlsdk.settings.preprocessing import Normalization
-from rlsdk.testing.rollouts import rollout_of
+from rlsdk_testing.rollouts import rollout_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "trpo": {"n_steps": 6, "batch_size": 6},

@@ -28,8 +28,8 @@ from rlsdk.kernels.graphed_update import GraphedUpdate
 from rlsdk.records import Act, Observation
 from rlsdk.registry import algorithms
 from rlsdk.settings.dataset import dataset_names
-from rlsdk.testing.rollouts import rollout_of
-from rlsdk.testing.subject import ACTIONS, Subject
+from rlsdk_testing.rollouts import rollout_of
+from rlsdk_testing.subject import ACTIONS, Subject
 
 has_gpu = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not has_gpu, reason="there is no GPU")

@@ -19,10 +19,10 @@ from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.records import ActingState
-from rlsdk.testing.subject import differing, flat_state
 from rlsdk.training import begin_acting
 from rlsdk.training.collect import collect
 from rlsdk_qrdqn import QRDQN
+from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
 
 GOAL, ACHIEVED = "desired_goal", "achieved_goal"

@@ -39,13 +39,13 @@ from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, valu
 from rlsdk.networks import EnsembleMLP, flatten_parameters
 from rlsdk.networks.flat import views_of
 from rlsdk.records import ActingState
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk.training.collect import collect
 from rlsdk.tree import map_tensors
 from rlsdk.updates import policy_batch
 from rlsdk.updates.evaluation import AutogradEvaluator, evaluator_of
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
+from rlsdk_testing.rollouts import rollout_of
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 

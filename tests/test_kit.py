@@ -16,12 +16,12 @@ import pytest
 import rlsdk
 from rlsdk.errors import ArtifactError, ContractViolation, PluginError, SettingsError
 from rlsdk.registry import child_process, find, load, unregister
-from rlsdk.testing import CheckResult, clauses, isolation, kit, run_checks, running, verify, worker_process
-from rlsdk.testing.isolation import Isolated
-from rlsdk.testing.kit import named_clause
-from rlsdk.testing.request import Request
-from rlsdk.testing.running import InProcess, checker, summary
-from rlsdk.testing.worker_process import Fault
+from rlsdk_testing import CheckResult, clauses, isolation, kit, run_checks, running, verify, worker_process
+from rlsdk_testing.isolation import Isolated
+from rlsdk_testing.kit import named_clause
+from rlsdk_testing.request import Request
+from rlsdk_testing.running import InProcess, checker, summary
+from rlsdk_testing.worker_process import Fault
 from tests.bad_plugins import add_plugin
 from tests.plugin_site import Site
 from tests.small_algorithms import register_reinforce
@@ -79,7 +79,7 @@ def test_a_clause_that_loses_the_process_fails_and_the_others_are_checked(
         (UPDATES, "passed"),
     ]
     assert found[STATES].detail.startswith(words)
-    assert f"rlsdk.testing.verify('acme-bad/bad', '{STATES}')" in found[STATES].remedy
+    assert f"rlsdk_testing.verify('acme-bad/bad', '{STATES}')" in found[STATES].remedy
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_registered_algorithms_and_verify_stay_in_this_process(site: Site) -> No
 
 def test_the_check_needs_no_guard_of_main_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "from rlsdk.testing import running, clauses\n"
+        "from rlsdk_testing import running, clauses\n"
         "running.clauses = lambda: clauses()[:2]\n"
         "print([r.status for r in running.run_checks('tqc')])\n"
         "from rlsdk.registry import child_process; import os\n"

@@ -13,8 +13,8 @@ from rlsdk.records import Act, Metrics, Observation, Rollout, successors
 from rlsdk.registry import AlgorithmSpec, Manifest, unregister
 from rlsdk.settings import AgentConfig, described
 from rlsdk.spaces import Discrete
-from rlsdk.testing import CheckResult, run_checks
 from rlsdk.training import OnPolicyPlan
+from rlsdk_testing import CheckResult, run_checks
 
 NONE = tuple[()]
 

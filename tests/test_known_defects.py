@@ -15,7 +15,6 @@ from gymnasium import spaces
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import BitFlippingEnv, FakeImageEnv
 from rlsdk.math.surrogate import explained_variance
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk_a2c import A2C
 from rlsdk_ddpg import DDPG
 from rlsdk_dqn import DQN
@@ -23,6 +22,7 @@ from rlsdk_ppo import PPO
 from rlsdk_sac import SAC
 from rlsdk_sac.algorithm import MinimumOfCritics
 from rlsdk_td3 import TD3
+from rlsdk_testing.rollouts import rollout_of
 
 OFF_POLICY = {"dqn": DQN, "sac": SAC, "td3": TD3, "ddpg": DDPG}
 SMALL: dict[str, Any] = {"seed": 0, "learning_starts": 10, "buffer_size": 200, "batch_size": 8, "train_freq": 1}

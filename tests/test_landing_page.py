@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from benchmarks.landing import DATA, DESCRIPTION, SIDES, summary
-from rlsdk.testing import clauses
+from rlsdk_testing import clauses
 from tests.combination_table import BEGIN, END, ROOT
 
 PAGES = ("README.md", "docs/index.md")

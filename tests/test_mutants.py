@@ -10,7 +10,7 @@ import torch
 
 from rlsdk.errors import ContractViolation
 from rlsdk.kernels.switch import may_compile
-from rlsdk.testing import clauses, run_checks, verify
+from rlsdk_testing import clauses, run_checks, verify
 from rlsdk_tqc.loss import truncated_target
 from tests.example_plugins import installed_examples
 from tests.mutants import ALONE, MUTANTS, Patch

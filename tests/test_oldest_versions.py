@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from rlsdk.scaffold import rendered
+from rlsdk_testing.scaffold import rendered
 
 ROOT = Path(__file__).parents[1]
 PROJECTS = [ROOT / "pyproject.toml", *sorted((ROOT / "plugins").glob("*/pyproject.toml"))]

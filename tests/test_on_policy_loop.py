@@ -13,7 +13,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import IdentityEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.registry import unregister
-from rlsdk.testing import run_checks
+from rlsdk_testing import run_checks
 from tests.small_algorithms import register_reinforce
 
 

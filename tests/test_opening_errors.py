@@ -16,7 +16,7 @@ from rlsdk.agent import agent_class
 from rlsdk.environments.toy import AnySpaceEnv, ExtraInfo
 from rlsdk.errors import DivergenceError, PluginError, RlsdkError, UnsupportedSpaceError
 from rlsdk.registry import load
-from rlsdk.testing.datasets import random_dataset
+from rlsdk_testing.datasets import random_dataset
 from tests.example_plugins import installed_examples
 from tests.test_own_networks import VECTOR, Net
 

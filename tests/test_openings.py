@@ -27,13 +27,13 @@ from rlsdk.environments.toy import AnySpaceEnv, ExtraInfo
 from rlsdk.interchange.export import Exported, export
 from rlsdk.spaces import choices_of
 from rlsdk.storage.factory import read
-from rlsdk.testing import Clause, clauses, settings_clauses
-from rlsdk.testing.alternatives import Setting
-from rlsdk.testing.datasets import random_dataset
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.settings_clauses import training_settings
-from rlsdk.testing.subject import SMALL, Subject
-from rlsdk.testing.trials import Trials
+from rlsdk_testing import Clause, clauses, settings_clauses
+from rlsdk_testing.alternatives import Setting
+from rlsdk_testing.datasets import random_dataset
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.settings_clauses import training_settings
+from rlsdk_testing.subject import SMALL, Subject
+from rlsdk_testing.trials import Trials
 from tests.example_plugins import installed_examples
 from tests.test_own_networks import BOX, VECTOR, objects_of
 from tests.test_own_networks import CASES as OWN

@@ -126,7 +126,7 @@ def objects_of(case: str) -> dict[str, Any]:
 
 
 def states(model: Any) -> dict[str, Any]:
-    from rlsdk.testing.subject import flat_state
+    from rlsdk_testing.subject import flat_state
 
     return flat_state(model)
 

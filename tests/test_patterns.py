@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlsdk.testing.patterns import SPACES, PatternEnv, action_with, misses, pattern
+from rlsdk_testing.patterns import SPACES, PatternEnv, action_with, misses, pattern
 
 
 @pytest.mark.parametrize("kind", SPACES)

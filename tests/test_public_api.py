@@ -45,7 +45,7 @@ PACKAGES = [
     "rlsdk.registry",
     "rlsdk.settings",
     "rlsdk.sinks",
-    "rlsdk.testing",
+    "rlsdk_testing",
     "rlsdk.training",
     "rlsdk.updates",
 ]

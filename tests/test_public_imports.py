@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from rlsdk.scaffold import rendered
-from rlsdk.scaffold.families import family_templates
+from rlsdk_testing.scaffold import rendered
+from rlsdk_testing.scaffold.families import family_templates
 
 ROOT = Path(__file__).parents[1]
 NAMES: dict[str, dict[str, object]] = json.loads((ROOT / "tests" / "public_api.json").read_text())["api"]["names"]
 """Module -> its public names."""
+
+
+NOT_YET_PUBLIC: dict[str, list[str]] = json.loads((ROOT / "tests" / "not_yet_public.json").read_text())
+"""File of a package that left the core -> its imports of names that are not public. The table only gets shorter: a name
+becomes public with a docstring, or the code that needs it moves."""
 
 
 @cache
@@ -73,7 +78,11 @@ def _is_ours(module: str) -> bool:
 
 @pytest.mark.parametrize("place", sources())
 def test_only_public_names_are_used(place: str) -> None:
-    assert not_public(sources()[place]) == []
+    assert not_public(sources()[place]) == NOT_YET_PUBLIC.get(place, [])
+
+
+def test_what_is_not_yet_public_is_used() -> None:
+    assert set(NOT_YET_PUBLIC) <= set(sources())
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from rlsdk.environments.toy import ChainEnv, TMazeEnv
 from rlsdk.errors import SettingsError
 from rlsdk.math import gae
 from rlsdk.networks import build_memory
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk.updates.minibatches import in_order, policy_batch, shuffled
 from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_testing.rollouts import rollout_of
 
 T, B, F, H = 20, 3, 4, 5
 

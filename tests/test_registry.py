@@ -18,7 +18,7 @@ from rlsdk.errors import ContractViolation, PluginError
 from rlsdk.registry import AlgorithmSpec, Manifest, find, load, register, unregister
 from rlsdk.registry.manifest import ManifestError, parse_manifest
 from rlsdk.settings import AgentConfig
-from rlsdk.testing import verify
+from rlsdk_testing import verify
 from tests import small_algorithms
 from tests.throwaway import Environment, build_wheels, write_distribution, write_extension
 
@@ -150,8 +150,8 @@ def test_the_switch_hides_plugins(house: Environment, switch: str, expected: lis
 @pytest.mark.slow
 def test_the_kit_finds_the_import_side_effects(house: Environment) -> None:
     code = (
-        "import warnings; warnings.simplefilter('ignore')\nfrom rlsdk.testing import running, run_checks\n"
-        "from rlsdk.testing.kit import named_clause\n"
+        "import warnings; warnings.simplefilter('ignore')\nfrom rlsdk_testing import running, run_checks\n"
+        "from rlsdk_testing.kit import named_clause\n"
         "running.clauses = lambda: (named_clause('plugin.import-is-free'),)\n"
         "result = [outcome.status for n in ('good', 'seeds', 'prints') for outcome in run_checks(n)]"
     )
@@ -197,7 +197,7 @@ def test_an_executor_of_a_plugin_plays_candidates_and_runs_seeds(house: Environm
 import torch
 from rlsdk_ars import ARS
 from rlsdk.environments import make_vec_env
-from rlsdk.testing.subject import differing, flat_state
+from rlsdk_testing.subject import differing, flat_state
 
 states = []
 for kind in ("sync", "threads"):

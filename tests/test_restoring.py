@@ -18,8 +18,8 @@ from rlsdk.callbacks import Callback, LambdaCallback, RestoreOnDivergence
 from rlsdk.environments import RecordedOnly
 from rlsdk.errors import DivergenceError, SettingsError
 from rlsdk.registry import algorithms
-from rlsdk.testing.subject import flat_state
 from rlsdk.tree import flatten, is_finite
+from rlsdk_testing.subject import flat_state
 from tests.test_pretrain import SEEN, VECTOR, recorded
 
 ROLLOUT = {"n_steps": 16, "batch_size": 16, "policy_kwargs": {"net_arch": [8]}}

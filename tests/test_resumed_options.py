@@ -18,7 +18,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.experiments.sweep import Sweep, stored, sweep
-from rlsdk.testing.subject import differing, flat_state
+from rlsdk_testing.subject import differing, flat_state
 
 STEPS, STOP = 48, 24
 SMALL = {"n_steps": 8, "n_critic_updates": 1, "policy_kwargs": {"net_arch": [4]}}

@@ -24,7 +24,7 @@ from rlsdk.executors.stateful import StatefulHere
 from rlsdk.executors.workers import WorkerDied
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.testing.subject import differing, equal_values, flat_state
+from rlsdk_testing.subject import differing, equal_values, flat_state
 from tests.stateful_environments import Secretive
 from tests.test_collectors import CASES, SMALL, Kill, trained
 from tests.test_resume import assert_equal, assert_resumes, everything

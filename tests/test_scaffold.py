@@ -19,10 +19,10 @@ from ruamel.yaml import YAML
 import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interchange import record_episodes
-from rlsdk.scaffold import families, first_steps, new_package, rendered
-from rlsdk.scaffold.families import FamilyTemplate, family_templates
-from rlsdk.scaffold.package import OLDEST, SDK, TO_FILL_IN
-from rlsdk.testing import Clause, clauses
+from rlsdk_testing import Clause, clauses
+from rlsdk_testing.scaffold import families, first_steps, new_package, rendered
+from rlsdk_testing.scaffold.families import FamilyTemplate, family_templates
+from rlsdk_testing.scaffold.package import OLDEST, SDK, TO_FILL_IN
 from tests.example_plugins import install
 from tests.plugin_site import on_path
 from tests.throwaway import Environment, build_wheels

@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
-from rlsdk.scaffold import new_package, rendered
-from rlsdk.scaffold.families import FamilyTemplate, family_templates
+from rlsdk_testing.scaffold import new_package, rendered
+from rlsdk_testing.scaffold.families import FamilyTemplate, family_templates
 from tests.test_docs import blocks
 from tests.throwaway import Environment, build_wheels
 

@@ -29,7 +29,7 @@ from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.experiments.sweep import Sweep, sweep
 from rlsdk.interchange.sb3 import import_sb3
 from rlsdk.registry.sdk_range import misfit
-from rlsdk.testing import Subject, run_checks, verify
+from rlsdk_testing import Subject, run_checks, verify
 from tests.plugin_site import Site
 from tests.test_public_api import described as public_api
 from tests.throwaway import EXTENSION
@@ -161,8 +161,8 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.executors.capacity": lambda w: capacity("threads"),
     "rlsdk.executors.make_executor": lambda w: make_executor("threads", 2),
     "rlsdk.interchange.sb3.import_sb3": lambda w: import_sb3(w.folder / "model.zip", "bad", "CartPole-v1"),
-    "rlsdk.testing.run_checks": lambda w: run_checks("bad"),
-    "rlsdk.testing.Subject": lambda w: Subject("bad"),
+    "rlsdk_testing.run_checks": lambda w: run_checks("bad"),
+    "rlsdk_testing.Subject": lambda w: Subject("bad"),
     "rlsdk.experiments.runner.run": lambda w: run(request(w)),
     "rlsdk.experiments.sweep.sweep": lambda w: sweep(
         Sweep(request=request(w), seeds=(0, 1), jobs=1, executor="in-process")
@@ -199,7 +199,7 @@ NOT_ENTRANCES = {
     "rlsdk.interchange.export.format_of": "reads the suffix of a name",
     "rlsdk.interchange.export.target_of": "makes the name of a file",
     "rlsdk.register": "refuses it in other words, see below",
-    "rlsdk.testing.verify": "a clause is broken, see below",
+    "rlsdk_testing.verify": "a clause is broken, see below",
     "rlsdk.agent.part": "names an attribute of parts",
     "rlsdk.agent.load": "the same function as rlsdk.load",
     "rlsdk.agent.make": "the same function as rlsdk.make",
@@ -232,7 +232,7 @@ NOT_ENTRANCES = {
     "rlsdk.interchange.zoo.ZooAgent": "a record",
     "rlsdk.interchange.zoo.find": "agents of a refused plugin are not listed",
     "rlsdk.interchange.zoo.load": "reads the file as rlsdk.load does",
-    "rlsdk.testing.verify_executor": "takes an executor that is made",
+    "rlsdk_testing.verify_executor": "takes an executor that is made",
     "rlsdk.interchange.export.export": "takes an agent",
     "rlsdk.interchange.hub.push": "reads what is stored in a file, and uploads it",
 }
@@ -288,7 +288,7 @@ def test_every_public_name_that_takes_a_plugin_is_tried() -> None:
         "rlsdk.experiments",
         "rlsdk.interfaces",
         "rlsdk.registry",
-        "rlsdk.testing",
+        "rlsdk_testing",
     )
     parameters, found = {"algorithm", "spec", "request", "plan", "name", "path"}, set[str]()
     for package, names in public_api()["names"].items():

@@ -14,7 +14,7 @@ import rlsdk
 from rlsdk.errors import ContractViolation, PluginError, SettingsError
 from rlsdk.registry import discovery, plugins
 from rlsdk.registry.sdk_range import misfit
-from rlsdk.testing import clauses, verify
+from rlsdk_testing import clauses, verify
 from tests.sdk_versions.frozen import (
     AGENTS,
     EXPECTED,

@@ -19,7 +19,7 @@ from rlsdk.environments.adapters.observations import batch_of, stack
 from rlsdk.errors import ArtifactError, DivergenceError, ObservationError, UnsupportedSpaceError
 from rlsdk.exploration.uniform_actions import uniform_actions
 from rlsdk.networks import FlattenEncoder
-from rlsdk.testing.strategies import box_spaces, examples, leaf_spaces, nested_spaces
+from rlsdk_testing.strategies import box_spaces, examples, leaf_spaces, nested_spaces
 
 
 @examples

@@ -23,7 +23,7 @@ from rlsdk.agent.agent_file import KIND
 from rlsdk.environments.toy import IdentityEnvBox
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
 from rlsdk.storage import inspect_archive, read_archive, write_archive
-from rlsdk.testing.subject import differing
+from rlsdk_testing.subject import differing
 from rlsdk_tqc import TQC
 
 SEEN = np.array([0.3], np.float32)

@@ -24,8 +24,8 @@ from rlsdk.executors import make_executor
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.experiments.sweep import Sweep, jobs_for, run_seed, seeds_from, stoppable, stored, sweep
 from rlsdk.interchange import record_episodes
-from rlsdk.testing.subject import differing, flat_state
 from rlsdk_ars import ARS
+from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
 
 SMALL = RunRequest(algorithm="ars", env="CartPole-v1", steps=1500, eval_episodes=1, checkpoint_every=500)

@@ -40,7 +40,7 @@ GROUPS = {
         "rlsdk.registry",
         "rlsdk.training",
         "rlsdk.updates",
-        "rlsdk.testing",
+        "rlsdk_testing",
     ),
 }
 """Heading -> pages; a page that is not named here is under `Further modules`."""

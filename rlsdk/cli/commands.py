@@ -70,17 +70,11 @@ OWN: Mapping[str, tuple[str, str, str]] = {
         "Show the contents of an agent file or data set.",
         "inspect runs/pendulum",
     ),
-    "check": ("rlsdk.cli.check:check_plugin", "Check a plugin against the contracts.", "check tqc --seconds 60"),
-    "new": (
-        "rlsdk.cli.new:new_plugin",
-        "Write a plugin package.",
-        "new my-first --family off-policy --actions continuous",
-    ),
     "doctor": ("rlsdk.cli.doctor:diagnose", "Check the installation.", "doctor"),
     "zoo": ("rlsdk.cli.zoo:app", "Trained agents of installed packages.", "zoo list Pendulum"),
 }
 """Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
-PACKAGES: Mapping[str, str] = {}
+PACKAGES: Mapping[str, str] = {"check": "rlsdk-testing", "new": "rlsdk-testing"}
 """Command that another package of this project offers -> that package."""
 
 

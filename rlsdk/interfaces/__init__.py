@@ -1,7 +1,7 @@
 """The interfaces of rlsdk. Read this first.
 
 The interfaces are Protocols (`typing.Protocol`): any object with the listed members implements one, without
-inheritance. Shapes use the letters defined in `rlsdk.records`. `rlsdk.testing` checks every requirement stated here;
+inheritance. Shapes use the letters defined in `rlsdk.records`. `rlsdk_testing` checks every requirement stated here;
 docs/contracts.md lists the checks with their ids.
 """
 

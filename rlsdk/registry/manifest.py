@@ -65,7 +65,7 @@ class Manifest:
     observations: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
-    """Capabilities: names from the list of `rlsdk.testing`, which `rlsdk check` tests, or other names that begin with `x-`."""
+    """Capabilities: names from the list of `rlsdk_testing`, which `rlsdk check` tests, or other names that begin with `x-`."""
     info: tuple[str, ...] = ()
     """Entries of the environment's `info` that the algorithm needs, such as `cost`: numbers that every step must return."""
     policy_classes: tuple[tuple[str, str], ...] = ()

@@ -41,7 +41,7 @@ def any_space_is_taken(patch: Patch) -> None:
 
 @mutant("plugin.settings-round-trip", alone=True)
 def settings_lose_precision(patch: Patch) -> None:
-    from rlsdk.testing import plugin_clauses as plugin
+    from rlsdk_testing import plugin_clauses as plugin
 
     unstructure = plugin.unstructure
     patch.setattr(plugin, "unstructure", lambda config: {**unstructure(config), "tau": round(config.tau, 2)})
@@ -50,7 +50,7 @@ def settings_lose_precision(patch: Patch) -> None:
 @mutant("plugin.presets-fit", alone=True)
 def a_preset_names_a_setting_that_is_no_more(patch: Patch) -> None:
     from rlsdk.registry import Preset
-    from rlsdk.testing import plugin_clauses as plugin
+    from rlsdk_testing import plugin_clauses as plugin
 
     old = Preset(env="Pendulum-v1", steps=1, settings={"quantiles": 25})
     patch.setattr(plugin, "presets", lambda name: (old,))
@@ -58,7 +58,7 @@ def a_preset_names_a_setting_that_is_no_more(patch: Patch) -> None:
 
 @mutant("plugin.unknown-setting-refused", alone=True)
 def unknown_settings_are_ignored(patch: Patch) -> None:
-    from rlsdk.testing import plugin_clauses as plugin
+    from rlsdk_testing import plugin_clauses as plugin
 
     true = plugin.structure
 
@@ -81,7 +81,7 @@ def the_plugin_imports_torch(patch: Patch) -> None:
 
 def say_in_the_manifest(patch: Patch, **changes: Any) -> None:
     """Make the kit read the manifest with these changes."""
-    from rlsdk.testing import subject
+    from rlsdk_testing import subject
 
     true = subject.find
 
@@ -105,7 +105,7 @@ def the_manifest_claims_a_memory(patch: Patch) -> None:
 
 @mutant("plugin.settings-documented", alone=True)
 def a_setting_has_no_help(patch: Patch) -> None:
-    from rlsdk.testing import plugin_clauses as plugin
+    from rlsdk_testing import plugin_clauses as plugin
 
     true = plugin.describe
     patch.setattr(plugin, "describe", lambda kind: [attrs.evolve(doc, help="") for doc in true(kind)])

@@ -53,7 +53,7 @@ def look(task: Task, to: Connection) -> None:
 
 def _scaffold(identity: str, folder: Path) -> None:
     from rlsdk.registry import plugins
-    from rlsdk.scaffold.package import new_package
+    from rlsdk_testing.scaffold.package import new_package
 
     site = folder / "site"
     site.mkdir()
@@ -65,8 +65,8 @@ def _scaffold(identity: str, folder: Path) -> None:
 
 
 def _check(task: Task, to: Connection) -> None:
-    from rlsdk.testing import kit
-    from rlsdk.testing.kit import clauses, outcome_of
+    from rlsdk_testing import kit
+    from rlsdk_testing.kit import clauses, outcome_of
 
     if not Path(kit.__file__).is_relative_to(task.paths[0]):
         raise RuntimeError(f"the kit is {kit.__file__}, not the copy in which bugs are planted")

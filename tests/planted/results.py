@@ -31,7 +31,7 @@ class Result:
 def kit_digest() -> str:
     """The digest of the kit's sources."""
     sources = sorted(
-        (Path(__file__).parents[2] / "rlsdk/testing").glob("*.py")
+        (Path(__file__).parents[2] / "plugins/rlsdk-testing/src/rlsdk_testing").glob("*.py")
     )  # importing the kit would hide the modules of the copies
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.planted.bug import Bug
 
 FILES = {
-    family: f"rlsdk/scaffold/templates/{family}/src/PACKAGE/algorithm.py.tmpl"
+    family: f"plugins/rlsdk-testing/src/rlsdk_testing/scaffold/templates/{family}/src/PACKAGE/algorithm.py.tmpl"
     for family in ("on-policy", "off-policy-discrete", "off-policy-continuous", "offline", "population")
 }
 ON, OFF, POPULATION = FILES["on-policy"], FILES["off-policy-discrete"], FILES["population"]
 CONTINUOUS, OFFLINE = FILES["off-policy-continuous"], FILES["offline"]
-LOOP = "rlsdk/scaffold/templates/own-loop/src/PACKAGE/plan.py.tmpl"
+LOOP = "plugins/rlsdk-testing/src/rlsdk_testing/scaffold/templates/own-loop/src/PACKAGE/plan.py.tmpl"
 
 BUGS = (
     Bug(

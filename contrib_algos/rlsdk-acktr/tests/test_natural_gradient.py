@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import DivergenceError, SettingsError
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk_acktr import ACKTR
 from rlsdk_acktr.blocks import DiagonalBlock, KroneckerBlock, damped
 from rlsdk_acktr.fisher import FisherInformation
 from rlsdk_acktr.recording import layers_of, recorded
+from rlsdk_testing.rollouts import rollout_of
 
 PLAIN: dict[str, Any] = {"momentum": 0.0, "learning_rate": 1.0, "cold_iter": 0, "kfac_clip": 1e9, "damping": 1e-12}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlsdk.testing import Clause, clauses, verify
+from rlsdk_testing import Clause, clauses, verify
 
 
 @pytest.mark.parametrize("clause", clauses(), ids=str)

@@ -20,12 +20,12 @@ from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.registry import preset, presets
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk.training.collector import LocalCollector
 from rlsdk.tree import flatten
 from rlsdk_gail import GAIL
 from rlsdk_gail.discriminator import Discriminator, executed
 from rlsdk_gail.loss import learnt_reward
+from rlsdk_testing.rollouts import rollout_of
 
 SEEN, CHOICE, VECTOR = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2), spaces.Box(-2.0, 2.0, (1,))
 QUICK: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "seed": 0, "g_step": 1}

@@ -24,12 +24,12 @@ from rlsdk.cli.main import app
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError, SettingsError, UsageError, WorkError
 from rlsdk.executors import capacity, make_executor
-from rlsdk.testing import ExecutorClause, executor_clauses, verify_executor
-from rlsdk.testing.executor_work import Arrays
-from rlsdk.testing.subject import differing, flat_state
 from rlsdk_ppo import PPO
 from rlsdk_ray import RayExecutor, Resources
 from rlsdk_ray import nodes as nodes_module
+from rlsdk_testing import ExecutorClause, executor_clauses, verify_executor
+from rlsdk_testing.executor_work import Arrays
+from rlsdk_testing.subject import differing, flat_state
 
 MANY_PROCESSES = (
     "executor.deadly-item",

@@ -20,10 +20,10 @@ import ray
 
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.testing.subject import differing, flat_state
 from rlsdk_ppo import PPO
 from rlsdk_ray import RayExecutor, connection
 from rlsdk_ray.connection import require_answer
+from rlsdk_testing.subject import differing, flat_state
 from tests.test_interrupted_runs import wait_for
 from tests.test_process_lifetimes import LINUX, require_all_end
 

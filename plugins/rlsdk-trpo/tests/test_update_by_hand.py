@@ -14,8 +14,8 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv
 from rlsdk.errors import SettingsError
 from rlsdk.math import conjugate_gradient, flat_grad
-from rlsdk.testing.rollouts import rollout_of
 from rlsdk.tree import map_tensors
+from rlsdk_testing.rollouts import rollout_of
 from rlsdk_trpo import TRPO
 from rlsdk_trpo.loss import longest_step, surrogate
 

@@ -16,8 +16,8 @@ from rlsdk.environments.adapters.observations import stack
 from rlsdk.interfaces import Policy
 from rlsdk.records import Act, Observation
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, choices_of, shape_of
-from rlsdk.testing.subject import ACTIONS, Subject
 from rlsdk.tree import leaves, map_tensors
+from rlsdk_testing.subject import ACTIONS, Subject
 
 NestedT = TypeVar("NestedT")
 GymSpace = spaces.Space[Any]

@@ -13,13 +13,13 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from rlsdk.agent import Agent
 from rlsdk.environments.toy import AnySpaceEnv, position_in
 from rlsdk.records import Observation
-from rlsdk.testing.acting import act_on, observations
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.patterns import SPACES, GymSpace, PatternEnv, action_with, misses, parts_of, pattern
-from rlsdk.testing.subject import Subject
-from rlsdk.testing.toys import Toy, greedy_actions, require_learnt
 from rlsdk.training import PopulationPlan
+from rlsdk_testing.acting import act_on, observations
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.patterns import SPACES, GymSpace, PatternEnv, action_with, misses, parts_of, pattern
+from rlsdk_testing.subject import Subject
+from rlsdk_testing.toys import Toy, greedy_actions, require_learnt
 
 BOUND = 0.8
 """The score to reach: 1 minus the distance of the worst part of the action from the best value of that part. The best action

@@ -16,9 +16,9 @@ from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import ArtifactError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interfaces import NormalizesEpisodes
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
 from rlsdk.tree import flatten, unflatten
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
 
 
 @clause(

@@ -11,14 +11,14 @@ from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, SamplesSevera
 from rlsdk.interfaces.abilities import shortcut
 from rlsdk.records import Rollout, Scored
 from rlsdk.runtime.seeding import Streams
-from rlsdk.testing.batches import EPISODE, small_agent
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.networks import Found
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.rollouts import rollout_of, scored
-from rlsdk.testing.subject import Subject, differing, equal_values, flat_state
 from rlsdk.training.replay_updates import ReplayUpdates
 from rlsdk.tree import flatten, unflatten
+from rlsdk_testing.batches import EPISODE, small_agent
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.networks import Found
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.rollouts import rollout_of, scored
+from rlsdk_testing.subject import Subject, differing, equal_values, flat_state
 
 
 def _batch(agent: Agent) -> object:

@@ -14,7 +14,7 @@ import attrs
 from rlsdk.settings.dataset import Dataset
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.schedules import Constant, Piecewise, Schedule
-from rlsdk.testing.own_modules import OF_THE_SDK
+from rlsdk_testing.own_modules import OF_THE_SDK
 
 KEEP = object()
 """As first value of a `Change`: the current value of the setting."""

@@ -12,7 +12,8 @@ from rlsdk.interfaces import HasTdError
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.spaces import choices_of
-from rlsdk.testing.batches import (
+from rlsdk.tree import leaves, map_tensors
+from rlsdk_testing.batches import (
     ROUNDING,
     ROUNDING_OF_ZEROS,
     AnySequences,
@@ -27,10 +28,9 @@ from rlsdk.testing.batches import (
     transitions_of,
     with_rewards,
 )
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import Subject, differing
-from rlsdk.tree import leaves, map_tensors
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import Subject, differing
 
 GAMMA = 0.9
 LARGE = 50.0

@@ -15,10 +15,10 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.runtime.threads import limited_threads
-from rlsdk.testing.equal_noise import EqualNoise
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, Subject, differing, flat_state
 from rlsdk.tree import map_tensors
+from rlsdk_testing.equal_noise import EqualNoise
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import ACTIONS, Subject, differing, flat_state
 
 EPISODE, ENVS, PATIENCE = 4, 3, 4000
 """The steps of an episode, the number of environments, and the steps (or updates) within which a first update must come."""

@@ -16,13 +16,13 @@ from rlsdk.errors import SettingsError
 from rlsdk.interfaces import Buffer, Prioritized
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Sequences, Transitions
-from rlsdk.testing.experience import FilledMemory
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.memory_faults import keys_in, rows_fault, sequences_fault, steps_ahead, tensors_in
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.strategies import examples
-from rlsdk.testing.subject import Subject
 from rlsdk.tree import flatten
+from rlsdk_testing.experience import FilledMemory
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.memory_faults import keys_in, rows_fault, sequences_fault, steps_ahead, tensors_in
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.strategies import examples
+from rlsdk_testing.subject import Subject
 
 SAMPLED = 64
 PER_ROW = 150

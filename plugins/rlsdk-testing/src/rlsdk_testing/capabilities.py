@@ -20,10 +20,10 @@ from rlsdk.registry import Plugin
 from rlsdk.registry.capability_files import NAME
 from rlsdk.registry.manifest import package_folder
 from rlsdk.runtime.whole_files import write_json
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.resume_clauses import equals_uninterrupted
-from rlsdk.testing.subject import ACTIONS, OBSERVATIONS, Subject
 from rlsdk.tree import leaves
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.resume_clauses import equals_uninterrupted
+from rlsdk_testing.subject import ACTIONS, OBSERVATIONS, Subject
 
 STEPS = 48
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlsdk.cli.completions import Algorithm
-from rlsdk.errors import SettingsError
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import parse_assignments
 
 if TYPE_CHECKING:
-    from rlsdk.testing.kit import CheckResult
+    from rlsdk_testing.kit import CheckResult
 
 
 def check_plugin(
@@ -37,13 +36,9 @@ def check_plugin(
 ) -> None:
     """Check a plugin against the contracts. Exit code 1 if a clause fails, 3 if some clauses were not run."""
     settings = parse_assignments(assignments or [])
-    try:
-        import hypothesis  # noqa: F401  # the clauses import it
+    from rlsdk_testing.request import Request
+    from rlsdk_testing.running import outcomes, summary
 
-        from rlsdk.testing.request import Request
-        from rlsdk.testing.running import outcomes, summary
-    except ImportError as error:
-        raise SettingsError(f"the checks need more packages: pip install rlsdk[testing] ({error})") from None
     if capabilities:
         _measure(algorithm)
         return
@@ -75,7 +70,7 @@ def _print(outcome: CheckResult) -> None:
 def _measure(algorithm: str) -> None:
     from rlsdk.registry import find
     from rlsdk.registry.trial import require_loads
-    from rlsdk.testing import capabilities
+    from rlsdk_testing import capabilities
 
     require_loads(find(algorithm))
     typer.echo(f"{capabilities.write(find(algorithm), capabilities.measure(algorithm))}")

@@ -13,11 +13,11 @@ from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.interfaces import Distribution
 from rlsdk.records import Observation
 from rlsdk.spaces import choices_of
-from rlsdk.testing.acting import observations, random_masks
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, Subject
 from rlsdk.tree import leaves, map_tensors
+from rlsdk_testing.acting import observations, random_masks
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import ACTIONS, Subject
 
 ROWS, SAMPLES = 4, 4000
 DENSITY = 0.02

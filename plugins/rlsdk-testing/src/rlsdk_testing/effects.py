@@ -13,8 +13,8 @@ from rlsdk.agent import agent_class
 from rlsdk.settings import AgentConfig
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.schedules import Constant
-from rlsdk.testing.alternatives import KEEP, Question, Setting, questions, words
-from rlsdk.testing.trials import Left, Place, Refused, Trials, left_by, quietly, same
+from rlsdk_testing.alternatives import KEEP, Question, Setting, questions, words
+from rlsdk_testing.trials import Left, Place, Refused, Trials, left_by, quietly, same
 
 ALONE = frozenset({"batch_size", "gamma", "learning_rate", "n_epochs", "seed", "tau"})
 """Settings that must have an effect for all values of the other settings, so that no others are tried with them."""

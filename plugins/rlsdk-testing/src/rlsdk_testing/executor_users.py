@@ -18,9 +18,9 @@ from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
 from rlsdk.experiments.sweep import SeedResult, run_seed
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load as load_spec
-from rlsdk.testing.kit import require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import differing, flat_state
+from rlsdk_testing.kit import require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import differing, flat_state
 
 ALGORITHM, ENV = "ars", "rlsdk/IdentityEnv-v0"
 COLLECTING = "ppo"

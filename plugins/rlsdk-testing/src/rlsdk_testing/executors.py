@@ -1,7 +1,7 @@
 """Clauses about executors: `in-process`, `processes`, executors of plugins, and `package.module:function`.
 
-@pytest.mark.parametrize("clause", rlsdk.testing.executor_clauses(), ids=str)
-def test_contract(clause): rlsdk.testing.verify_executor("cluster", clause)
+@pytest.mark.parametrize("clause", rlsdk_testing.executor_clauses(), ids=str)
+def test_contract(clause): rlsdk_testing.verify_executor("cluster", clause)
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rlsdk.errors import ContractViolation, RlsdkError, SettingsError, WorkError
 from rlsdk.executors import make_executor
 from rlsdk.interfaces import Executor, HasStatefulWorkers
 from rlsdk.interfaces.abilities import ability
-from rlsdk.testing import executor_work as work
-from rlsdk.testing.executor_users import candidates_equal, collectors_equal, evaluation_equal, seeds_equal
-from rlsdk.testing.kit import require
-from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk_testing import executor_work as work
+from rlsdk_testing.executor_users import candidates_equal, collectors_equal, evaluation_equal, seeds_equal
+from rlsdk_testing.kit import require
+from rlsdk_testing.not_applicable import NotApplicable
 
 LARGE, VERY_LARGE = 1_000_000, 37_500_000
 """The number of float64 entries of arrays: 8 MB and 300 MB."""

@@ -12,10 +12,10 @@ from rlsdk.agent import Agent
 from rlsdk.interfaces import Buffer, BuildContext
 from rlsdk.records import ActingState, EnvStep, Observation, Rollout
 from rlsdk.spaces import Space, choices_of
-from rlsdk.testing.subject import Subject
 from rlsdk.training import begin_acting
 from rlsdk.training.collect import collect
 from rlsdk.tree import leaves
+from rlsdk_testing.subject import Subject
 
 TAG = 1000
 """The first entry of an observation is TAG * environment + episode, the second the step."""

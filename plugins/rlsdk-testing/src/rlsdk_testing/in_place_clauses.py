@@ -11,12 +11,12 @@ from rlsdk.agent import Agent
 from rlsdk.interfaces import Policy
 from rlsdk.interfaces.policies import ActInPlace
 from rlsdk.records import Act, Observation
-from rlsdk.testing.acting import acting_policies, observations
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import Subject
 from rlsdk.training.in_place import act_in_place
 from rlsdk.tree import leaves, map_tensors, stack
+from rlsdk_testing.acting import acting_policies, observations
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import Subject
 
 STEPS, ROWS = 16, 3
 

@@ -10,9 +10,9 @@ import attrs
 
 from rlsdk.errors import PluginError, SettingsError, one_line
 from rlsdk.registry import child_process
-from rlsdk.testing.kit import CheckResult, Clause, result
-from rlsdk.testing.request import Request
-from rlsdk.testing.worker_process import Fault, WorkerProcess
+from rlsdk_testing.kit import CheckResult, Clause, result
+from rlsdk_testing.request import Request
+from rlsdk_testing.worker_process import Fault, WorkerProcess
 
 SECONDS = 60.0
 """The time limit of one clause; ten times as long with `--thorough`."""
@@ -111,7 +111,7 @@ class Isolated:
         return attrs.evolve(outcome, status="failed", detail=detail, remedy=remedy)
 
     def _in_a_debugger(self, chosen: Clause) -> str:
-        call = f"rlsdk.testing.verify({self._request.algorithm!r}, {chosen.id!r})"
+        call = f"rlsdk_testing.verify({self._request.algorithm!r}, {chosen.id!r})"
         return f"call {call} in a debugger; it checks in your process"
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rlsdk.errors import ContractViolation, SettingsError, message_of, suggest
-from rlsdk.testing.not_applicable import NotApplicable
+from rlsdk_testing.not_applicable import NotApplicable
 
 if TYPE_CHECKING:
-    from rlsdk.testing.subject import Subject
+    from rlsdk_testing.subject import Subject
 
 
 @attrs.frozen
@@ -80,7 +80,7 @@ def clauses() -> tuple[Clause, ...]:
     """Return all clauses: those of every module `*_clauses` in this package. `plugin.*` is first, slow groups are last."""
     names = [module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name.endswith("_clauses")]
     for name in names:
-        import_module(f"rlsdk.testing.{name}")
+        import_module(f"rlsdk_testing.{name}")
     return tuple(sorted(_clauses.values(), key=lambda each: _place(each.id.split(".")[0])))
 
 
@@ -125,7 +125,7 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
     If the plugin raises an exception, the result has the status "failed" and contains the exception as text.
     """
     from rlsdk.runtime.threads import limited_threads
-    from rlsdk.testing.subject import Subject
+    from rlsdk_testing.subject import Subject
 
     began = time.perf_counter()
     exceptions: Mapping[str, str] = {}

@@ -24,11 +24,11 @@ from rlsdk.interfaces import EstimatesValues
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Observation, Sequences, Transitions
 from rlsdk.settings import structure
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import Subject
-from rlsdk.testing.toys import Toy, agreement, greedy_actions, require_learnt, score_after, spread, with_masks
 from rlsdk.tree import leaves
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import Subject
+from rlsdk_testing.toys import Toy, agreement, greedy_actions, require_learnt, score_after, spread, with_masks
 
 BOUND = 0.8
 """The agreement with the right action that must be reached in the worst state. A random or opposite policy reaches at most 0.5

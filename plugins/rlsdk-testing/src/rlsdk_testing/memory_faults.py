@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from rlsdk.records import Observation, Sequences, Transitions
-from rlsdk.testing.experience import FilledMemory, Key, Step, key_of, length_of, mask_of, reward_of
 from rlsdk.tree import leaves
+from rlsdk_testing.experience import FilledMemory, Key, Step, key_of, length_of, mask_of, reward_of
 
 At = int | tuple[int, int]
 """The index of a row: its number, or (time, column)."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.testing.subject import ACTIONS, Subject
+from rlsdk_testing.subject import ACTIONS, Subject
 
 SHORTEST, LONGEST = 2, 7
 """The smallest and the largest number of steps of an episode."""

@@ -13,15 +13,15 @@ from torch import Generator, Tensor
 
 from rlsdk.interfaces import Buffer
 from rlsdk.records import Rollout, Sequences, Transitions
-from rlsdk.testing.batches import AnyRollout, rows_where
-from rlsdk.testing.buffer_clauses import LONGEST, MIXED, capacity_for
-from rlsdk.testing.experience import FilledMemory
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.memory_faults import tensors_in
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.rollouts import with_ends
-from rlsdk.testing.subject import Subject, differing, flat_state
 from rlsdk.tree import map_tensors
+from rlsdk_testing.batches import AnyRollout, rows_where
+from rlsdk_testing.buffer_clauses import LONGEST, MIXED, capacity_for
+from rlsdk_testing.experience import FilledMemory
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.memory_faults import tensors_in
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.rollouts import with_ends
+from rlsdk_testing.subject import Subject, differing, flat_state
 
 ENVS, STEPS = 2, 40
 SAMPLED, UPDATES = 64, 4

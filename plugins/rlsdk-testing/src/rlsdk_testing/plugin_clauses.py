@@ -14,12 +14,12 @@ from rlsdk.errors import SettingsError, UnsupportedSpaceError, shown
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.registry import presets
 from rlsdk.settings import describe, structure, unstructure
-from rlsdk.testing.captured_output import written_during
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.strategies import configs, examples
-from rlsdk.testing.subject import ACTIONS, Subject
 from rlsdk.tree import leaves
+from rlsdk_testing.captured_output import written_during
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.strategies import configs, examples
+from rlsdk_testing.subject import ACTIONS, Subject
 
 _PROBE = """
 import json, random, sys

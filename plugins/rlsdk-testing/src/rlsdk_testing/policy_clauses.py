@@ -17,7 +17,9 @@ from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes
 from rlsdk.records import Observation
 from rlsdk.spaces import Space, choices_of
-from rlsdk.testing.acting import (
+from rlsdk.tree import leaves, map_tensors
+from rlsdk.updates.minibatches import policy_batch
+from rlsdk_testing.acting import (
     GymSpace,
     act_on,
     acting_policies,
@@ -33,13 +35,11 @@ from rlsdk.testing.acting import (
     row_of,
     rows_in,
 )
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.rollouts import rollout_of
-from rlsdk.testing.strategies import examples
-from rlsdk.testing.subject import ACTIONS, Subject, equal_values
-from rlsdk.tree import leaves, map_tensors
-from rlsdk.updates.minibatches import policy_batch
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.rollouts import rollout_of
+from rlsdk_testing.strategies import examples
+from rlsdk_testing.subject import ACTIONS, Subject, equal_values
 
 ROWS, MANY = 16, 2000
 STARTS = 8

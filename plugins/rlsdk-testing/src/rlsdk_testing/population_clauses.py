@@ -12,12 +12,12 @@ from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.records import Scored
-from rlsdk.testing.batches import recording
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.noted_env import NotedEnv, NotedEpisode, steps_in
-from rlsdk.testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
 from rlsdk.training import PopulationPlan
+from rlsdk_testing.batches import recording
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.noted_env import NotedEnv, NotedEpisode, steps_in
+from rlsdk_testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
 
 EPISODES, ROUNDS = 3, 3
 """The episodes of each candidate, if the algorithm has a setting for that, and the rounds of a training."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from rlsdk.testing.isolation import Isolated
-    from rlsdk.testing.kit import Clause
-    from rlsdk.testing.running import InProcess
+    from rlsdk_testing.isolation import Isolated
+    from rlsdk_testing.kit import Clause
+    from rlsdk_testing.running import InProcess
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,9 +52,9 @@ class Contract(pytest.Collector):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield one test for each clause."""
         from rlsdk.settings import parse_assignments
-        from rlsdk.testing.kit import clauses
-        from rlsdk.testing.request import Request
-        from rlsdk.testing.running import checker
+        from rlsdk_testing.kit import clauses
+        from rlsdk_testing.request import Request
+        from rlsdk_testing.running import checker
 
         settings = parse_assignments(self.config.getoption("--rlsdk-set"))
         thorough = bool(self.config.getoption("--rlsdk-thorough"))

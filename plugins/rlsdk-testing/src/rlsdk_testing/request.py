@@ -11,7 +11,7 @@ import attrs
 from rlsdk.errors import SettingsError, one_line
 from rlsdk.registry import find, load
 from rlsdk.settings import merge, structure
-from rlsdk.testing.declared import declared_bounds, declared_exceptions, declared_settings
+from rlsdk_testing.declared import declared_bounds, declared_exceptions, declared_settings
 
 
 @attrs.frozen(kw_only=True)

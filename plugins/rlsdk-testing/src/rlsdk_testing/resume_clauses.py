@@ -19,11 +19,11 @@ from rlsdk.records import Report
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.schedule import Constant
 from rlsdk.settings.schedules import Linear
-from rlsdk.testing.buffer_clauses import capacity_for
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, Subject
 from rlsdk.tree import leaves
+from rlsdk_testing.buffer_clauses import capacity_for
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import ACTIONS, Subject
 
 STEPS, ROUNDS = 60, 4
 """A training has at least this many steps (or updates) and at least this many rounds."""

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from rlsdk.records import FinalObservations, Observation, Rollout
-from rlsdk.testing.acting import act_on, extra_of
-from rlsdk.testing.batches import (
+from rlsdk.tree import leaves, map_tensors
+from rlsdk_testing.acting import act_on, extra_of
+from rlsdk_testing.batches import (
     EPISODE,
     ROUNDING,
     ROUNDING_OF_ZEROS,
@@ -19,11 +20,10 @@ from rlsdk.testing.batches import (
     require_rewards,
     rows_where,
 )
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.rollouts import with_ends, with_other_finals, with_other_last
-from rlsdk.testing.subject import Subject, differing
-from rlsdk.tree import leaves, map_tensors
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.rollouts import with_ends, with_other_finals, with_other_last
+from rlsdk_testing.subject import Subject, differing
 
 LARGE = 50.0
 """The number that is added to rewards that must not have an effect."""

@@ -10,8 +10,8 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.environments import on_device
 from rlsdk.records import Rollout, Scored
-from rlsdk.testing.batches import AnyRollout, other_rows
 from rlsdk.training import LocalCollector, begin_acting
+from rlsdk_testing.batches import AnyRollout, other_rows
 
 
 def rollout_of(agent: Agent, steps: int, seed: int = 0) -> Rollout[Any, Any]:

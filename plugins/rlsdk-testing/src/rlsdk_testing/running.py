@@ -14,10 +14,10 @@ from rlsdk.errors import SettingsError
 from rlsdk.registry import find
 from rlsdk.registry.discovery import registered
 from rlsdk.registry.trial import require_loads
-from rlsdk.testing.isolation import Isolated
-from rlsdk.testing.kit import CheckResult, Clause, clauses, outcome_of, result
-from rlsdk.testing.request import Request, require_settings
-from rlsdk.testing.strategies import thoroughly
+from rlsdk_testing.isolation import Isolated
+from rlsdk_testing.kit import CheckResult, Clause, clauses, outcome_of, result
+from rlsdk_testing.request import Request, require_settings
+from rlsdk_testing.strategies import thoroughly
 
 
 class InProcess:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rlsdk.errors import ArtifactError
 from rlsdk.storage import SafetensorsSerializer
 from rlsdk.storage.archive import table_in
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.strategies import examples, tensors
-from rlsdk.testing.subject import Subject, differing, flat_state
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.strategies import examples, tensors
+from rlsdk_testing.subject import Subject, differing, flat_state
 
 NAMES = st.text("abcxyz_.", min_size=1, max_size=5)
 VALUES = st.one_of(

@@ -10,12 +10,12 @@ import torch
 
 from rlsdk.errors import RlsdkError
 from rlsdk.settings.schedules import Constant, Piecewise
-from rlsdk.testing.alternatives import KEEP, Question, Setting, questions, schedule_question, settings_of
-from rlsdk.testing.effects import MidTrainings, Search, search, shown
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import Subject
-from rlsdk.testing.trials import Left, Refused, Trials, same, usual
+from rlsdk_testing.alternatives import KEEP, Question, Setting, questions, schedule_question, settings_of
+from rlsdk_testing.effects import MidTrainings, Search, search, shown
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import Subject
+from rlsdk_testing.trials import Left, Refused, Trials, same, usual
 
 OF_EVERY_AGENT = frozenset({"env", "policy"})
 """Settings that are not checked here, because other clauses try all their values."""

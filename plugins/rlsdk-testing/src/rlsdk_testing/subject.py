@@ -21,10 +21,10 @@ from rlsdk.settings import merge
 from rlsdk.settings.actor_critic import memory_of
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.spaces import choices_of
-from rlsdk.testing.datasets import random_dataset
-from rlsdk.testing.declared import declared_bounds, declared_exceptions, declared_settings
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.strategies import is_thorough
+from rlsdk_testing.datasets import random_dataset
+from rlsdk_testing.declared import declared_bounds, declared_exceptions, declared_settings
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.strategies import is_thorough
 
 SMALL: dict[str, int] = {
     "buffer_size": 300,

@@ -25,11 +25,11 @@ from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation, Report
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.spaces import choices_of
-from rlsdk.testing.datasets import random_action, recorded_dataset
-from rlsdk.testing.kit import require
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import SMALL, Subject
 from rlsdk.training.run import Run
+from rlsdk_testing.datasets import random_action, recorded_dataset
+from rlsdk_testing.kit import require
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import SMALL, Subject
 
 ENVS = 4
 STEPS, UPDATES = 20_000, 800

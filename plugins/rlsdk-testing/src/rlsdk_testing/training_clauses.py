@@ -14,12 +14,12 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.interfaces import Buffer
 from rlsdk.records import Report
-from rlsdk.testing.batches import recording, small_agent
-from rlsdk.testing.kit import clause, require
-from rlsdk.testing.networks import Found, equal, held, overlaps
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.noted_env import NotedEnv, NotedEpisode, steps_in
-from rlsdk.testing.subject import ACTIONS, Subject
+from rlsdk_testing.batches import recording, small_agent
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.networks import Found, equal, held, overlaps
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.noted_env import NotedEnv, NotedEpisode, steps_in
+from rlsdk_testing.subject import ACTIONS, Subject
 
 FIRST, LONGEST = 48, 1600
 """The steps (or updates) of the first training, and the limit for all trainings together. A tensor that has not changed then

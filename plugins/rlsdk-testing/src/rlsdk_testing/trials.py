@@ -18,9 +18,9 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.records import Report
 from rlsdk.settings import evolve
-from rlsdk.testing.not_applicable import NotApplicable
-from rlsdk.testing.subject import ACTIONS, Subject, differing, flat_state
 from rlsdk.training.run import Run
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import ACTIONS, Subject, differing, flat_state
 
 STEPS, ROUNDS = 32, 3
 """The smallest numbers of environment steps and of rounds (collecting and updating) of a training."""

@@ -17,8 +17,8 @@ import torch
 
 from rlsdk.errors import RlsdkError
 from rlsdk.registry import child_process
-from rlsdk.testing.kit import CheckResult, broken, clauses, named_clause, outcome_of
-from rlsdk.testing.request import Request, require_settings
+from rlsdk_testing.kit import CheckResult, broken, clauses, named_clause, outcome_of
+from rlsdk_testing.request import Request, require_settings
 
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl: descendants whose parent ended become children of this process, so that they are found."""
@@ -58,7 +58,7 @@ def _outcome(name: str, request: Request) -> CheckResult:
 @contextlib.contextmanager
 def _prepared(line: bytes, answer: Any) -> Iterator[Request]:
     """Load the plugin, import all modules and yield the request. If loading fails, answer the error and end the process."""
-    from rlsdk.testing.strategies import thoroughly
+    from rlsdk_testing.strategies import thoroughly
 
     request = Request.of_line(line)
     try:

@@ -41,7 +41,7 @@ class Fault:
 
 
 class WorkerProcess:
-    """A process that runs `child` of `rlsdk.testing.worker`.
+    """A process that runs `child` of `rlsdk_testing.worker`.
 
     This class reads its memory in `/proc`. A limit of the address space (`RLIMIT_AS`) is not used: it would also count memory
     that is reserved and never used, as by CUDA and threads. It would not count processes that the plugin starts. Without
@@ -53,7 +53,7 @@ class WorkerProcess:
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._memory = min(MEMORY, int(0.9 * (available_bytes() or MEMORY)))
         pipe = subprocess.PIPE
-        self._process = child_process.start("rlsdk.testing.worker", [], stdin=pipe, stdout=pipe, stderr=self._output)
+        self._process = child_process.start("rlsdk_testing.worker", [], stdin=pipe, stdout=pipe, stderr=self._output)
         threading.Thread(target=self._read, daemon=True).start()
 
     def ask(self, question: bytes, seconds: float) -> dict[str, Any] | Fault:

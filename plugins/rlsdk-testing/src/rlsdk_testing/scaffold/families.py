@@ -44,7 +44,7 @@ class FamilyTemplate:
 @cache
 def family_templates() -> tuple[FamilyTemplate, ...]:
     """Return every folder of templates that contains a `family.toml`, sorted by name."""
-    folders = sorted((files("rlsdk.scaffold") / "templates").iterdir(), key=lambda folder: folder.name)
+    folders = sorted((files("rlsdk_testing.scaffold") / "templates").iterdir(), key=lambda folder: folder.name)
     described = [(folder, folder / "family.toml") for folder in folders if folder.is_dir()]
     found = [(folder, tomllib.loads(file.read_text(encoding="utf-8"))) for folder, file in described if file.is_file()]
     return tuple(FamilyTemplate(folder, own["family"], own.get("for_actions"), own) for folder, own in found)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.scaffold import families, first_steps, new_package
+from rlsdk_testing.scaffold import families, first_steps, new_package
 
 
 def new_plugin(

@@ -21,7 +21,7 @@ from string import Template
 
 from rlsdk.errors import ArtifactError, SettingsError, shown
 from rlsdk.registry import plugins
-from rlsdk.scaffold.families import FamilyTemplate, family_template
+from rlsdk_testing.scaffold.families import FamilyTemplate, family_template
 
 IDENTITY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 SDK, OLDEST = ">=0.1,<0.2", "0.1.0"
@@ -126,7 +126,7 @@ def _imported(template: FamilyTemplate) -> Iterator[str]:
 
 
 def _folders(template: FamilyTemplate) -> tuple[Traversable, Traversable]:
-    return files("rlsdk.scaffold") / "templates" / "common", template.folder
+    return files("rlsdk_testing.scaffold") / "templates" / "common", template.folder
 
 
 def _placeholders(identity: str, template: FamilyTemplate) -> dict[str, str]:
