@@ -149,7 +149,7 @@ class Case:
 @cache
 def recorded(env: str, episodes: int) -> str:
     """The path of a data set of random actions, recorded once per process."""
-    from rlsdk.interchange import record_episodes
+    from rlsdk_interchange import record_episodes
 
     folder = tempfile.mkdtemp(prefix="rlsdk-benchmarks-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -24,10 +24,10 @@ import rlsdk
 from rlsdk.callbacks import EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interchange import record_episodes, zoo
 from rlsdk.registry import preset
 from rlsdk.settings import Dataset
 from rlsdk_bc import BC
+from rlsdk_interchange import record_episodes, zoo
 from rlsdk_ppo import PPO
 
 LANDER, GOAL, STEPS, EVERY = "LunarLander-v3", 200, 655_360, 32_768

@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.cloning import Rows, mean_return
-from rlsdk.interchange import record_episodes
-from rlsdk.interchange.data_set_summary import summary_of
+from rlsdk.buffers.data_set_summary import summary_of
 from rlsdk.settings import Dataset
 from rlsdk_bc import BC
+from rlsdk_interchange import record_episodes
 from rlsdk_sac import SAC
 from rlsdk_td3_bc import TD3BC
 

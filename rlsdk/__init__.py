@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent as Agent
     from rlsdk.agent import load as load
     from rlsdk.agent import make as make
-    from rlsdk.interchange import zoo as zoo
     from rlsdk.registry import algorithms as algorithms
     from rlsdk.registry import register as register
 
 __version__ = "0.1.0"
 
-__all__ = ["Agent", "__version__", "algorithms", "load", "make", "register", "zoo"]
+__all__ = ["Agent", "__version__", "algorithms", "load", "make", "register"]
 
 __getattr__, __dir__ = attach(
     __name__,
@@ -29,6 +28,5 @@ __getattr__, __dir__ = attach(
         "make": "rlsdk.agent",
         "algorithms": "rlsdk.registry",
         "register": "rlsdk.registry",
-        "zoo": "rlsdk.interchange.zoo:",
     },
 )

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlsdk.interchange.sb3 import Translated
 from rlsdk.records import Observation, Transitions
 from rlsdk.tree import flatten
+from rlsdk_interchange.sb3 import Translated
 
 Translate = Callable[[Mapping[str, Tensor], Any], Translated]
 Noise = Callable[[torch.Generator], None]

@@ -14,7 +14,7 @@ import rlsdk
 from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
 from rlsdk.environments import RecordedOnly, to_space
 from rlsdk.errors import ArtifactError, ObservationError, SettingsError
-from rlsdk.interchange import RecordEpisodes, export_minari, import_minari, record_episodes, remember
+from rlsdk_interchange import RecordEpisodes, export_minari, import_minari, record_episodes, remember
 
 SEEN, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
 PICTURE = spaces.Box(0, 255, (6, 6, 1), np.uint8)

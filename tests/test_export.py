@@ -19,8 +19,8 @@ from torch import nn
 import rlsdk
 from rlsdk.environments.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
-from rlsdk.interchange.export import export, model_card
 from rlsdk.networks import BaseFeaturesExtractor
+from rlsdk_interchange.export import export, model_card
 
 ort = pytest.importorskip("onnxruntime")
 STEPS = 200
@@ -171,7 +171,7 @@ def test_no_thread_stays(tmp_path: Path) -> None:
     script = f"""
 import threading
 import rlsdk
-from rlsdk.interchange.export import export
+from rlsdk_interchange.export import export
 agent = rlsdk.make("ars", env="CartPole-v1", policy="LinearPolicy", seed=0)
 for kind in ("torch-export", "onnx"):
     export(agent, {str(tmp_path / "policy")!r}, kind)

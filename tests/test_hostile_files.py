@@ -19,9 +19,9 @@ import torch
 import rlsdk
 from rlsdk.agent.agent_file import KIND
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError
-from rlsdk.interchange.sb3 import import_sb3, read_sb3
 from rlsdk.settings.networks import MAX_LAYERS
 from rlsdk.storage import archive, read_archive, write_archive
+from rlsdk_interchange.sb3 import import_sb3, read_sb3
 from tests.altered_files.alterations import OF_TENSOR, altered, sealed
 from tests.effort import limited
 

@@ -187,7 +187,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(hub: Any, tmp_path: Path) ->
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlsdk.interchange.hub import pull
+    from rlsdk_interchange.hub import pull
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(SettingsError, match=r"pip install rlsdk\[hub\]"):

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from rlsdk.environments.toy import AnySpaceEnv, BitFlippingEnv
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange.sb3 import import_sb3
+from rlsdk_interchange.sb3 import import_sb3
 
 peer = pytest.importorskip("stable_baselines3")
 contrib = pytest.importorskip("sb3_contrib")

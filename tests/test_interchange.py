@@ -21,8 +21,8 @@ import rlsdk
 from rlsdk import registry
 from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, InvalidActionEnvDiscrete
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange import sb3
-from rlsdk.interchange.sb3 import import_sb3, read_sb3
+from rlsdk_interchange import sb3
+from rlsdk_interchange.sb3 import import_sb3, read_sb3
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
 SMALL = {"net_arch": [12, 7]}

@@ -19,7 +19,7 @@ import torch
 
 import rlsdk.exploration.uniform
 from rlsdk.environments import make_vec_env
-from rlsdk.interchange.sb3 import import_sb3
+from rlsdk_interchange.sb3 import import_sb3
 from tests.peer_updates import distance
 
 pytest.importorskip("sb3_contrib")

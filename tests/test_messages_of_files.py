@@ -13,9 +13,9 @@ import rlsdk
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError
-from rlsdk.interchange import record_episodes
 from rlsdk_bc import BC
 from rlsdk_dqn import DQN
+from rlsdk_interchange import record_episodes
 from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_trpo import TRPO
 

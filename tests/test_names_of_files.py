@@ -13,7 +13,7 @@ import rlsdk
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, RlsdkError
-from rlsdk.interchange import record_episodes
+from rlsdk_interchange import record_episodes
 
 SMALL: dict[str, Any] = {"buffer_size": 300, "learning_starts": 5, "seed": 0}
 USES: dict[str, Callable[[Any, str], object]] = {

@@ -66,7 +66,7 @@ def test_replay_buffers_say_how_to_ask_them(memory: str) -> None:
     buffer: Any = model.replay_buffer
     with pytest.raises(UnknownAttributeError, match=r"no attribute 'size'; len\(buffer\) counts"):
         buffer.size()
-    with pytest.raises(UnknownAttributeError, match=r"no attribute 'add'; rlsdk\.interchange\.remember"):
+    with pytest.raises(UnknownAttributeError, match=r"no attribute 'add'; rlsdk_interchange\.remember"):
         buffer.add(None)
     with pytest.raises(UnknownAttributeError, match=r"no attribute 'nothing'$"):
         _ = buffer.nothing

@@ -16,8 +16,8 @@ from rlsdk.environments import RecordedOnly, make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk.errors import ObservationError, ResourceError, RlsdkError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interchange.recorded_data import remember
 from rlsdk.runtime import memory_budget
+from rlsdk_interchange.recorded_data import remember
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO

@@ -15,7 +15,7 @@ from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.executors import make_executor
 from rlsdk.experiments import load_suite, sweep
 from rlsdk.experiments.video import record_video
-from rlsdk.interchange import record_episodes
+from rlsdk_interchange import record_episodes
 
 SUITE = """
 [suite]

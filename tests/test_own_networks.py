@@ -15,8 +15,8 @@ from torch import Tensor, nn
 import rlsdk
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import SettingsError
-from rlsdk.interchange.export import export
 from rlsdk.networks import forgotten, sequence_by_steps
+from rlsdk_interchange.export import export
 
 VECTOR = spaces.Box(-2.0, 2.0, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (12, 10, 3), np.uint8)

@@ -20,10 +20,10 @@ from rlsdk.environments import ActionMasker, make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv
 from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.errors import RlsdkError, SettingsError, UsageError
-from rlsdk.interchange import RecordEpisodes, record_episodes
-from rlsdk.interchange.human import record_human
-from rlsdk.interchange.recording import PlayerLeftError
 from rlsdk.tree import flatten, leaves
+from rlsdk_interchange import RecordEpisodes, record_episodes
+from rlsdk_interchange.human import record_human
+from rlsdk_interchange.recording import PlayerLeftError
 
 SMALL: dict[str, Any] = {"seed": 0, "n_steps": 32, "batch_size": 32, "policy_kwargs": {"net_arch": [8]}}
 

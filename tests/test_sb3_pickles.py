@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.environments.toy import BitFlippingEnv
-from rlsdk.interchange.sb3 import import_sb3
-from rlsdk.interchange.sb3_pickles import read_setting
 from rlsdk.settings.action_noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from rlsdk.settings.frequency import TrainFrequency
 from rlsdk.settings.schedules import Constant, Linear
+from rlsdk_interchange.sb3 import import_sb3
+from rlsdk_interchange.sb3_pickles import read_setting
 
 peer = pytest.importorskip("stable_baselines3")
 contrib = pytest.importorskip("sb3_contrib")

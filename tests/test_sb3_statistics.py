@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange.sb3 import import_sb3
+from rlsdk_interchange.sb3 import import_sb3
 
 peer = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402  # it comes with the peer

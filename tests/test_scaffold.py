@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange import record_episodes
+from rlsdk_interchange import record_episodes
 from rlsdk_testing import Clause, clauses
 from rlsdk_testing.scaffold import families, first_steps, new_package, rendered
 from rlsdk_testing.scaffold.families import FamilyTemplate, family_templates

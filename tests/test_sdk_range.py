@@ -27,8 +27,8 @@ from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.executors import capacity, make_executor
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.experiments.sweep import Sweep, sweep
-from rlsdk.interchange.sb3 import import_sb3
 from rlsdk.registry.sdk_range import misfit
+from rlsdk_interchange.sb3 import import_sb3
 from rlsdk_testing import Subject, run_checks, verify
 from tests.plugin_site import Site
 from tests.test_public_api import described as public_api
@@ -160,7 +160,7 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.registry.extension": lambda w: registry.extension("sinks", "tally"),
     "rlsdk.executors.capacity": lambda w: capacity("threads"),
     "rlsdk.executors.make_executor": lambda w: make_executor("threads", 2),
-    "rlsdk.interchange.sb3.import_sb3": lambda w: import_sb3(w.folder / "model.zip", "bad", "CartPole-v1"),
+    "rlsdk_interchange.sb3.import_sb3": lambda w: import_sb3(w.folder / "model.zip", "bad", "CartPole-v1"),
     "rlsdk_testing.run_checks": lambda w: run_checks("bad"),
     "rlsdk_testing.Subject": lambda w: Subject("bad"),
     "rlsdk.experiments.runner.run": lambda w: run(request(w)),
@@ -196,8 +196,8 @@ EXTENSIONS: dict[str, Callable[[World], object]] = {
     "sink": lambda w: run(request(w, algorithm="trpo", sinks=("tally",))),
 }
 NOT_ENTRANCES = {
-    "rlsdk.interchange.export.format_of": "reads the suffix of a name",
-    "rlsdk.interchange.export.target_of": "makes the name of a file",
+    "rlsdk_interchange.export.format_of": "reads the suffix of a name",
+    "rlsdk_interchange.export.target_of": "makes the name of a file",
     "rlsdk.register": "refuses it in other words, see below",
     "rlsdk_testing.verify": "a clause is broken, see below",
     "rlsdk.agent.part": "names an attribute of parts",
@@ -222,19 +222,19 @@ NOT_ENTRANCES = {
     "rlsdk.experiments.Score": "a record",
     "rlsdk.experiments.Tuning": "a record, see rlsdk.experiments.tune",
     "rlsdk.experiments.search_space": "takes the class of the settings",
-    "rlsdk.interchange.sb3.read_sb3": "reads a file of another library",
-    "rlsdk.interchange.export_minari": "recorded episodes hold no agent",
-    "rlsdk.interchange.import_minari": "recorded episodes hold no agent",
-    "rlsdk.interchange.record_episodes": "takes an agent",
-    "rlsdk.interchange.RecordEpisodes": "a callback",
+    "rlsdk_interchange.sb3.read_sb3": "reads a file of another library",
+    "rlsdk_interchange.export_minari": "recorded episodes hold no agent",
+    "rlsdk_interchange.import_minari": "recorded episodes hold no agent",
+    "rlsdk_interchange.record_episodes": "takes an agent",
+    "rlsdk_interchange.RecordEpisodes": "a callback",
     "rlsdk.executors.Raised": "a record",
-    "rlsdk.interchange.export.Exported": "a record",
-    "rlsdk.interchange.zoo.ZooAgent": "a record",
-    "rlsdk.interchange.zoo.find": "agents of a refused plugin are not listed",
-    "rlsdk.interchange.zoo.load": "reads the file as rlsdk.load does",
+    "rlsdk_interchange.export.Exported": "a record",
+    "rlsdk_zoo.installed.ZooAgent": "a record",
+    "rlsdk_zoo.installed.find": "agents of a refused plugin are not listed",
+    "rlsdk_zoo.installed.load": "reads the file as rlsdk.load does",
     "rlsdk_testing.verify_executor": "takes an executor that is made",
-    "rlsdk.interchange.export.export": "takes an agent",
-    "rlsdk.interchange.hub.push": "reads what is stored in a file, and uploads it",
+    "rlsdk_interchange.export.export": "takes an agent",
+    "rlsdk_interchange.hub.push": "reads what is stored in a file, and uploads it",
 }
 """Other public names with such a parameter -> the reason why they do not refuse the plugin."""
 
@@ -292,7 +292,7 @@ def test_every_public_name_that_takes_a_plugin_is_tried() -> None:
     )
     parameters, found = {"algorithm", "spec", "request", "plan", "name", "path"}, set[str]()
     for package, names in public_api()["names"].items():
-        if package not in packages and not package.startswith("rlsdk.interchange"):
+        if package not in packages and not package.startswith("rlsdk_interchange"):
             continue
         for name, kind in names.items():
             signature = (kind.get("load") or kind["class"]) if isinstance(kind, dict) else kind

@@ -23,8 +23,8 @@ from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError
 from rlsdk.executors import make_executor
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.experiments.sweep import Sweep, jobs_for, run_seed, seeds_from, stoppable, stored, sweep
-from rlsdk.interchange import record_episodes
 from rlsdk_ars import ARS
+from rlsdk_interchange import record_episodes
 from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
 

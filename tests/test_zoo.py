@@ -77,16 +77,16 @@ def zoos(tmp_path: Path, agent: Any, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 def test_an_agent_is_found_checked_and_loaded(zoos: Zoos, agent: Any) -> None:
     file = zoos.add("bots")
-    (found,) = rlsdk.zoo.agents()
+    (found,) = rlsdk_zoo.agents()
     assert (found.name, found.zoo, found.path) == (NAME, "acme-bots", file)
     assert found.result.mean == 21.5
-    loaded = rlsdk.zoo.load(NAME, env="CartPole-v1")
+    loaded = rlsdk_zoo.load(NAME, env="CartPole-v1")
     np.testing.assert_array_equal(
         loaded.predict(SEEN, deterministic=True)[0], agent.predict(SEEN, deterministic=True)[0]
     )
     assert loaded.env is not None
     assert loaded.learn(32).num_timesteps == 32
-    assert rlsdk.zoo.load(f"acme-bots:{NAME}", n_steps=64).config.n_steps == 64
+    assert rlsdk_zoo.load(f"acme-bots:{NAME}", n_steps=64).config.n_steps == 64
 
 
 def test_the_commands(zoos: Zoos, cli: Any) -> None:
@@ -131,7 +131,7 @@ def test_unknown_names(zoos: Zoos, cli: Any, name: str, words: str) -> None:
         assert (code, words in err, len(err.splitlines())) == (1, True, 1), err
         assert len(err) < 500
     with pytest.raises(ArtifactError, match="no trained agent is called"):
-        rlsdk.zoo.load(name)
+        rlsdk_zoo.load(name)
 
 
 @pytest.mark.parametrize("damage", ["altered", "cut", "gone", "folder", "pipe"])
@@ -150,7 +150,7 @@ def test_damaged_files(zoos: Zoos, cli: Any, damage: str) -> None:
     assert "pip install --force-reinstall --no-deps acme-bots" in err
     assert not Path("out.rlsdk").exists()
     with pytest.raises(ArtifactError, match=NAME):
-        rlsdk.zoo.load(NAME)
+        rlsdk_zoo.load(NAME)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_damaged_record_hides_no_other_agent(zoos: Zoos, old: str, new: str, w
     zoos.add("more")
     record.write_text(record.read_text().replace(old, new))
     with pytest.warns(RuntimeWarning, match=words):
-        (left,) = rlsdk.zoo.agents()
+        (left,) = rlsdk_zoo.agents()
     assert left.zoo == "acme-more"
 
 
@@ -178,8 +178,8 @@ def test_two_zoos_with_the_same_name(zoos: Zoos) -> None:
     zoos.add("bots")
     zoos.add("more")
     with pytest.raises(ArtifactError, match=f"acme-bots:{NAME} and acme-more:{NAME}"):
-        rlsdk.zoo.load(NAME)
-    assert rlsdk.zoo.find(f"acme-more:{NAME}").zoo == "acme-more"
+        rlsdk_zoo.load(NAME)
+    assert rlsdk_zoo.find(f"acme-more:{NAME}").zoo == "acme-more"
 
 
 def test_what_has_to_be_installed_is_named(zoos: Zoos, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_what_has_to_be_installed_is_named(zoos: Zoos, cli: Any, monkeypatch: py
     zoos.add("bots")
     monkeypatch.setenv("RLSDK_PLUGINS", "bots")
     with pytest.raises(PluginError, match="pip install rlsdk-trpo"):
-        rlsdk.zoo.load(NAME)
+        rlsdk_zoo.load(NAME)
     assert cli("zoo", "get", NAME)[0] == 0  # copying a file needs no plugin
 
 
@@ -206,7 +206,7 @@ def test_listing_imports_no_torch(zoos: Zoos) -> None:
 import sys
 sys.path.insert(0, {str(zoos.site.folder)!r})
 import rlsdk
-assert [agent.name for agent in rlsdk.zoo.agents()] == [{NAME!r}]
+assert [agent.name for agent in rlsdk_zoo.agents()] == [{NAME!r}]
 print(sorted({{"torch", "gymnasium", "acme_bots"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

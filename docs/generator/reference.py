@@ -25,7 +25,7 @@ GROUPS = {
         "rlsdk.sinks",
         "rlsdk.errors",
     ),
-    "Experiments and files": ("rlsdk.experiments", "rlsdk.interchange", "rlsdk.executors"),
+    "Experiments and files": ("rlsdk.experiments", "rlsdk_interchange", "rlsdk.executors"),
     "Parts of algorithms": (
         "rlsdk.interfaces",
         "rlsdk.records",

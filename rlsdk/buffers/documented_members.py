@@ -13,7 +13,7 @@ explains_documented_members = explaining(
     {
         **dict.fromkeys(("actions", "dones", "next_observations", "rewards", "timeouts"), ROWS),
         **dict.fromkeys(("action_dim", "action_space", "obs_shape", "observation_space"), SPACES),
-        "add": "rlsdk.interchange.remember(model, episodes) adds recorded episodes, and learn the steps it collects",
+        "add": "rlsdk_interchange.remember(model, episodes) adds recorded episodes, and learn the steps it collects",
         "buffer_size": "model.buffer_size is its capacity",
         "device": "it is in the memory of the processor, batches are on model.device",
         "full": "len(buffer) counts its transitions, model.buffer_size is its capacity",

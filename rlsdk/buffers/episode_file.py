@@ -174,7 +174,7 @@ def read_header(path: str | Path) -> Header:
             names = set(stream.keys())
         if ENTRY not in metadata:
             raise ArtifactError(
-                f"{place} holds no recorded episodes; rlsdk.interchange.record_episodes writes such files"
+                f"{place} holds no recorded episodes; rlsdk_interchange.record_episodes writes such files"
             )
         document = json.loads(metadata[ENTRY])
         if document["kind"] != KIND or document["format"] != FORMAT:

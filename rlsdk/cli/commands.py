@@ -44,37 +44,19 @@ OWN: Mapping[str, tuple[str, str, str]] = {
         "Write a video of a saved agent.",
         "record runs/pendulum --out video.mp4",
     ),
-    "record-episodes": (
-        "rlsdk.cli.record_episodes:record_episodes_of",
-        "Record episodes to a data set.",
-        "record-episodes runs/pendulum --episodes 5 --out demo",
-    ),
-    "import": (
-        "rlsdk.cli.importing:import_agent",
-        "Convert a model of stable-baselines3 or sb3-contrib.",
-        "import trpo model.zip --env Pendulum-v1 --out imported.rlsdk",
-    ),
-    "export": (
-        "rlsdk.cli.exporting:export_policy",
-        "Write a policy as ONNX or torch.export.",
-        "export runs/pendulum --out policy.onnx",
-    ),
-    "push": ("rlsdk.cli.hub:push_file", "Upload an agent to a model hub.", "push runs/pendulum me/pendulum"),
-    "pull": (
-        "rlsdk.cli.hub:pull_file",
-        "Download an agent from a model hub.",
-        "pull me/pendulum --out pulled.rlsdk",
-    ),
     "inspect": (
         "rlsdk.cli.inspect:inspect_file",
         "Show the contents of an agent file or data set.",
         "inspect runs/pendulum",
     ),
     "doctor": ("rlsdk.cli.doctor:diagnose", "Check the installation.", "doctor"),
-    "zoo": ("rlsdk.cli.zoo:app", "Trained agents of installed packages.", "zoo list Pendulum"),
 }
 """Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
-PACKAGES: Mapping[str, str] = {"check": "rlsdk-testing", "new": "rlsdk-testing"}
+PACKAGES: Mapping[str, str] = {
+    **dict.fromkeys(("check", "new"), "rlsdk-testing"),
+    **dict.fromkeys(("export", "import", "pull", "push", "record-episodes"), "rlsdk-interchange"),
+    "zoo": "rlsdk-zoo",
+}
 """Command that another package of this project offers -> that package."""
 
 

@@ -1,4 +1,4 @@
-"""Shell completion of ids, environments, presets, suites, sinks, executors and trained agents.
+"""Shell completion of ids, environments, presets, suites, sinks and executors.
 
 This module imports neither torch nor a plugin, because users wait for the result after they press the tab key.
 """
@@ -20,12 +20,12 @@ EXECUTORS = ("in-process", "processes")
 
 def complete_algorithm(incomplete: str) -> list[str]:
     """Return the ids of the algorithms that can be used and begin with `incomplete`."""
-    return _beginning(incomplete, _usable)
+    return beginning(incomplete, _usable)
 
 
 def complete_preset(context: typer.Context, incomplete: str) -> list[str]:
     """Return the presets of the algorithm on the command line. Without an algorithm, return those of all algorithms."""
-    return _beginning(incomplete, lambda: _presets(context))
+    return beginning(incomplete, lambda: _presets(context))
 
 
 def complete_environment(context: typer.Context, incomplete: str) -> list[str]:
@@ -35,31 +35,24 @@ def complete_environment(context: typer.Context, incomplete: str) -> list[str]:
         names = _presets(context)
         return [name for name in names if not any(name.startswith(f"{other}-") for other in names)]  # without variants
 
-    return _beginning(incomplete, environments)
+    return beginning(incomplete, environments)
 
 
 def complete_suite(incomplete: str) -> list[str]:
     """Return the names of suites that begin with `incomplete`."""
     from rlsdk.experiments.suite import suites
 
-    return _beginning(incomplete, suites)
+    return beginning(incomplete, suites)
 
 
 def complete_sink(incomplete: str) -> list[str]:
     """Return the names of metric sinks that begin with `incomplete`."""
-    return _beginning(incomplete, lambda: (*SINKS, *extensions("sinks")))
+    return beginning(incomplete, lambda: (*SINKS, *extensions("sinks")))
 
 
 def complete_executor(incomplete: str) -> list[str]:
     """Return the names of executors that begin with `incomplete`."""
-    return _beginning(incomplete, lambda: (*EXECUTORS, *extensions("executors")))
-
-
-def complete_agent(incomplete: str) -> list[str]:
-    """Return the names of trained agents that begin with `incomplete`."""
-    from rlsdk.interchange.zoo import agents
-
-    return _beginning(incomplete, lambda: [agent.name for agent in agents()])
+    return beginning(incomplete, lambda: (*EXECUTORS, *extensions("executors")))
 
 
 def _presets(context: typer.Context) -> list[str]:
@@ -73,7 +66,7 @@ def _usable() -> list[str]:
     return [plugin.id for plugin in algorithms() if plugin.problem is None]
 
 
-def _beginning(incomplete: str, values: Callable[[], Iterable[str]]) -> list[str]:
+def beginning(incomplete: str, values: Callable[[], Iterable[str]]) -> list[str]:
     """Return the values that begin with `incomplete`. Errors of plugins give an empty list: a shell cannot show them."""
     try:
         return [value for value in values() if value.startswith(incomplete)]

@@ -61,7 +61,7 @@ def inspect_file(
 
 
 def _inspect_data(file: Path, *, as_json: bool) -> None:
-    from rlsdk.interchange.data_set_summary import summary_of
+    from rlsdk.buffers.data_set_summary import summary_of
 
     found = summary_of(file)
     if as_json:

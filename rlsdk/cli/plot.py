@@ -66,8 +66,8 @@ def _picture(out: Path, picture_format: str | None) -> Path:
 
 
 def _plot_data(file: Path, output: Path, picture: PictureSettings) -> None:
+    from rlsdk.buffers.data_set_summary import summary_of
     from rlsdk.experiments.data_set_picture import plot_episodes
-    from rlsdk.interchange.data_set_summary import summary_of
 
     found = summary_of(file)
     title = picture.title or f"{file.stem}: {found.environment or 'environment not named'}"

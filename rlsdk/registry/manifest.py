@@ -100,7 +100,7 @@ class Manifest:
     """(name, (`package.module:function`, summary, example)) of commands for `rlsdk NAME`. In the file a table of lists. The
     function is one that Typer accepts, or a `typer.Typer` with commands of its own. A call of the command imports it."""
     zoo: str = ""
-    """The folder in the package that contains trained agents, such as `agents`; see `rlsdk.zoo`."""
+    """The folder in the package that contains trained agents, such as `agents`; see `rlsdk_zoo`."""
 
 
 def read_manifest(module: str) -> Manifest:

@@ -76,7 +76,7 @@ class AlgorithmSpec(Generic[ConfigT]):
     policies: tuple[str, ...] = attrs.field(validator=attrs.validators.min_len(1))
     agent: Callable[[], type] | None = None
     from_sb3: Callable[[Mapping[str, object], Space], object] | None = None
-    """A function that makes an `rlsdk.interchange.sb3.Translated` from the weights (name -> tensor) in a file of sb3-contrib
+    """A function that makes an `rlsdk_interchange.sb3.Translated` from the weights (name -> tensor) in a file of sb3-contrib
     and the action space. None if sb3-contrib does not have this algorithm."""
     action_masks: MaskUse = attrs.field(default="ignored", validator=attrs.validators.in_(get_args(MaskUse)))
     upgrade: Callable[[Json, Json, str], tuple[Json, Json]] | None = None

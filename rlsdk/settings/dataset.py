@@ -118,7 +118,7 @@ def header_bytes(path: Path) -> bytes:
         if not path.is_file():
             raise ArtifactError(
                 f"there is no data set {path}; give the place of the file, or write one with"
-                " rlsdk.interchange.record_episodes"
+                " rlsdk_interchange.record_episodes"
             )
         size = path.stat().st_size
         with path.open("rb") as stream:

@@ -16,8 +16,8 @@ from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import ArtifactError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interchange import record_episodes
 from rlsdk_bc import BC
+from rlsdk_interchange import record_episodes
 
 SEEN = spaces.Box(-1.0, 1.0, (2,), np.float32)
 CHOICE, VECTOR = spaces.Discrete(2, start=3), spaces.Box(-2.0, 2.0, (1,), np.float32)
@@ -195,7 +195,7 @@ def test_masks_of_the_data_are_used_and_checked(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_ten_episodes_of_cartpole_are_enough(seed: int, tmp_path: Path) -> None:
-    zoo = pytest.importorskip("rlsdk.interchange.zoo")
+    zoo = pytest.importorskip("rlsdk_zoo.installed")
     expert = zoo.load("ppo/CartPole-v1")
     data = record_episodes(expert, "CartPole-v1", 10, tmp_path / "demo", deterministic=True, seed=1000 * seed)
     agent = rlsdk.make("bc", env=None, dataset=data, seed=seed).learn(1500)

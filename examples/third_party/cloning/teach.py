@@ -1,7 +1,7 @@
 """Record a teacher's episodes, and clone the teacher from them."""
 
 import rlsdk
-from rlsdk.interchange import record_episodes
+from rlsdk_interchange import record_episodes
 
 teacher = rlsdk.load("teacher/final.rlsdk")
 record_episodes(teacher, "CartPole-v1", 20, "demo", deterministic=True, seed=0)

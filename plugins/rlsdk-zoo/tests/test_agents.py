@@ -13,9 +13,9 @@ import pytest
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation import run_episodes
-from rlsdk.interchange.zoo import ZooAgent
 from rlsdk.registry import algorithms, find
 from rlsdk_zoo import make
+from rlsdk_zoo.installed import ZooAgent
 from rlsdk_zoo.page import own_agents, page, unaccounted
 
 PACKAGE = Path(__file__).parents[1]
@@ -42,7 +42,7 @@ def test_every_preset_has_an_agent_or_a_reason() -> None:
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_is_what_its_record_describes(name: str) -> None:
     record = AGENTS[name]
-    agent = rlsdk.zoo.load(f"rlsdk-zoo:{name}")
+    agent = rlsdk_zoo.load(f"rlsdk-zoo:{name}")
     assert (agent.spec.id, agent.env_name, agent.seed) == (record.algorithm, record.environment, record.seed)
     assert make.recipe(name, record.seed).preset.is_in(agent.config), "it has other settings than the preset"
     assert record.size == record.path.stat().st_size
@@ -74,7 +74,7 @@ def reached(record: ZooAgent, episodes: int) -> list[float]:
     """The returns of the first episodes of the recorded evaluation."""
     env = make_vec_env(record.environment)
     try:
-        return run_episodes(rlsdk.zoo.load(record.name), env, episodes, seed=record.result.seed).returns
+        return run_episodes(rlsdk_zoo.load(record.name), env, episodes, seed=record.result.seed).returns
     finally:
         env.close()
 

@@ -10,7 +10,7 @@ from rlsdk.errors import UsageError
 
 
 class RecordedOnly(gymnasium.Env[object, object]):
-    """Spaces for agents that learn from recorded data. `reset` and `step` raise UsageError. See `rlsdk.interchange`."""
+    """Spaces for agents that learn from recorded data. `reset` and `step` raise UsageError. See `rlsdk_interchange`."""
 
     def __init__(self, observation_space: gymnasium.Space[object], action_space: gymnasium.Space[object]) -> None:
         self.observation_space, self.action_space = observation_space, action_space

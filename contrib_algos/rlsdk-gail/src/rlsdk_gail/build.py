@@ -24,7 +24,7 @@ def build(context: BuildContext, config: GAILConfig) -> Parts:
     require_spaces(context, "GAIL")
     if config.dataset is None:
         raise SettingsError(
-            "GAIL imitates recorded episodes: give dataset = the path of a file that rlsdk.interchange.record_episodes wrote"
+            "GAIL imitates recorded episodes: give dataset = the path of a file that rlsdk_interchange.record_episodes wrote"
         )
     memory, every = memory_of(config.policy), config.sde_sample_freq
     network = build_actor_critic(context, config, memory=memory, use_sde=config.use_sde, sde_every=every)

@@ -30,7 +30,6 @@ from rlsdk.agent.assembly import assemble
 from rlsdk.agent.training_state import TrainingState
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.exploration.uniform_actions import random_actions
-from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import evolve
@@ -47,6 +46,7 @@ from rlsdk.spaces import (
     map_leaves,
     shape_of,
 )
+from rlsdk_interchange.bounds import within_bounds
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

@@ -35,8 +35,8 @@ def export_policy(
     from rlsdk.agent import load
     from rlsdk.agent.agent_file import SUFFIX
     from rlsdk.experiments.agent_path import agent_path
-    from rlsdk.interchange.export import FORMATS, export, format_of, model_card, target_of
     from rlsdk.runtime.whole_files import write_whole
+    from rlsdk_interchange.export import FORMATS, export, format_of, model_card, target_of
 
     file = agent_path(file)
     chosen = kind or format_of(out) or "onnx"

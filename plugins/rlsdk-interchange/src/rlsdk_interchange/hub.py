@@ -13,8 +13,8 @@ from types import ModuleType
 from rlsdk.agent import load
 from rlsdk.agent.agent_file import KIND, existing
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
-from rlsdk.interchange.export import model_card
 from rlsdk.storage.factory import inspect
+from rlsdk_interchange.export import model_card
 
 FILE = "agent.rlsdk"
 HEADER = "---\nlibrary_name: rlsdk\ntags: [reinforcement-learning, rlsdk]\n---\n\n"

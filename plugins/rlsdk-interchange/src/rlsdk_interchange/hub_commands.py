@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.cli.exporting import results_of
+from rlsdk_interchange.export_command import results_of
 
 
 def push_file(
@@ -17,7 +17,7 @@ def push_file(
 ) -> None:
     """Upload an agent file and its model card to a model hub (needs the extra `hub`)."""
     from rlsdk.experiments.agent_path import agent_path
-    from rlsdk.interchange.hub import push
+    from rlsdk_interchange.hub import push
 
     file = agent_path(file)
     typer.echo(push(file, repo, private=private, results=results_of(file)))
@@ -30,8 +30,8 @@ def pull_file(
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
     from rlsdk.agent.agent_file import as_agent_file
-    from rlsdk.interchange.hub import pull
     from rlsdk.runtime.whole_files import write_whole
+    from rlsdk_interchange.hub import pull
 
     target = as_agent_file(out)
     write_whole(target, pull(repo, revision=revision).read_bytes())

@@ -13,9 +13,9 @@ import torch
 
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.interchange.recording import PlayerLeftError, record_episodes
 from rlsdk.records import Features, Observation
 from rlsdk.spaces import Discrete
+from rlsdk_interchange.recording import PlayerLeftError, record_episodes
 
 FRAMES_PER_SECOND = 15
 LEAVE = "escape"

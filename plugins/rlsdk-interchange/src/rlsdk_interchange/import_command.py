@@ -26,7 +26,7 @@ def import_agent(
 ) -> None:
     """Convert a model of stable-baselines3 or sb3-contrib to an agent file. No code in the model is run."""
     from rlsdk.agent.agent_file import with_suffix
-    from rlsdk.interchange.sb3 import import_sb3
+    from rlsdk_interchange.sb3 import import_sb3
 
     target = with_suffix(out)
     if isinstance(target, Path) and target.exists() and path.exists() and target.samefile(path):

@@ -17,9 +17,9 @@ from rlsdk.buffers.episodes import open_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange.recorded_data import MASKS, episode_of
 from rlsdk.records import Features
 from rlsdk.spaces import map_leaves
+from rlsdk_interchange.recorded_data import MASKS, episode_of
 
 
 class MinariDataset(Protocol):

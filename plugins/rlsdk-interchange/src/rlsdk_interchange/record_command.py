@@ -61,7 +61,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
 
 def episodes_in(file: Path) -> str:
     """Describe a data set in one line: episodes, steps and mean return."""
-    from rlsdk.interchange.data_set_summary import summary_of
+    from rlsdk.buffers.data_set_summary import summary_of
 
     found = summary_of(file)
     return (
@@ -86,7 +86,7 @@ def _target(out: Path, *, overwrite: bool) -> Path:
 def _played(
     file: Path | None, env: str | None, episodes: int, target: Path, how: dict[str, Any], *, trust: bool
 ) -> Path:
-    from rlsdk.interchange.recording import record_in
+    from rlsdk_interchange.recording import record_in
 
     if file is None:
         return record_in("random", _given(env, "--random"), episodes, target, **how)
@@ -98,7 +98,7 @@ def _played(
 
 
 def _by_hand(env: str | None, episodes: int, target: Path, seed: int, keys: list[str]) -> Path:
-    from rlsdk.interchange.human import record_human
+    from rlsdk_interchange.human import record_human
 
     actions = {}
     for text in keys:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.buffers.recorded_episode import RecordedEpisode
-from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.spaces import Space
+from rlsdk_interchange.bounds import within_bounds
 
 
 @dataclass(slots=True)

@@ -13,12 +13,12 @@ from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.environments import connect, make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.exploration.uniform_actions import random_actions
-from rlsdk.interchange.recorder import Recorder
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
 from rlsdk.runtime.seeding import checked_seed
 from rlsdk.runtime.threads import limited_threads
 from rlsdk.spaces import Space
+from rlsdk_interchange.recorder import Recorder
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

@@ -14,9 +14,9 @@ from rlsdk.buffers.episode_file import require_place, write_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.callbacks import Callback
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.interchange.recorder import Recorder
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import EnvStep, Observation
+from rlsdk_interchange.recorder import Recorder
 
 if TYPE_CHECKING:
     from rlsdk.callbacks import Run

@@ -1,6 +1,6 @@
 """Import agents from files of stable-baselines3 and sb3-contrib. Settings and weights are read; no code in the file is run.
 
-A file stores functions, classes and spaces as pickles. `rlsdk.interchange.sb3_pickles` reads those of known objects without
+A file stores functions, classes and spaces as pickles. `rlsdk_interchange.sb3_pickles` reads those of known objects without
 running them. The environment provides the spaces. Settings that cannot be read have their defaults unless they are given.
 """
 
@@ -15,7 +15,10 @@ import attrs
 
 from rlsdk.environments import connect
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, shown
-from rlsdk.interchange.sb3_encoders import (
+from rlsdk.registry import load as load_plugin
+from rlsdk.settings import describe, merge
+from rlsdk.spaces import Dict, Space
+from rlsdk_interchange.sb3_encoders import (
     IMAGES,
     convolves_arrays,
     image_encoder,
@@ -23,8 +26,8 @@ from rlsdk.interchange.sb3_encoders import (
     require_plain,
     require_same_axes,
 )
-from rlsdk.interchange.sb3_file import ACTIVATION, Foreign, read_sb3
-from rlsdk.interchange.sb3_networks import (
+from rlsdk_interchange.sb3_file import ACTIVATION, Foreign, read_sb3
+from rlsdk_interchange.sb3_networks import (
     Translated,
     actor_critic,
     critic_count,
@@ -37,10 +40,7 @@ from rlsdk.interchange.sb3_networks import (
     soft_actor_critic,
     stacked_critics,
 )
-from rlsdk.interchange.sb3_statistics import read_statistics, set_statistics
-from rlsdk.registry import load as load_plugin
-from rlsdk.settings import describe, merge
-from rlsdk.spaces import Dict, Space
+from rlsdk_interchange.sb3_statistics import read_statistics, set_statistics
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

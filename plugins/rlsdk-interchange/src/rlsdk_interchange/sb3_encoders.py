@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from rlsdk.interchange.sb3_file import Shape
 from rlsdk.spaces import Box, Dict, Space
+from rlsdk_interchange.sb3_file import Shape
 
 IMAGES = (
     ("features_extractor.cnn.", "encoder.convolutions."),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import ArtifactError
-from rlsdk.interchange.sb3_pickles import read_setting
+from rlsdk_interchange.sb3_pickles import read_setting
 
 MAX_SETTINGS, SMALL, MAX_GROWTH = 16 * 2**20, 2**20, 4
 """Limits of unpacked contents: bytes of the settings; weights may have `MAX_GROWTH` times the size of the file plus `SMALL`

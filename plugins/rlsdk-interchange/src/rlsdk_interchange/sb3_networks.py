@@ -8,7 +8,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from rlsdk.interchange.sb3_encoders import IMAGES, common_encoder, same_encoder
+from rlsdk_interchange.sb3_encoders import IMAGES, common_encoder, same_encoder
 
 _UNSHARED = tuple((f"vf_{theirs}", f"critic_{ours}") for theirs, ours in IMAGES)
 _ACTORS = {"policy": "actor", "actor_target": "actor_target"}

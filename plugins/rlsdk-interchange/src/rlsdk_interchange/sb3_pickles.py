@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.buffers.factory import DOCUMENTED
-from rlsdk.interchange.pickle_description import Call, Name, described
+from rlsdk_interchange.pickle_description import Call, Name, described
 
 MOST = 2**16
 """Longer pickles are not read, bytes."""

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interchange.pickle_description import Call, described
-from rlsdk.interchange.sb3_file import MAX_SETTINGS
-from rlsdk.interchange.sb3_pickles import array
+from rlsdk_interchange.pickle_description import Call, described
+from rlsdk_interchange.sb3_file import MAX_SETTINGS
+from rlsdk_interchange.sb3_pickles import array
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

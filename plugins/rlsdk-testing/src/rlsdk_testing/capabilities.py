@@ -99,7 +99,7 @@ def _trains(subject: Subject, env: object, kind: str = "Box") -> Agent:
 
 
 def _exported(agent: Agent) -> None:
-    from rlsdk.interchange.export import export
+    from rlsdk_interchange.export import export
 
     with tempfile.TemporaryDirectory() as folder:
         export(agent, Path(folder) / "policy", "torch-export")

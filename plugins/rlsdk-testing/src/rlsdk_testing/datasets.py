@@ -11,10 +11,10 @@ from torch import Generator, Tensor
 
 from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import connect
-from rlsdk.interchange.recording import random_player
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
 from rlsdk.tree import map_tensors
+from rlsdk_interchange.recording import random_player
 
 EPISODES, LONGEST = 4, 20
 

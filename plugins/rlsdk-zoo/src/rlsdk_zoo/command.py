@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
-from rlsdk.cli.completions import complete_agent
+from rlsdk.cli.completions import beginning
 from rlsdk.errors import one_line
 from rlsdk.runtime.output import counted, print_line
 
 if TYPE_CHECKING:
-    from rlsdk.interchange.zoo import ZooAgent
+    from rlsdk_zoo.installed import ZooAgent
+
+
+def complete_agent(incomplete: str) -> list[str]:
+    """Return the names of trained agents that begin with `incomplete`."""
+    from rlsdk_zoo.installed import agents
+
+    return beginning(incomplete, lambda: [agent.name for agent in agents()])
+
 
 app = typer.Typer(
     no_args_is_help=True, help="List, show and copy trained agents of installed packages such as rlsdk-zoo."
@@ -33,7 +41,7 @@ def list_agents(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the trained agents with their mean returns. Imports neither torch nor any plugin."""
-    from rlsdk.interchange.zoo import agents
+    from rlsdk_zoo.installed import agents
 
     known = agents()
     found = [agent for agent in known if text.lower() in agent.qualified_name.lower()]
@@ -56,7 +64,7 @@ def list_agents(
 @app.command("show", short_help="Print the card of an agent.", epilog="Example: rlsdk zoo show tqc/Pendulum-v1")
 def show_agent(name: Name) -> None:
     """Print the card of a trained agent: its results, how to use it, the command that trains it, and hashes."""
-    from rlsdk.interchange.zoo import find
+    from rlsdk_zoo.installed import find
 
     typer.echo(find(name).card(), nl=False)
 
@@ -75,8 +83,8 @@ def get_agent(
 ) -> None:
     """Check the hash of a trained agent and write its agent file. Every command that reads agents accepts this file."""
     from rlsdk.agent.agent_file import as_agent_file
-    from rlsdk.interchange.zoo import find
     from rlsdk.runtime.whole_files import write_whole
+    from rlsdk_zoo.installed import find
 
     agent = find(name)
     target = as_agent_file(out or Path(agent.name.replace("/", "-")))

@@ -1,4 +1,4 @@
-"""Trained agents in installed packages: `rlsdk.zoo.load("tqc/Pendulum-v1")`.
+"""Trained agents in installed packages: `rlsdk_zoo.load("tqc/Pendulum-v1")`.
 
 A package names a folder in its manifest, `zoo = "agents"`. In it, `ALGORITHM/ENVIRONMENT.rlsdk` is an agent, and the `.toml` of
 the same name is its record, a `ZooAgent`. Finding, checking and reading them runs no code of the package.
@@ -145,7 +145,7 @@ rlsdk eval agent.rlsdk
 import rlsdk
 from rlsdk.evaluation import evaluate_policy
 
-agent = rlsdk.zoo.load("{agent.name}")
+agent = rlsdk_zoo.load("{agent.name}")
 mean, deviation = evaluate_policy(agent, "{agent.environment}", n_eval_episodes=5)
 ```
 

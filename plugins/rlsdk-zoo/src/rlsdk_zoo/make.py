@@ -24,8 +24,8 @@ import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interchange.zoo import ZooAgent, ZooResult
 from rlsdk.registry import Preset, find, preset, preset_names
+from rlsdk_zoo.installed import ZooAgent, ZooResult
 
 HERE = Path(__file__).parent
 AGENTS = HERE / "agents"
