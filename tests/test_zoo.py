@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import rlsdk
+import rlsdk_zoo
+from rlsdk.cli import commands
 from rlsdk.errors import ArtifactError, PluginError
 from rlsdk.registry import plugins
 from rlsdk.registry.manifest import ManifestError, parse_manifest
@@ -70,6 +72,9 @@ class Zoos:
 def zoos(tmp_path: Path, agent: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Zoos]:
     """A `Zoos` without packages. The package rlsdk-zoo is hidden if it is installed."""
     monkeypatch.setenv("RLSDK_PLUGINS", "trpo,bots,more")
+    monkeypatch.setattr(
+        commands, "OWN", {**commands.OWN, "zoo": ("rlsdk_zoo.command:app", "Trained agents.", "zoo list")}
+    )
     (tmp_path / "site").mkdir()
     with installed(tmp_path / "site") as site:
         yield Zoos(site, agent)
@@ -206,6 +211,7 @@ def test_listing_imports_no_torch(zoos: Zoos) -> None:
 import sys
 sys.path.insert(0, {str(zoos.site.folder)!r})
 import rlsdk
+import rlsdk_zoo
 assert [agent.name for agent in rlsdk_zoo.agents()] == [{NAME!r}]
 print(sorted({{"torch", "gymnasium", "acme_bots"}} & set(sys.modules)))
 """

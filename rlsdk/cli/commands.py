@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,7 @@ from typer.core import TyperGroup
 
 from rlsdk.errors import PluginError
 from rlsdk.registry import plugins
+from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.loading import command, offered_commands
 
 OWN: Mapping[str, tuple[str, str, str]] = {
@@ -110,7 +112,8 @@ def _command(name: str) -> Any:
         module, _, attribute = OWN[name][0].partition(":")
         function = getattr(import_module(module), attribute)
     elif name in PACKAGES and name not in offered_commands():
-        raise PluginError(f"`rlsdk {name}` is a command of {PACKAGES[name]}, which is not installed; install it: ...")
+        hidden = f" or hidden by {SWITCH}" if os.environ.get(SWITCH) else ""
+        raise PluginError(f"`rlsdk {name}` is a command of {PACKAGES[name]}, which is not installed{hidden}")
     elif any(name in dict(plugin.manifest.commands) for plugin in plugins() if plugin.manifest):
         function = command(name)
     else:

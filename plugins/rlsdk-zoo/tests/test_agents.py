@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import rlsdk
+import rlsdk_zoo
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation import run_episodes
 from rlsdk.registry import algorithms, find

@@ -142,7 +142,7 @@ rlsdk eval agent.rlsdk
 ```
 
 ```python
-import rlsdk
+import rlsdk_zoo
 from rlsdk.evaluation import evaluate_policy
 
 agent = rlsdk_zoo.load("{agent.name}")
