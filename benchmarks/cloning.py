@@ -21,13 +21,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import rlsdk
+import rlsdk_zoo as zoo
 from rlsdk.callbacks import EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.registry import preset
 from rlsdk.settings import Dataset
 from rlsdk_bc import BC
-from rlsdk_interchange import record_episodes, zoo
+from rlsdk_interchange import record_episodes
 from rlsdk_ppo import PPO
 
 LANDER, GOAL, STEPS, EVERY = "LunarLander-v3", 200, 655_360, 32_768
