@@ -14,8 +14,10 @@ from rlsdk.agent.resumption import leave_episodes
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
 from rlsdk.environments.env_in_training import EnvInTraining, refuse_move
+from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import UnsupportedSpaceError, UsageError
+from rlsdk.runtime.seeding import derive
 from rlsdk.spaces import Box
 from rlsdk.training.groups import require_groups
 
@@ -56,6 +58,7 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
     known = agent.numpy_env
     if known is None or known.env is not agent.env:
         known = agent.numpy_env = NumpyVectorEnv(agent.env, lambda: _user_moves(agent))
+        seed_spaces(known, derive(agent.seed, "spaces") % 2**31)
     return known
 
 

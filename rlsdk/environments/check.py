@@ -21,6 +21,7 @@ from rlsdk.environments.adapters.step_checks import FLAGS, STEP, by_caller, mend
 from rlsdk.environments.vector.connected import missing_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.numpy_vector import to_actions
+from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, raised, shown
 from rlsdk.spaces import Space
 
@@ -28,7 +29,7 @@ ResultT = TypeVar("ResultT")
 HARMLESS = {
     "eterminis|random number generator|same seed": (
         "seed",
-        "the environment ignores its seed, so runs cannot be repeated",
+        "the environment ignores its seed; call super().reset(seed=seed) and draw random numbers from self.np_random",
     ),
     "share an object": ("observation", "it is overwritten by the next step; rlsdk copies it, other programs may not"),
 }
@@ -190,8 +191,8 @@ def _about_observations(space: object, path: str = "observation") -> list[Advice
 def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[Advice]:
     """Play random steps. Observations must fit the space; advice is given on endless episodes and on large numbers."""
     reset = f"{type(env).__name__}.reset"
+    seed_spaces(env, 0)
     observation, _ = _asked(reset, lambda: env.reset(seed=0))
-    env.action_space.seed(0)
     largest, ended, outside = 0.0, 0, 0
     for step in range(steps):
         try:

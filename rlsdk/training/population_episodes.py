@@ -21,6 +21,7 @@ from rlsdk.environments.adapters.step_checks import (
     require_info,
     success,
 )
+from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import EnvironmentFault, shown
 from rlsdk.networks.numpy_encoder import encoded_slices, encoder_of, flat_vector
 from rlsdk.networks.running_moments import Moments
@@ -143,7 +144,9 @@ class _EpisodeSlot:
 
     def begin(self) -> Vector:
         """Reset the environment and return the first observation of the next episode."""
-        observation, _ = self.environment.reset(seed=self.request.seeds[len(self.returns)])
+        seed = self.request.seeds[len(self.returns)]
+        seed_spaces(self.environment, seed)
+        observation, _ = self.environment.reset(seed=seed)
         return self.read(observation)
 
     def noting(self, action: object) -> StepResult:

@@ -61,7 +61,7 @@ def layers_of(environment: Any) -> Iterator[object]:
     """Yield the outermost wrapper, each wrapper inside it, and the environment itself."""
     layer = environment
     yield layer
-    while hasattr(layer, "env") and layer is not layer.unwrapped:
+    while hasattr(layer, "env") and layer is not getattr(layer, "unwrapped", layer):
         layer = layer.env
         yield layer
 

@@ -52,10 +52,15 @@ class NumpyVectorEnv:
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
-    def reset(self) -> Arrays:
-        """Start an episode in every environment, and return the observations [B, ..], nested as the space."""
+    def reset(self, *, seed: int | None = None, options: object = None) -> Arrays:
+        """Start an episode in every environment, and return the observations [B, ..], nested as the space.
+
+        `seed` and `options` replace those of `seed` and `set_options`.
+        """
         self._move()
-        seed, self._seed, self._pending = self._seed, None, None
+        if options is not None:
+            self.set_options(options)
+        seed, self._seed, self._pending = self._seed if seed is None else seed, None, None
         return to_arrays(self.env.observation_space, self.env.reset(seed).features)
 
     def step(self, actions: object) -> Stepped:
@@ -114,6 +119,15 @@ class NumpyVectorEnv:
         """Set the seed of the next `reset`. Each environment gets its own seed, derived from it."""
         self._seed = seed
         return [seed] * self.num_envs
+
+    def set_options(self, options: object = None) -> None:
+        """Set the options that the next `reset` passes to the environments, once: a dict for all, or a list with one for each.
+
+        Raises:
+            SettingsError: the options are something else, or their number is wrong.
+            UsageError: this kind of environment is reset without options.
+        """
+        self.env.set_options(options)
 
     @property
     def reset_infos(self) -> list[dict[str, object]]:
