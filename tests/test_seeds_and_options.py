@@ -149,7 +149,7 @@ def test_options_reach_the_next_reset_once(kind: str) -> None:
         assert [info["options"] for info in envs.reset_infos] == [{"level": 1}, None]
     with pytest.raises(SettingsError, match="give a dict, a list of 2 dicts, or None"):
         envs.env.reset_options.set("hard", 2)  # type: ignore[attr-defined]  # of the kinds in this package
-    with pytest.raises((SettingsError, UsageError), match="3 options for 2 environments|one dict"):
+    with pytest.raises((SettingsError, UsageError), match=r"3 options for 2 environments|one dict"):
         envs.set_options([{}, {}, {}])
     envs.close()
 

@@ -17,7 +17,7 @@ from rlsdk.errors import SettingsError, UsageError
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.threads import limited_threads
-from rlsdk.training.endless import LONG, warn_endless
+from rlsdk.training.endless import Waiting
 from rlsdk.training.step_values import Locals, require_two_arguments, step_values
 from rlsdk.training.trained_agent import ActingSession, TrainedAgent
 from rlsdk.training.watched_env import gathered_infos
@@ -72,6 +72,8 @@ def run_episodes(
     Every environment plays the same number of episodes (or one more), so that short episodes are not overrepresented. The
     agent's random generators do not change. An evaluation in the agent's own environment ends its unfinished episodes.
 
+    An episode of more than 1,000,000 steps is an error, after a warning, unless the environment has a larger time limit.
+
     Args:
         agent: the agent that plays.
         env: anything that `learn` accepts.
@@ -82,7 +84,7 @@ def run_episodes(
 
     Raises:
         SettingsError: `episodes` is not positive.
-        EnvironmentFault: the environment cannot be made.
+        EnvironmentFault: the environment cannot be made, or an episode does not end.
         UnsupportedSpaceError: the spaces of the environment are not those of the agent.
         UsageError: a training of the agent is running in this environment.
         MaskError: the agent needs action masks and the environment has none.
@@ -123,14 +125,13 @@ def _shares(envs: ConnectedEnv, episodes: int) -> list[int]:
 
 def _played(session: ActingSession, envs: ConnectedEnv, seed: int | None, use_masking: bool) -> Iterator[EnvStep]:
     """Step the environments without end, and yield each step with its action."""
-    observation, since = envs.reset(seed), 0
+    observation, waiting = envs.reset(seed), Waiting(envs)
     while True:
         action = session.action_on(observation if use_masking else replace(observation, action_mask=None))
         step = replace(envs.step(action), action=action)
         yield step
-        observation, since = step.observation, 0 if step.episodes else since + 1
-        if since == LONG:
-            warn_endless(repr(envs.name), LONG)
+        observation = step.observation
+        waiting.stepped(step.episodes)
 
 
 def _called_back(

@@ -19,6 +19,7 @@ from rlsdk.records import Features, Observation
 from rlsdk.runtime.seeding import checked_seed
 from rlsdk.runtime.threads import limited_threads
 from rlsdk.spaces import Space
+from rlsdk.training.endless import Waiting
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -57,6 +58,7 @@ def record_episodes(
     Raises:
         SettingsError: `n_episodes` is not positive.
         UnsupportedSpaceError: the environment has other spaces than the agent.
+        EnvironmentFault: an episode does not end.
         ArtifactError: the file cannot be written.
     """
     if isinstance(n_episodes, bool) or not isinstance(n_episodes, int) or n_episodes < 1:
@@ -131,7 +133,7 @@ def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[
     quota = [(count + i) // envs.num_envs for i in range(envs.num_envs)]
     observation = envs.reset(seed)
     recorder = Recorder(observation, envs.action_space, getattr(envs, "reset_seeds", ()))
-    episodes = list[RecordedEpisode]()
+    episodes, waiting = list[RecordedEpisode](), Waiting(envs)
     try:
         while any(quota):
             action = act(observation)
@@ -141,6 +143,7 @@ def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[
                     quota[row] -= 1
                     episodes.append(episode)
             observation = step.observation
+            waiting.stepped(step.episodes)
     except PlayerLeftError:
         if not episodes:
             raise SettingsError("no episode was played to its end, so nothing is written") from None

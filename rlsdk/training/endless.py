@@ -1,17 +1,92 @@
-"""A warning for those who play whole episodes of environments whose episodes perhaps never end."""
+"""Limits for code that waits for the end of episodes, which perhaps never comes."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
-LONG = 100_000
-"""Steps in which no episode ended, after which there is a warning."""
+import gymnasium
+
+from rlsdk.errors import EnvironmentFault
+from rlsdk.interfaces import VectorEnv
+from rlsdk.records import Episode
+
+LONG = 30_000
+"""Steps of an episode after which there is a warning. The longest games of Atari have 27,000."""
+MOST = 1_000_000
+"""Steps of an episode after which there is an error, unless the environment has a time limit above it."""
+UNHEARD = 5_000
+"""Steps of each environment without the end of an episode, after which a training gives a hint."""
 
 
-def warn_endless(environment: str, steps: int) -> None:
-    """Warn those who wait for the end of an episode."""
+def time_limit(env: Any) -> int | None:
+    """The step at which an environment, or those of a vector environment, truncates episodes; None if it states none."""
+    limit, spec = _attribute(env, "_max_episode_steps"), _attribute(env, "spec")
+    limit = getattr(spec, "max_episode_steps", None) if limit is None else limit
+    return limit if isinstance(limit, int) else None
+
+
+def _attribute(env: Any, name: str) -> object:
+    """The attribute of an environment or its wrappers, or of the first of a vector environment; None if it has none."""
+    try:
+        return env.get_wrapper_attr(name) if isinstance(env, gymnasium.Env) else env.get_attr(name)[0]
+    except Exception:  # environments in other processes, and those of users, raise any error
+        return None
+
+
+def require_end(env: Any, name: str, steps: int) -> int:
+    """Check that an episode of `steps` steps may still end; return the number of steps after which to check it again.
+
+    Warns from `LONG` steps on, if the environment states no time limit.
+
+    Raises:
+        EnvironmentFault: the episode has more than `MOST` steps, and more than the time limit of the environment.
+    """
+    if steps < LONG:
+        return LONG
+    known = time_limit(env)
+    limit = max(MOST, known or 0)
+    shown = limit if steps > limit else LONG
+    message = (
+        f"environment {name}: no episode ended in {shown:,} steps, and whole episodes are played; give it a time limit, such as"
+        " gymnasium.wrappers.TimeLimit(env, 1000) or --env-kwargs max_episode_steps=1000"
+    )
+    if steps > limit:
+        raise EnvironmentFault(f"{message}; a limit above {limit:,} allows longer episodes")
+    if known is None:
+        warnings.warn(f"{message}; without one this ends after {limit:,} steps", stacklevel=3)
+    return limit + 1
+
+
+class Waiting:
+    """Watches environments that are stepped together until episodes end, with `require_end`.
+
+    Results of episodes that end do not depend on it.
+    """
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.env, self.name = env, repr(getattr(env, "name", type(env).__name__))
+        self._clock, self._began, self._due = 0, [0] * env.num_envs, LONG
+
+    def stepped(self, episodes: Sequence[Episode]) -> None:
+        """Count a step in which `episodes` ended. Raises as `require_end`."""
+        self._clock += 1
+        for episode in episodes:
+            self._began[episode.env] = self._clock
+        if self._clock >= self._due:
+            began = min(self._began)
+            self._due = began + require_end(self.env, self.name, self._clock - began)
+
+
+def hint_of_silence(env: Any, steps: int, *, logs_episodes: bool) -> None:
+    """Warn that no episode has ended in `steps` steps of a training, unless the environment states a later time limit."""
+    known = None if env is None else time_limit(env)
+    if known is not None and known >= steps:
+        return
+    nothing = "; this algorithm logs after whole episodes, so nothing is logged" if logs_episodes else ""
     warnings.warn(
-        f"environment {environment}: no episode ended in {steps} steps, and whole episodes are played; give it a time limit,"
-        " such as gymnasium.wrappers.TimeLimit(env, 1000)",
+        f"no episode has ended in the first {steps:,} steps of each environment, so the log has no rollout/ep_rew_mean"
+        f"{nothing}; if episodes never end, give the environment a time limit, such as gymnasium.wrappers.TimeLimit(env, 1000)",
         stacklevel=2,
     )
