@@ -15,7 +15,7 @@ from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
 from rlsdk.environments.env_in_training import EnvInTraining, refuse_move
 from rlsdk.environments.vector.seeds import seed_spaces
-from rlsdk.environments.wrapper_settings import split_wrapper_settings
+from rlsdk.environments.wrapper_settings import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 from rlsdk.runtime.seeding import derive
 from rlsdk.spaces import Box
@@ -33,6 +33,7 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
     bare, requests = split_wrapper_settings(env)
     envs = connect(bare, agent.spec.default_envs)
     require_same_spaces(agent, envs, "the new environment")
+    warn_of_statistics(envs, "the training environment")
     agent.masks.check_environment(envs)
     if any(request.applied_to(agent.config) != agent.config for request in requests):
         raise UsageError(

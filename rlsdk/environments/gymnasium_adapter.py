@@ -26,6 +26,7 @@ from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
 from rlsdk.settings.environment_id import environment_id
 
+MOST_WRAPPERS = 50
 EnvSource = str | Callable[..., object] | Any
 CONNECTED = (
     SyncVectorEnv,
@@ -91,7 +92,7 @@ def _no_environment(env: object) -> str:
         return (
             f"{shown(env)} is a vector environment of another library; make one of the same environments with"
             " rlsdk.environments.make_vec_env: it takes an id, a function, or a list of functions; derive a class of your own"
-            " from gymnasium.vector.VectorEnv, or give it the members of rlsdk.interfaces.VectorEnv"
+            f" from gymnasium.vector.VectorEnv, or give it the members of rlsdk.interfaces.VectorEnv{_settings_instead(env)}"
         )
     if isinstance(env, list | tuple):
         return f"{shown(env)} is not an environment; make_vec_env takes a list of functions that each make one"
@@ -104,6 +105,19 @@ def _no_environment(env: object) -> str:
         " a gymnasium.vector.VectorEnv, what rlsdk.environments.make_vec_env returns, or an object with the members of"
         " rlsdk.interfaces.VectorEnv and spaces"
     )
+
+
+OF_VEC_ENVS = {"VecNormalize": "normalize=True", "VecFrameStack": "frame_stack=4"}
+"""Wrapper of stable-baselines3's vector environments -> the setting of the agent that does the same."""
+
+
+def _settings_instead(env: Any) -> str:
+    """What replaces the wrappers of a vector environment of stable-baselines3."""
+    found = list[str]()
+    while env is not None and len(found) < MOST_WRAPPERS:
+        found.append(type(env).__name__)
+        env = vars(env).get("venv") if hasattr(env, "__dict__") else None
+    return "".join(f"; {name} is the setting {OF_VEC_ENVS[name]} of the agent" for name in found if name in OF_VEC_ENVS)
 
 
 def no_gymnasium(env: object) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from rlsdk.environments import ConnectedEnv, connect
 from rlsdk.environments.env_in_training import itself
 from rlsdk.environments.gymnasium_adapter import EnvSource
+from rlsdk.environments.wrapper_settings import warn_of_statistics
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
@@ -111,6 +112,7 @@ def _connected(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> Connec
             raise UsageError("an evaluation during training needs another environment than the training")
         agent.end_episodes()
     agent.require_same_spaces(envs, "the evaluation environment")
+    warn_of_statistics(envs, "the evaluation environment")
     if use_masking:
         agent.masks.check_environment(envs)
     return envs

@@ -11,6 +11,7 @@ from torch import Generator
 from rlsdk.buffers.episode_file import require_place, write_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.environments import connect, make_vec_env
+from rlsdk.environments.wrapper_settings import warn_of_statistics
 from rlsdk.errors import SettingsError
 from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interchange.recorder import Recorder
@@ -65,6 +66,7 @@ def record_episodes(
         raise SettingsError(f"n_episodes = {n_episodes!r} must be a positive whole number")
     require_place(path)
     envs = connect(env)
+    warn_of_statistics(envs, "the recorded environment")
     act = _acting(model, envs, deterministic=deterministic, seed=seed)
     with limited_threads(1):
         episodes = _played(act, envs, n_episodes, seed)

@@ -6,8 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium
-
+from rlsdk.environments.adapters.attributes import time_limit
 from rlsdk.errors import EnvironmentFault
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Episode
@@ -18,21 +17,6 @@ MOST = 1_000_000
 """Steps of an episode after which there is an error, unless the environment has a time limit above it."""
 UNHEARD = 5_000
 """Steps of each environment without the end of an episode, after which a training gives a hint."""
-
-
-def time_limit(env: Any) -> int | None:
-    """The step at which an environment, or those of a vector environment, truncates episodes; None if it states none."""
-    limit, spec = _attribute(env, "_max_episode_steps"), _attribute(env, "spec")
-    limit = getattr(spec, "max_episode_steps", None) if limit is None else limit
-    return limit if isinstance(limit, int) else None
-
-
-def _attribute(env: Any, name: str) -> object:
-    """The attribute of an environment or its wrappers, or of the first of a vector environment; None if it has none."""
-    try:
-        return env.get_wrapper_attr(name) if isinstance(env, gymnasium.Env) else env.get_attr(name)[0]
-    except Exception:  # environments in other processes, and those of users, raise any error
-        return None
 
 
 def require_end(env: Any, name: str, steps: int) -> int:
