@@ -536,3 +536,58 @@ def test_the_advice_on_actions_without_bounds_works() -> None:
         rlsdk.make("sac", env=env)
     wrapped = gymnasium.wrappers.TransformAction(env, lambda action: action, spaces.Box(-1.0, 1.0, (1,)))
     rlsdk.make("sac", env=wrapped, learning_starts=4, buffer_size=20, batch_size=4).learn(8)
+
+
+# --- check_env: the end of episodes, and goals ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (None, "the last observation of its episode: .*is None"),
+        (np.full(2, np.nan, np.float32), "NaN"),
+        (np.zeros(3, np.float32), r"shape \(3,\)"),
+    ],
+)
+def test_check_env_looks_at_the_last_observation_of_episodes(length: int, last: Any, words: str) -> None:
+    wrong = step_of(lambda o, r, t, u, i: (last if t or u else o, r, t, u, i))
+    with pytest.raises(EnvironmentFault, match=words):
+        check_env(wrong(length), warn=False)
+    check_env(ChainEnv(length), warn=False)
+
+
+def goals_with(reward: Callable[..., Any]) -> BitFlippingEnv:
+    class Goals(BitFlippingEnv):
+        def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+            return reward(np.asarray(achieved_goal), np.asarray(desired_goal))
+
+    return Goals(3)
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (
+            lambda a, d: float(np.all(a == d)) - 1.0,
+            r"compute_reward must give one finite number per row .*gave shape \(\)",
+        ),
+        (lambda a, d: float(a[0] == d[0]), "raised TypeError in compute_reward|raised ValueError in compute_reward"),
+        (lambda a, d: -np.abs(a - d).sum(0).astype(float) if a.ndim > 1 else -1.0, r"gave shape \(3,\)"),
+        (lambda a, d: np.full(a.shape[:-1], -float(np.abs(a - d).sum())), "one by one .*compute each row by itself"),
+    ],
+)
+def test_check_env_calls_compute_reward_with_batches(reward: Any, words: str) -> None:
+    with pytest.raises(EnvironmentFault, match=words):
+        check_env(goals_with(reward), warn=False)
+
+
+def test_check_env_compares_rewards_of_goals_with_those_of_steps() -> None:
+    assert not [advice for advice in check_env(BitFlippingEnv(8), warn=False) if advice.about == "goals"]
+
+    class Costly(BitFlippingEnv):
+        def step(self, action: Any) -> Any:
+            observation, reward, *more = super().step(action)
+            return observation, reward - 0.1, *more
+
+    assert "goals: compute_reward of a step's goals is not its reward" in str(check_env(Costly(3), warn=False)[-1])
