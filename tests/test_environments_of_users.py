@@ -18,7 +18,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import ReshapeObservation, TimeLimit
 
 import rlsdk
 from rlsdk.environments import Monitor, check_env, connect, make_vec_env
@@ -31,8 +31,10 @@ from rlsdk.errors import (
     RlsdkError,
     SettingsError,
     UnsupportedSpaceError,
+    UsageError,
 )
 from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk_tqc import TQC
 
 TINY: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
 
@@ -591,3 +593,75 @@ def test_check_env_compares_rewards_of_goals_with_those_of_steps() -> None:
             return observation, reward - 0.1, *more
 
     assert "goals: compute_reward of a step's goals is not its reward" in str(check_env(Costly(3), warn=False)[-1])
+
+
+# --- messages with a way out ---------------------------------------------------------------------------------------------
+
+
+class Shown(ChainEnv):
+    """An environment with observations of a given space."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(3)
+        self.observation_space = space
+
+    def _observation(self) -> Any:
+        return self.observation_space.sample()
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Box(0, 255, (84, 80), np.uint8), r"ReshapeObservation\(env, \(84, 80, 1\)\)"),
+        (spaces.Box(0, 1, (84, 84, 1), np.float32), r"policy_kwargs=\{'normalize_images': False\}"),
+        (spaces.Box(-1, 1, (4,), np.float32), "use MlpPolicy"),
+    ],
+)
+def test_what_cnn_policies_cannot_take_has_a_way_out(space: Any, words: str) -> None:
+    with pytest.raises(UnsupportedSpaceError, match=words):
+        rlsdk.make("ppo", env=Shown(space), policy="CnnPolicy", **TINY)
+    if len(space.shape) == 2:
+        rlsdk.make("ppo", env=ReshapeObservation(Shown(space), (84, 80, 1)), policy="CnnPolicy", **TINY)
+    elif len(space.shape) == 3:
+        settings = {**TINY, "policy_kwargs": {"normalize_images": False}}
+        rlsdk.make("ppo", env=Shown(space), policy="CnnPolicy", **settings)
+
+
+def test_other_spaces_and_other_numbers_of_environments_have_a_way_out(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"buffer_size": 100, "learning_starts": 10, "seed": 0}
+    model = TQC("MlpPolicy", make_vec_env(lambda: ChainEnv(3), 2), **settings).learn(20)
+    with pytest.raises(
+        UsageError, match=r"filled from 2 environments; give as many, not 1, .*TQC\.load\(path, env=env\)"
+    ):
+        model.set_env(ChainEnv(3))
+    file = model.save(tmp_path / "agent")
+    TQC.load(file, env=ChainEnv(3)).learn(20)
+    other = Shown(spaces.Box(-1, 1, (5,), np.float32))
+    for change in (lambda: model.set_env(other), lambda: TQC.load(file, env=other)):
+        with pytest.raises(UnsupportedSpaceError, match=r"save it, then TQC\.load_policy\(path, env\)"):
+            change()
+    with pytest.warns(UserWarning, match="fresh|not copied|shape"):
+        TQC.load_policy(file, other, **settings).learn(20)
+
+
+class Several:
+    """The members of an environment of PettingZoo."""
+
+    possible_agents = agents = ("a", "b")
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(2)
+
+    observation_space = action_space
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any: ...
+
+    def step(self, actions: Any) -> Any: ...
+
+
+@pytest.mark.parametrize("env", [Several(), Several])
+def test_environments_of_several_agents_are_explained(env: Any) -> None:
+    with pytest.raises(
+        EnvironmentFault, match=r"several agents \(PettingZoo\).*a gymnasium.Env of one agent, in whose step"
+    ):
+        rlsdk.make("ppo", env=env, **TINY)

@@ -127,7 +127,18 @@ def no_gymnasium(env: object) -> str:
             "is an environment of the older package gym; with shimmy installed it is one of gymnasium:"
             ' gymnasium.make("GymV26Environment-v0", env=env), up to gym 0.21 "GymV21Environment-v0"'
         )
+    if any(kind.__module__.partition(".")[0] == "pettingzoo" for kind in type(env).__mro__) or _has_agents(env):
+        return (
+            "is an environment of several agents (PettingZoo), not a gymnasium.Env; write a gymnasium.Env of one agent, in"
+            " whose step the others act by fixed policies, or where all share one policy, an object with the members of"
+            " rlsdk.interfaces.VectorEnv that has a row for each agent"
+        )
     return "is not a gymnasium.Env; derive its class from gymnasium.Env"
+
+
+def _has_agents(env: object) -> bool:
+    """Whether an object has the members of PettingZoo's environments: agents, and a method that gives the space of each."""
+    return hasattr(env, "possible_agents") and callable(getattr(env, "action_space", None))
 
 
 def _recipe(env: Environment) -> str | None:

@@ -206,12 +206,21 @@ class NumpyVectorEnv:
     def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
         """Show the environments in windows (`human`, the default), or return one image of all of them (`rgb_array`).
 
-        Warns if no window can be opened.
+        Another mode, such as `ansi`, calls `render` of environments that were made with it. Warns if no window can be opened.
+
+        Raises:
+            UsageError: the environments were made with another mode.
         """
         if mode == "rgb_array" or (mode is None and self.render_mode == "rgb_array"):
             return tiled(self.get_images())
-        if mode not in (None, "human"):
-            raise UsageError(f"render mode {mode!r} is unknown; accepted: 'human', 'rgb_array'")
+        if (mode or self.render_mode) not in (None, "human"):
+            if mode not in (None, self.render_mode):
+                made = f"the environments were made with render_mode={self.render_mode!r}"
+                raise UsageError(
+                    f"render mode {mode!r} is not theirs: {made}; accepted: 'human', 'rgb_array', and that one"
+                )
+            self.env.env_method("render")
+            return None
         if (problem := show_windows(self.env)) is not None:
             warnings.warn(f"nothing is shown: {problem}; get_images() gives pictures", UserWarning, stacklevel=2)
         return None
