@@ -1,4 +1,4 @@
-"""Whoever waits for the end of an episode waits for a limited time, and says so."""
+"""Loops that wait for the end of an episode: they warn, and end with an error."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_training_resumes_where_its_spaces_stood(tmp_path: Path) -> None:
             assert mine.equal(theirs), kind
 
 
-def test_states_of_spaces_are_kept_where_the_environment_keeps_its_own_state() -> None:
+def test_states_of_spaces_are_stored_beside_the_state_from_get_state() -> None:
     env, other = Saving(), Saving()
     env.action_space.seed(7)
     restore(other, capture(env))

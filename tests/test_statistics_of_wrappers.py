@@ -1,4 +1,4 @@
-"""Environments that normalize by statistics of their own: whoever trains or evaluates in them is warned."""
+"""Environments that normalize by running statistics: trainings and evaluations in them give a warning."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from rlsdk.environments.vector.numpy_vector import to_actions
 from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, raised, shown
 from rlsdk.records import Observation
-from rlsdk.spaces import Dict, Space, map_leaves, shape_of
+from rlsdk.spaces import Dict, Space, map_leaves
 
 ResultT = TypeVar("ResultT")
 HARMLESS = {
@@ -214,7 +214,7 @@ class _Seen:
         self.count, self.outside, self.largest = 0, 0, 0.0
 
     def __call__(self, observation: object, when: str) -> None:
-        """Raises EnvironmentFault when the observation does not fit the space; `when` says where it comes from."""
+        """Raises EnvironmentFault when the observation does not fit the space; `when` is its place in the message."""
         try:
             stack(self.space, [observation])
         except ObservationError as error:
@@ -238,7 +238,7 @@ def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[
     """Play random steps. Every observation must fit the space, also the last one of an episode, and rewards of goals must be
     those of batches. Advice is given on endless episodes and on large numbers."""
     reset, seen, ended = f"{type(env).__name__}.reset", _Seen(env, space), 0
-    goals = list[tuple[object, float]]()
+    goals = list[tuple[Any, float]]()
     seed_spaces(env, 0)
     observation, _ = _asked(reset, lambda: env.reset(seed=0))
     seen(observation, "reset")
@@ -258,6 +258,16 @@ def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[
     return found
 
 
+def _batch(space: Space, goals: list[object]) -> torch.Tensor:
+    """Goals as one tensor [M, ..], as hindsight replay stores them. Raises EnvironmentFault if they are nested."""
+    found = stack(space, goals)
+    if not isinstance(found, torch.Tensor):
+        raise EnvironmentFault(
+            f"goals of {space} are nested; compute_reward takes arrays, so declare a Box, or MultiBinary"
+        )
+    return found
+
+
 class _One:
     """An environment, as `GoalRules` calls it."""
 
@@ -268,9 +278,7 @@ class _One:
         return [call_of(self.env, name, args, kwargs)]
 
 
-def _about_goals(
-    env: gymnasium.Env[object, object], space: Space, steps: Sequence[tuple[object, float]]
-) -> list[Advice]:
+def _about_goals(env: gymnasium.Env[object, object], space: Space, steps: Sequence[tuple[Any, float]]) -> list[Advice]:
     """Check that `compute_reward`, if the environment has it, gives a batch of goals the rewards that it gives single ones.
 
     `steps`: (observation, reward) of some steps.
@@ -282,18 +290,20 @@ def _about_goals(
     if not {"achieved_goal", "desired_goal"} <= set(parts) or not env.has_wrapper_attr("compute_reward") or not steps:
         return []
     rules = GoalRules(lambda: _One(env))
-    count = MOST_GOALS - (shape_of(parts["achieved_goal"])[:1] == (MOST_GOALS,))  # an axis of goals is not one of rows
-    rows = [observation for observation, _ in (list(steps) * MOST_GOALS)[:count]]
-    achieved, goal = (stack(parts[name], [row[name] for row in rows]) for name in ("achieved_goal", "desired_goal"))
+    rows, rewards = zip(*(list(steps) * MOST_GOALS)[:MOST_GOALS], strict=True)
+    achieved, goal = (_batch(parts[name], [row[name] for row in rows]) for name in ("achieved_goal", "desired_goal"))
+    if (
+        MOST_GOALS in goal.shape[1:]
+    ):  # a result that has the axis of a goal would look like one that has that of the rows
+        achieved, goal, rewards = achieved[1:], goal[1:], rewards[1:]
     together, _ = rules.compute_reward(achieved, goal)
-    alone = torch.cat([rules.compute_reward(achieved[i : i + 1], goal[i : i + 1])[0] for i in range(count)])
+    alone = torch.cat([rules.compute_reward(achieved[i : i + 1], goal[i : i + 1])[0] for i in range(len(goal))])
     if not torch.allclose(together, alone):
         raise EnvironmentFault(
-            f"{type(env).__name__}.compute_reward gives {count} stacked goals the rewards {together.tolist()}, and one by one"
-            f" {alone.tolist()}; compute each row by itself, for example with axis=-1"
+            f"{type(env).__name__}.compute_reward gives {len(goal)} stacked goals the rewards {together.tolist()}, and one by"
+            f" one {alone.tolist()}; compute each row by itself, for example with axis=-1"
         )
-    rewards = torch.tensor([reward for _, reward in (list(steps) * MOST_GOALS)[:count]])
-    if not torch.allclose(together, rewards):
+    if not torch.allclose(together, torch.tensor(rewards)):
         return [
             Advice("goals", "compute_reward of a step's goals is not its reward: hindsight replay learns other rewards")
         ]

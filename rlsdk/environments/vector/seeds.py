@@ -17,7 +17,7 @@ Options: TypeAlias = "dict[str, Any] | None"
 SPACES = ("action_space", "observation_space")
 SPACES_OF_VECTORS = (*SPACES, "single_action_space", "single_observation_space")
 APART = 0x5EED5
-"""Keeps the numbers that a space draws apart from those of the environment, whose generator gets the seed itself."""
+"""Separates the numbers that a space draws from those of the environment, whose generator gets the seed itself."""
 
 
 def seed_of(seed: int, index: int) -> int:

@@ -60,7 +60,7 @@ class AtariWrapper(gymnasium.Wrapper[object, object, object, object]):
         if terminal_on_life_loss:
             env = EpisodicLife(env)
         if _waits_for_fire(env):
-            env = PressToStart(env, (FIRE, SECOND) if env.action_space.n > SECOND else (FIRE,))
+            env = PressToStart(env, (FIRE, SECOND) if SECOND in env.action_space else (FIRE,))
         super().__init__(
             wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward)))) if clip_reward else env
         )
