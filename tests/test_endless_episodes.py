@@ -45,9 +45,9 @@ gymnasium.register("tests/Endless-v0", Endless, disable_env_checker=True, order_
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller limits."""
-    for module in ("endless", "population_episodes", "off_policy"):
-        monkeypatch.setattr(f"rlsdk.training.{module}.LONG", 50)
-    monkeypatch.setattr("rlsdk.training.endless.MOST", 200)
+    for module in ("environments.vector.endless", "training.population_episodes", "training.off_policy"):
+        monkeypatch.setattr(f"rlsdk.{module}.LONG", 50)
+    monkeypatch.setattr("rlsdk.environments.vector.endless.MOST", 200)
 
 
 def ppo(env: Any = None) -> Any:
@@ -133,7 +133,8 @@ def test_a_video_that_does_not_fit_into_memory_is_given_up(tmp_path: Path, monke
 
 
 def test_the_log_of_a_training_without_ends_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlsdk.training.run_record.UNHEARD", 40)
+    for module in ("run", "run_record"):
+        monkeypatch.setattr(f"rlsdk.training.{module}.UNHEARD", 40)
     with pytest.warns(
         UserWarning, match="no episode has ended in the first 40 steps .*no rollout/ep_rew_mean; if"
     ) as seen:

@@ -449,8 +449,8 @@ class Endless(ChainEnv):
 
 
 def test_who_waits_for_the_end_of_an_episode_is_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("endless", "population_episodes"):
-        monkeypatch.setattr(f"rlsdk.training.{module}.LONG", 50)
+    for module in ("environments.vector.endless", "training.population_episodes"):
+        monkeypatch.setattr(f"rlsdk.{module}.LONG", 50)
     agent = rlsdk.make("ppo", env=ChainEnv(3), **TINY)
     with pytest.warns(UserWarning, match="'Endless': no episode ended in 50 steps.*give it a time limit"):
         run_episodes(agent, Endless(), 1)

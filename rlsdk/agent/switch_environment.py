@@ -14,7 +14,6 @@ from rlsdk.agent.resumption import leave_episodes
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
 from rlsdk.environments.env_in_training import EnvInTraining, refuse_move
-from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.environments.wrapper_settings import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 from rlsdk.runtime.seeding import derive
@@ -59,8 +58,8 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
         return None
     known = agent.numpy_env
     if known is None or known.env is not agent.env:
-        known = agent.numpy_env = NumpyVectorEnv(agent.env, lambda: _user_moves(agent))
-        seed_spaces(known, derive(agent.seed, "spaces") % 2**31)
+        seed = derive(agent.seed, "spaces") % 2**31
+        known = agent.numpy_env = NumpyVectorEnv(agent.env, lambda: _user_moves(agent), seed)
     return known
 
 

@@ -25,7 +25,6 @@ from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.numpy_vector import to_actions
 from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, raised, shown
-from rlsdk.records import Observation
 from rlsdk.spaces import Dict, Space, map_leaves
 
 ResultT = TypeVar("ResultT")
@@ -105,19 +104,19 @@ def _check_vector(env: Any, steps: int) -> list[Advice]:
                 f"{vector.name}, step {step}: the rewards are {taken.reward.tolist()}; they must be finite"
             )
         for name in ("observation", "final_observation"):
-            _require_finite(vector.observation_space, getattr(taken, name), f"{vector.name}, step {step}, {name}")
+            if (seen := getattr(taken, name)) is not None:
+                _require_finite(vector.observation_space, seen.features, f"{vector.name}, step {step}, {name}")
     return []
 
 
-def _require_finite(space: Space, observation: Observation | None, where: str) -> None:
-    """Raises EnvironmentFault when a number in `observation` is NaN or infinite."""
+def _require_finite(space: Space, features: object, where: str) -> None:
+    """Raises EnvironmentFault when a number in `features`, tensors [B, ..] nested as the space, is NaN or infinite."""
 
     def check(path: str, _: Space, leaf: torch.Tensor) -> None:
         if not bool(leaf.isfinite().all()):
             raise EnvironmentFault(f"{path} holds NaN or infinity")
 
-    if observation is not None:
-        map_leaves(space, check, observation.features, path=where)
+    map_leaves(space, check, features, path=where)
 
 
 def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> tuple[list[Advice], tuple[Space, Space]]:

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from rlsdk.environments import ConnectedEnv, connect
+from rlsdk.environments import ConnectedEnv, Waiting, connect
 from rlsdk.environments.env_in_training import itself
 from rlsdk.environments.gymnasium_adapter import EnvSource
 from rlsdk.environments.wrapper_settings import warn_of_statistics
@@ -18,7 +18,6 @@ from rlsdk.errors import SettingsError, UsageError
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.threads import limited_threads
-from rlsdk.training.endless import Waiting
 from rlsdk.training.step_values import Locals, require_two_arguments, step_values
 from rlsdk.training.trained_agent import ActingSession, TrainedAgent
 from rlsdk.training.watched_env import gathered_infos

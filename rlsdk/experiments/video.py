@@ -11,10 +11,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.environments import make_vec_env
+from rlsdk.environments import Waiting, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
 from rlsdk.runtime.memory_budget import require_memory
-from rlsdk.training.endless import Waiting
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

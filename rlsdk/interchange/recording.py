@@ -10,7 +10,7 @@ from torch import Generator
 
 from rlsdk.buffers.episode_file import require_place, write_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
-from rlsdk.environments import connect, make_vec_env
+from rlsdk.environments import Waiting, connect, make_vec_env
 from rlsdk.environments.wrapper_settings import warn_of_statistics
 from rlsdk.errors import SettingsError
 from rlsdk.exploration.uniform_actions import random_actions
@@ -20,7 +20,6 @@ from rlsdk.records import Features, Observation
 from rlsdk.runtime.seeding import checked_seed
 from rlsdk.runtime.threads import limited_threads
 from rlsdk.spaces import Space
-from rlsdk.training.endless import Waiting
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
+from rlsdk.environments.vector.endless import LONG, require_end
 from rlsdk.interfaces import BuildContext, Collected, Parts, Policy, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
 from rlsdk.settings.frequency import TrainFrequency
-from rlsdk.training.endless import LONG, require_end
 from rlsdk.training.replay_updates import ReplayUpdates
 
 _Acting = tuple[Policy[object, object], Callable[[Rollout[object, object]], object], int]

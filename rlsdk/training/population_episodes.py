@@ -21,12 +21,12 @@ from rlsdk.environments.adapters.step_checks import (
     require_info,
     success,
 )
+from rlsdk.environments.vector.endless import LONG, require_end
 from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import EnvironmentFault, shown
 from rlsdk.networks.numpy_encoder import encoded_slices, encoder_of, flat_vector
 from rlsdk.networks.running_moments import Moments
 from rlsdk.spaces import Space
-from rlsdk.training.endless import LONG, require_end
 
 Vector = NDArray[np.float64]
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from rlsdk.environments.vector.endless import UNHEARD, hint_of_silence
 from rlsdk.errors import DivergenceError
 from rlsdk.interfaces import Collector, Training, VectorEnv
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.training import plan_errors
 from rlsdk.training.collectors import collector_after
-from rlsdk.training.endless import hint_of_silence
 from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.plan_errors import rounds_of
 from rlsdk.training.recovery import recover
@@ -34,15 +34,14 @@ class Run(RunRecord):
         self.driven.cursor, self.driven.acting = cursor, collector.acting
         self.steps_in_round, self.episodes_in_round = 0, []
         self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
-        if self.count - self.start >= self.unheard and not self.episode_statistics.finished_episodes:
+        if cursor.env_steps >= self.unheard and not self.episode_statistics.finished_episodes:
             self._hint()
 
     def _hint(self) -> None:
-        """Say once why the log has no returns."""
-        self.unheard, env, plan = math.inf, self.driven.env, self.driven.parts.plan
-        if plan.needs_environment:
-            steps = (self.count - self.start) // self.agent.context.num_envs
-            hint_of_silence(env, steps, logs_episodes=plan.log_every == "episodes")
+        """Warn once that the log has no returns, and why."""
+        steps = UNHEARD + int(self.cursor.env_steps - self.unheard) // self.agent.context.num_envs
+        self.unheard = math.inf
+        hint_of_silence(self.driven.env, steps, logs_episodes=self.driven.parts.plan.log_every == "episodes")
 
     @property
     def rounds_for_log(self) -> int:

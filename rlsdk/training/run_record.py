@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from rlsdk.environments.vector.endless import UNHEARD
 from rlsdk.errors import SettingsError
 from rlsdk.records import Cursor, EnvStep, Episode, Report
 from rlsdk.sinks import Logger
-from rlsdk.training.endless import UNHEARD
 from rlsdk.training.episode_statistics import EpisodeStatistics
 from rlsdk.training.step_values import Locals, step_values
 from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
@@ -64,8 +64,8 @@ class RunRecord:
         self.steps_in_round = 0
         self.episodes_in_round: list[Episode] = []
         """The episodes finished since the last round ended; filled only if a callback watches steps."""
-        self.unheard: float = UNHEARD * agent.context.num_envs
-        """The count of steps at which a run in which no episode has ended gives a hint."""
+        self.unheard: float = cursor.env_steps + UNHEARD * agent.context.num_envs
+        """The environment steps at which a run gives a hint if no episode has ended."""
         self.stopping = False
         self.new_episodes = False
         """Whether new episodes begin in the next round or the next training."""

@@ -20,6 +20,7 @@ from rlsdk.environments.adapters.space_conversion import to_gymnasium
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.pictures import pictures_of, show_windows, tiled
+from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import UsageError, shown
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Features
@@ -39,13 +40,14 @@ class NumpyVectorEnv:
     If it is stepped or reset, the next `learn` begins new episodes.
     """
 
-    def __init__(self, env: VectorEnv, moved: Callable[[], None] | None = None) -> None:
-        """`moved`: a function that is called before the environments are stepped or reset."""
+    def __init__(self, env: VectorEnv, moved: Callable[[], None] | None = None, space_seed: int | None = None) -> None:
+        """`moved`: a function that is called before the environments are stepped or reset. `space_seed` seeds the spaces."""
         self.env: ConnectedEnv = env if isinstance(env, ConnectedEnv) else CustomVectorEnv(env)
         self._moved = moved
         self.num_envs: int = self.env.num_envs
         self.observation_space = to_gymnasium(self.env.observation_space)
         self.action_space = to_gymnasium(self.env.action_space)
+        seed_spaces(self, space_seed)
         self._seed: int | None = None
         self._pending: Features | None = None
         self._began = time.time()
