@@ -151,7 +151,8 @@ class SteppedEnvironments:
         self._returns[i], self._began[i] = 0.0, self._clock
         more: dict[str, Any] = {} if options is None else {"options": options}  # an environment may take no options
         try:
-            seed_spaces(self.environments[i], seed)
+            if seed is not None:
+                seed_spaces(self.environments[i], seed)
             result = self.environments[i].reset(seed=seed, **more)
         except Exception as error:
             self._faults.blame(i, raised(error, "reset") + mended_by(error), error)
