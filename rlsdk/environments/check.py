@@ -291,9 +291,7 @@ def _about_goals(env: gymnasium.Env[object, object], space: Space, steps: Sequen
     rules = GoalRules(lambda: _One(env))
     rows, rewards = zip(*(list(steps) * MOST_GOALS)[:MOST_GOALS], strict=True)
     achieved, goal = (_batch(parts[name], [row[name] for row in rows]) for name in ("achieved_goal", "desired_goal"))
-    if (
-        MOST_GOALS in goal.shape[1:]
-    ):  # a result that has the axis of a goal would look like one that has that of the rows
+    if MOST_GOALS in goal.shape[1:]:  # the length of a goal would look like the number of rows
         achieved, goal, rewards = achieved[1:], goal[1:], rewards[1:]
     together, _ = rules.compute_reward(achieved, goal)
     alone = torch.cat([rules.compute_reward(achieved[i : i + 1], goal[i : i + 1])[0] for i in range(len(goal))])

@@ -27,6 +27,7 @@ from rlsdk.registry.loading import is_offered
 from rlsdk.settings.environment_id import environment_id
 
 MOST_WRAPPERS = 50
+"""The number of wrappers of a foreign vector environment that messages look at."""
 EnvSource = str | Callable[..., object] | Any
 CONNECTED = (
     SyncVectorEnv,
