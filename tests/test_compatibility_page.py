@@ -166,6 +166,7 @@ CALLBACKS = {
     "`CheckpointCallback`": there("documented_callbacks", "checkpoints_with_a_prefix")
     + there("preprocessing", "a_file_holds_the_statistics_and_predict_applies_them"),
     "`evaluate_policy(model)`": there("documented_callbacks", "evaluation_calls_back_after_every_step"),
+    "evaluation of an environment that never ends": there("endless_episodes", "nobody_waits_for_ever"),
     "`evaluate_policy(render=True)`, `EvalCallback(render=True)`": there(
         "documented_callbacks", "rendering_needs_an_environment_that_shows_itself"
     ),
@@ -184,6 +185,17 @@ ENVIRONMENTS = {
         "a_running_training_is_not_disturbed",
     ),
     "`get_env().seed(s)`": here("streams_of_environments_differ") + there("documented_loop", "seeds"),
+    "`get_env().set_options(options)`": there(
+        "seeds_and_options", "options_reach_the_next_reset_once", "environments_that_take_no_options_say_so"
+    ),
+    "spaces that `seed` seeds": there(
+        "seeds_and_options",
+        "what_environments_draw_from_their_spaces_follows_from_the_seed",
+        "the_spaces_of_get_env_are_seeded_as_those_of_the_documented_library",
+    ),
+    "environments inside gymnasium's `NormalizeObservation` or `NormalizeReward`": there(
+        "statistics_of_wrappers", "trainings_in_them_warn_and_name_the_setting"
+    ),
     '`render("human")` of `get_env()`': there("documented_loop", "pictures"),
     "`make_vec_env(wrapper_class, vec_env_cls, vec_env_kwargs, start_index, monitor_kwargs)`": here(
         "arguments_of_make_vec_env_are_explained"
@@ -194,7 +206,9 @@ ENVIRONMENTS = {
         "environment_faults", "one_instance_is_not_two_environments"
     ),
     "`check_env`": here("documented_test_environments_pass_the_check")
-    + there("environment_faults", "check_env_finds_wrong_fields", "check_env_advises_where_training_is_possible"),
+    + there("environment_faults", "check_env_finds_wrong_fields", "check_env_advises_where_training_is_possible")
+    + there("environments_of_users", "check_env_looks_at_the_last_observation_of_episodes")
+    + there("environments_of_users", "check_env_calls_compute_reward_with_batches"),
     "arguments of `InvalidActionEnvDiscrete`, `IdentityEnv`, `FakeImageEnv`, `SimpleMultiObsEnv` and other test environments": (
         there("absent_members", "test_environments_have_arguments_of_their_own")
     ),
@@ -252,6 +266,9 @@ SINGLE = {
     ),
     "ARS in parallel": there("documented_arguments", "ars_takes_the_documented_helper_and_evaluates_candidates")
     + plugin("ars", "search_by_hand", "the_result_is_the_same_to_the_bit_wherever_candidates_are_played"),
+    "`seed`, `set_options`, `send_jobs`, `get_results`, `get_obs_rms`, `sync_obs_rms` of `AsyncEval`": there(
+        "documented_arguments", "ars_takes_the_documented_helper_and_evaluates_candidates"
+    ),
     "ARS with an environment id": here("ars_plays_sixteen_candidates_side_by_side"),
     "ARS, seeds of episodes": plugin(
         "ars", "search_by_hand", "the_result_is_the_same_to_the_bit_wherever_candidates_are_played"

@@ -24,7 +24,7 @@ from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.goals import GoalRules
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.wrapper_settings import split_wrapper_settings
+from rlsdk.environments.wrapper_settings import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import BuildContext, HasRolloutLength, NormalizesEpisodes, Reconfigurable
 from rlsdk.interfaces.abilities import ability
@@ -69,6 +69,7 @@ def from_arguments(
     spaces = env.observation_space, env.action_space
     agent = assemble(spec, config, spaces, env.num_envs, env, class_name=class_name)
     agent.masks.check_environment(env)
+    warn_of_statistics(env, "the training environment")
     take_groups(agent, env)
     require_room(agent)
     warn_of_small_minibatches(agent)

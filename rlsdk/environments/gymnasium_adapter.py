@@ -26,6 +26,8 @@ from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
 from rlsdk.settings.environment_id import environment_id
 
+MOST_WRAPPERS = 50
+"""The number of wrappers of a foreign vector environment that messages look at."""
 EnvSource = str | Callable[..., object] | Any
 CONNECTED = (
     SyncVectorEnv,
@@ -91,7 +93,7 @@ def _no_environment(env: object) -> str:
         return (
             f"{shown(env)} is a vector environment of another library; make one of the same environments with"
             " rlsdk.environments.make_vec_env: it takes an id, a function, or a list of functions; derive a class of your own"
-            " from gymnasium.vector.VectorEnv, or give it the members of rlsdk.interfaces.VectorEnv"
+            f" from gymnasium.vector.VectorEnv, or give it the members of rlsdk.interfaces.VectorEnv{_settings_instead(env)}"
         )
     if isinstance(env, list | tuple):
         return f"{shown(env)} is not an environment; make_vec_env takes a list of functions that each make one"
@@ -106,6 +108,19 @@ def _no_environment(env: object) -> str:
     )
 
 
+OF_VEC_ENVS = {"VecNormalize": "normalize=True", "VecFrameStack": "frame_stack=4"}
+"""Wrapper of stable-baselines3's vector environments -> the setting of the agent that does the same."""
+
+
+def _settings_instead(env: Any) -> str:
+    """What replaces the wrappers of a vector environment of stable-baselines3."""
+    found = list[str]()
+    while env is not None and len(found) < MOST_WRAPPERS:
+        found.append(type(env).__name__)
+        env = vars(env).get("venv") if hasattr(env, "__dict__") else None
+    return "".join(f"; {name} is the setting {OF_VEC_ENVS[name]} of the agent" for name in found if name in OF_VEC_ENVS)
+
+
 def no_gymnasium(env: object) -> str:
     """What is wrong with an object other than a `gymnasium.Env`, and how to mend it."""
     if any(kind.__module__.partition(".")[0] == "gym" for kind in type(env).__mro__):
@@ -113,7 +128,18 @@ def no_gymnasium(env: object) -> str:
             "is an environment of the older package gym; with shimmy installed it is one of gymnasium:"
             ' gymnasium.make("GymV26Environment-v0", env=env), up to gym 0.21 "GymV21Environment-v0"'
         )
+    if any(kind.__module__.partition(".")[0] == "pettingzoo" for kind in type(env).__mro__) or _has_agents(env):
+        return (
+            "is an environment of several agents (PettingZoo), not a gymnasium.Env; write a gymnasium.Env of one agent, in"
+            " whose step the others act by fixed policies, or where all share one policy, an object with the members of"
+            " rlsdk.interfaces.VectorEnv that has a row for each agent"
+        )
     return "is not a gymnasium.Env; derive its class from gymnasium.Env"
+
+
+def _has_agents(env: object) -> bool:
+    """Whether an object has the members of PettingZoo's environments: agents, and a method that gives the space of each."""
+    return hasattr(env, "possible_agents") and callable(getattr(env, "action_space", None))
 
 
 def _recipe(env: Environment) -> str | None:

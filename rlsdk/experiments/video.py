@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from rlsdk.environments import make_vec_env
+from rlsdk.environments import Waiting, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
+from rlsdk.runtime.memory_budget import require_memory
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 SUFFIXES = (".mp4", ".gif")
 DEFAULT_FPS = 30
+FRAMES_BETWEEN_CHECKS = 500
+"""Frames after which the free memory is looked at again."""
 
 
 @attrs.frozen
@@ -37,7 +41,8 @@ def record_video(
 
     Raises:
         SettingsError: another suffix, less than one episode, or packages are missing.
-        EnvironmentFault: the environment renders no image.
+        EnvironmentFault: the environment renders no image, or an episode does not end.
+        ResourceError: the frames do not fit into memory.
         ArtifactError: the file cannot be written.
     """
     target = Path(path)
@@ -83,19 +88,32 @@ def _imageio(suffix: str) -> ModuleType:
     return imageio.v3
 
 
-def _play(agent: Agent, envs: Any, episodes: int, seed: int, deterministic: bool) -> tuple[list[object], list[float]]:
+def _play(
+    agent: Agent, envs: Any, episodes: int, seed: int, deterministic: bool
+) -> tuple[list[NDArray[np.uint8]], list[float]]:
     session = agent.session(1, deterministic=deterministic, seed=seed)
     observation, frames, returns = envs.reset(seed), [_frame(envs)], list[float]()
+    waiting = Waiting(envs)
     while len(returns) < episodes:
+        _require_room(frames)
         step = envs.step(session.action_on(observation))
         observation = step.observation
         returns += [episode.episode_return for episode in step.episodes]
+        waiting.stepped(step.episodes)
         if len(returns) < episodes:
             frames.append(_frame(envs))
     return frames, returns
 
 
-def _frame(envs: Any) -> object:
+def _require_room(frames: list[NDArray[np.uint8]]) -> None:
+    """Raise ResourceError where memory ends before the episodes do: writing needs the frames of a video twice."""
+    if len(frames) % FRAMES_BETWEEN_CHECKS == 0:
+        needed = (len(frames) + FRAMES_BETWEEN_CHECKS) * frames[0].nbytes
+        advice = "record fewer episodes, or give the environment a time limit: --env-kwargs max_episode_steps=1000"
+        require_memory(needed, f"a video of more than {len(frames):,} frames", advice)
+
+
+def _frame(envs: Any) -> NDArray[np.uint8]:
     """Return the rendered frame of the environment, uint8 [H, W, 3]. H and W are padded to even numbers for video encoders."""
     image = np.asarray(envs.env_method("render")[0])
     if image.ndim != 3 or image.dtype != np.uint8:

@@ -10,7 +10,8 @@ from torch import Generator
 
 from rlsdk.buffers.episode_file import require_place, write_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
-from rlsdk.environments import connect, make_vec_env
+from rlsdk.environments import Waiting, connect, make_vec_env
+from rlsdk.environments.wrapper_settings import warn_of_statistics
 from rlsdk.errors import SettingsError
 from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interchange.recorder import Recorder
@@ -57,12 +58,14 @@ def record_episodes(
     Raises:
         SettingsError: `n_episodes` is not positive.
         UnsupportedSpaceError: the environment has other spaces than the agent.
+        EnvironmentFault: an episode does not end.
         ArtifactError: the file cannot be written.
     """
     if isinstance(n_episodes, bool) or not isinstance(n_episodes, int) or n_episodes < 1:
         raise SettingsError(f"n_episodes = {n_episodes!r} must be a positive whole number")
     require_place(path)
     envs = connect(env)
+    warn_of_statistics(envs, "the recorded environment")
     act = _acting(model, envs, deterministic=deterministic, seed=seed)
     with limited_threads(1):
         episodes = _played(act, envs, n_episodes, seed)
@@ -131,7 +134,7 @@ def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[
     quota = [(count + i) // envs.num_envs for i in range(envs.num_envs)]
     observation = envs.reset(seed)
     recorder = Recorder(observation, envs.action_space, getattr(envs, "reset_seeds", ()))
-    episodes = list[RecordedEpisode]()
+    episodes, waiting = list[RecordedEpisode](), Waiting(envs)
     try:
         while any(quota):
             action = act(observation)
@@ -141,6 +144,7 @@ def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[
                     quota[row] -= 1
                     episodes.append(episode)
             observation = step.observation
+            waiting.stepped(step.episodes)
     except PlayerLeftError:
         if not episodes:
             raise SettingsError("no episode was played to its end, so nothing is written") from None

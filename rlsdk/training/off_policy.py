@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
+from rlsdk.environments.vector.endless import LONG, require_end
 from rlsdk.interfaces import BuildContext, Collected, Parts, Policy, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
@@ -109,6 +110,7 @@ class OffPolicyPlan:
         on_step = None if listener is None else _listening(listener, training, steps)
         length = 1 if self.episodes else self.train_every
         episodes: tuple[Episode, ...] = ()
+        waited, due = 0, LONG
         while True:
             rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
             extend(rollout)
@@ -118,6 +120,9 @@ class OffPolicyPlan:
             whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
             if whole or rollout.stopped:
                 return steps, episodes, whole
+            waited = 0 if rollout.episodes else waited + done
+            if waited >= due:  # the round waits for an episode that perhaps never ends
+                due = require_end(getattr(collector, "env", None), "of the training", waited)
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
         """Make `count` updates without collecting; see `rlsdk.interfaces.LearnsOffline`.

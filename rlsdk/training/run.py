@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from rlsdk.environments.vector.endless import UNHEARD, hint_of_silence
 from rlsdk.errors import DivergenceError
 from rlsdk.interfaces import Collector, Training, VectorEnv
 from rlsdk.records import Cursor, Metrics, Report
@@ -33,6 +34,14 @@ class Run(RunRecord):
         self.driven.cursor, self.driven.acting = cursor, collector.acting
         self.steps_in_round, self.episodes_in_round = 0, []
         self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
+        if cursor.env_steps >= self.unheard and not self.episode_statistics.finished_episodes:
+            self._hint()
+
+    def _hint(self) -> None:
+        """Warn once that the log has no returns, and why."""
+        steps = UNHEARD + int(self.cursor.env_steps - self.unheard) // self.agent.context.num_envs
+        self.unheard = math.inf
+        hint_of_silence(self.driven.env, steps, logs_episodes=self.driven.parts.plan.log_every == "episodes")
 
     @property
     def rounds_for_log(self) -> int:

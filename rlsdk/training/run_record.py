@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from rlsdk.environments.vector.endless import UNHEARD
 from rlsdk.errors import SettingsError
 from rlsdk.records import Cursor, EnvStep, Episode, Report
 from rlsdk.sinks import Logger
@@ -63,6 +64,8 @@ class RunRecord:
         self.steps_in_round = 0
         self.episodes_in_round: list[Episode] = []
         """The episodes finished since the last round ended; filled only if a callback watches steps."""
+        self.unheard: float = cursor.env_steps + UNHEARD * agent.context.num_envs
+        """The environment steps at which a run gives a hint if no episode has ended."""
         self.stopping = False
         self.new_episodes = False
         """Whether new episodes begin in the next round or the next training."""

@@ -61,7 +61,7 @@ def layers_of(environment: Any) -> Iterator[object]:
     """Yield the outermost wrapper, each wrapper inside it, and the environment itself."""
     layer = environment
     yield layer
-    while hasattr(layer, "env") and layer is not layer.unwrapped:
+    while hasattr(layer, "env") and layer is not getattr(layer, "unwrapped", layer):
         layer = layer.env
         yield layer
 
@@ -94,6 +94,21 @@ def write(environment: object, name: str, value: object) -> None:
     """Set an attribute of the outermost wrapper that has it, or of the environment itself if no wrapper has it."""
     *wrappers, inner = layers_of(environment)
     setattr(next((layer for layer in wrappers if name in vars(layer)), inner), name, value)
+
+
+def time_limit(env: Any) -> int | None:
+    """The step at which an environment, or those of a vector environment, truncates episodes; None if it states none."""
+    limit, spec = _attribute(env, "_max_episode_steps"), _attribute(env, "spec")
+    limit = getattr(spec, "max_episode_steps", None) if limit is None else limit
+    return limit if isinstance(limit, int) else None
+
+
+def _attribute(env: Any, name: str) -> object:
+    """The attribute of an environment or its wrappers, or of the first of a vector environment; None if it has none."""
+    try:
+        return env.get_wrapper_attr(name) if isinstance(env, gymnasium.Env) else env.get_attr(name)[0]
+    except Exception:  # environments in other processes, and those of users, raise any error
+        return None
 
 
 def call_of(environment: Environment, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
