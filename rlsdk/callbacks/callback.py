@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
+from rlsdk.runtime.output import counted
 from rlsdk.records import EnvStep, Episode, Report
 
 if TYPE_CHECKING:
@@ -146,8 +148,16 @@ class StepCounter:
         other.start(self.passed * self.every)
         return other
 
-    def start(self, steps: int) -> None:
+    def start(self, steps: int, round_steps: int = 0) -> None:
+        """Begin at `steps`. Warn if rounds of `round_steps` steps are longer than the interval, which then ends only with
+        them; 0: the length of rounds is not known."""
         self.passed = steps // self.every
+        if self.every < round_steps:
+            warnings.warn(
+                f"{self.name} = {self.every} is less than the {counted(round_steps, 'step')} of a round, at the end of which it"
+                f" takes effect: it acts as {round_steps}; raise it, or shorten the rounds (fewer n_steps or environments)",
+                stacklevel=3,
+            )
 
     def due(self, steps: int) -> bool:
         before, self.passed = self.passed, steps // self.every

@@ -24,8 +24,7 @@ class TensorBoardSink:
         if "\0" in str(folder):
             raise SettingsError(f"tensorboard_log = {str(folder)!r} names no folder")
         made(folder)
-        numbers = [int(tail) for p in folder.glob(f"{name}_*") if (tail := p.name.rpartition("_")[2]).isdigit()]
-        last = max(numbers, default=0)
+        last = max(_numbers(folder / f"{name}_"), default=0)
         self.path = folder / f"{name}_{last if continue_last and last else last + 1}"
         self._writer: Any = _summary_writer(self.path)
 
@@ -92,6 +91,14 @@ class TensorBoardSink:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+def _numbers(beginning: Path) -> list[int]:
+    """The numbers of the folders whose paths are `beginning` and a number. A name may hold any characters, such as `[16]`."""
+    parent, prefix = beginning.parent, beginning.name
+    names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
+    tails = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return [int(tail) for tail in tails if tail.isascii() and tail.isdecimal()]
 
 
 def _summary_writer(folder: Path) -> Any:

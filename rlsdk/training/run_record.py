@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rlsdk.errors import SettingsError
+from rlsdk.interfaces import HasRolloutLength
 from rlsdk.records import Cursor, EnvStep, Episode, Report
 from rlsdk.sinks import Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
@@ -87,6 +88,15 @@ class RunRecord:
         It also increases inside a round if a callback watches steps.
         """
         return self.count - self.origin + self.steps_in_round
+
+    @property
+    def steps_per_round(self) -> int:
+        """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
+        plan, num_envs = self.driven.parts.plan, self.agent.context.num_envs
+        if isinstance(plan, HasRolloutLength):
+            return plan.n_steps * num_envs
+        by_steps = getattr(plan, "train_every", 0) * num_envs if not getattr(plan, "episodes", True) else 0
+        return by_steps if plan.unit == "steps" else int(getattr(plan, "updates_per_round", 0))
 
     @property
     def logger(self) -> Logger:
