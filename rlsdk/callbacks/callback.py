@@ -154,8 +154,8 @@ class StepCounter:
         self.passed = steps // self.every
         if self.every < round_steps:
             warnings.warn(
-                f"{self.name} = {self.every} is less than the {counted(round_steps, 'step')} of a round, at the end of which it"
-                f" takes effect: it acts as {round_steps}; raise it, or shorten the rounds (fewer n_steps or environments)",
+                f"{self.name} = {self.every} takes effect only every {counted(round_steps, 'step')}, at the end of a round;"
+                " raise it, or make rounds shorter with a smaller n_steps or fewer environments",
                 stacklevel=3,
             )
 

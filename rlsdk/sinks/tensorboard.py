@@ -108,5 +108,5 @@ def _summary_writer(folder: Path) -> Any:
         raise SettingsError("tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]") from None
     try:
         return SummaryWriter(str(folder))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise unwritable(folder, error) from None

@@ -11,6 +11,8 @@ from rlsdk.interfaces import HasRolloutLength
 from rlsdk.records import Cursor, EnvStep, Episode, Report
 from rlsdk.sinks import Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
+from rlsdk.training.off_policy import OffPolicyPlan
+from rlsdk.training.offline import OfflinePlan
 from rlsdk.training.step_values import Locals, step_values
 from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
 from rlsdk.training.worker_metrics import of_workers
@@ -40,6 +42,15 @@ class Handlers(dict[str, list[Callable[..., object]]]):
     def __missing__(self, event: str) -> list[Callable[..., object]]:
         self[event] = [getattr(callback, event) for callback in self._callbacks if callback.handles(event)]
         return self[event]
+
+
+def steps_of_round(plan: object, num_envs: int) -> int:
+    """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
+    if isinstance(plan, HasRolloutLength):
+        return plan.n_steps * num_envs
+    if isinstance(plan, OffPolicyPlan):
+        return 0 if plan.episodes else plan.train_every * num_envs
+    return plan.updates_per_round if isinstance(plan, OfflinePlan) else 0
 
 
 class RunRecord:
@@ -91,12 +102,8 @@ class RunRecord:
 
     @property
     def steps_per_round(self) -> int:
-        """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
-        plan, num_envs = self.driven.parts.plan, self.agent.context.num_envs
-        if isinstance(plan, HasRolloutLength):
-            return plan.n_steps * num_envs
-        by_steps = getattr(plan, "train_every", 0) * num_envs if not getattr(plan, "episodes", True) else 0
-        return by_steps if plan.unit == "steps" else int(getattr(plan, "updates_per_round", 0))
+        """See `steps_of_round`."""
+        return steps_of_round(self.driven.parts.plan, self.agent.context.num_envs)
 
     @property
     def logger(self) -> Logger:
