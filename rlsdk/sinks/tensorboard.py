@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from rlsdk.errors import SettingsError
 from rlsdk.sinks.media import Figure, HParam, Image, Video
 from rlsdk.sinks.place import made, unwritable
@@ -69,7 +72,7 @@ class TensorBoardSink:
         elif isinstance(value, Figure):
             self.writer.add_figure(name, value.figure, step, close=value.close)
         elif isinstance(value, Video):
-            self.writer.add_video(name, value.frames, step, fps=value.fps)
+            self._show_video(name, value, step)
         elif isinstance(value, HParam):
             self._hparams(value.hparam_dict, value.metric_dict)
         elif hasattr(value, "shape"):
@@ -77,6 +80,32 @@ class TensorBoardSink:
         else:
             return False
         return True
+
+    def _show_video(self, name: str, video: Video, step: int) -> None:
+        """Write the videos side by side as one animated picture. (`add_video` of torch needs an old moviepy, and without it
+        prints a line and writes nothing.)
+
+        Raises:
+            SettingsError: imageio is missing, or the array does not hold videos.
+        """
+        try:
+            import imageio.v3
+        except ImportError:
+            raise SettingsError("videos in TensorBoard need imageio: pip install 'rlsdk[video]'") from None
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        given: Any = video.frames
+        frames = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
+        if frames.ndim != 5 or frames.shape[2] not in (1, 3) or not frames.size:
+            raise SettingsError(f"a video needs frames [N, T, C, H, W] with 1 or 3 channels, not {frames.shape}")
+        if frames.dtype != np.uint8:
+            frames = (np.clip(frames.astype(np.float64), 0.0, 1.0) * 255.0).astype(np.uint8)
+        count, length, channels, height, width = frames.shape
+        joined = frames.transpose(1, 3, 0, 4, 2).reshape(length, height, count * width, channels)
+        joined = np.broadcast_to(joined, (*joined.shape[:3], 3))
+        data = imageio.v3.imwrite("<bytes>", joined, extension=".gif", duration=1000.0 / video.fps, loop=0)
+        picture = Summary.Image(height=height, width=count * width, colorspace=3, encoded_image_string=data)
+        self.writer.file_writer.add_summary(Summary(value=[Summary.Value(tag=name, image=picture)]), step)
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> None:
         """Write one histogram per tensor [..], under `parameters/NAME`."""
