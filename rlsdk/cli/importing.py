@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.completions import Algorithm
+from rlsdk.cli.outputs import Overwrite, require_free
 from rlsdk.errors import SettingsError
 from rlsdk.settings import merge, parse_assignments
 
 
-def import_agent(
+def import_agent(  # noqa: PLR0913  # options of the command
     algorithm: Algorithm,
     path: Annotated[Path, typer.Argument(help="The .zip file of stable-baselines3 or sb3-contrib.")],
     env: Annotated[str, typer.Option(help="gymnasium id of the environment it was trained on.")],
@@ -23,6 +24,7 @@ def import_agent(
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Convert a model of stable-baselines3 or sb3-contrib to an agent file. No code in the model is run."""
     from rlsdk.agent.agent_file import with_suffix
@@ -31,6 +33,8 @@ def import_agent(
     target = with_suffix(out)
     if isinstance(target, Path) and target.exists() and path.exists() and target.samefile(path):
         raise SettingsError(f"--out {out} is the model itself, which would be replaced; choose another name")
+    if isinstance(target, Path):
+        require_free(target, overwrite=overwrite)
     changes = merge({}, parse_assignments(assignments or []))
     agent = import_sb3(path, algorithm, env, vecnormalize=vecnormalize, **changes)
     written = agent.save(out)
