@@ -20,6 +20,7 @@ from rlsdk.interchange import RecordEpisodes
 from rlsdk.tree import flatten
 from rlsdk_dqn import DQN
 from rlsdk_ppo import PPO
+from rlsdk_ppo.config import PPOConfig
 
 MOVED = r"would be replaced by this training; moved to .*earlier_\d"
 
@@ -217,6 +218,16 @@ def test_metrics_of_a_run_without_agent_are_kept(tmp_path: Path) -> None:
         pass
     assert (tmp_path / "earlier_1" / "metrics.csv").read_text() == "step\n1\n"
     assert not directory.record.exists()
+
+
+def test_settings_that_a_user_wrote_are_kept(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.config.write_text("# mine\ngamma = 0.9\n")
+    with pytest.warns(UserWarning, match=MOVED) as caught:
+        directory.write_config(PPOConfig, {"gamma": 0.9}, "of the run")
+        directory.write_config(PPOConfig, {"gamma": 0.9}, "of the run")
+    assert len(caught) == 1
+    assert (tmp_path / "earlier_1" / "config.toml").read_text() == "# mine\ngamma = 0.9\n"
 
 
 def test_a_file_that_cannot_be_moved_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

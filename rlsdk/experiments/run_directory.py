@@ -114,8 +114,11 @@ class RunDirectory:
         return [path for path in (self.config, self.best, self.final, *videos) if path.is_file()]
 
     def write_config(self, kind: type[object], values: dict[str, object], header: str) -> None:
-        """Write the settings of the run as a file that `rlsdk run --config` accepts."""
-        write_whole(self.config, commented_toml(kind, values, header=header).encode())
+        """Write the settings of a new run as a file that `rlsdk run --config` accepts. A file with others moves aside."""
+        data = commented_toml(kind, values, header=header).encode()
+        if self.config.exists() and self.config.read_bytes() != data:
+            set_aside([self.config])
+        write_whole(self.config, data)
 
     def write_record(self, record: RunRecord) -> None:
         """Replace run.json atomically."""
@@ -162,7 +165,7 @@ class RunDirectory:
         return [path for path in own if path.exists()] + sorted(self.checkpoints.glob("step_*.rlsdk"))
 
     def start_over(self) -> None:
-        """Remove the record of a run that has no checkpoint. Its metrics and its best agent move to a folder `earlier_1`."""
+        """Remove the files of a run that has no checkpoint. Its metrics and its best agent move to a folder `earlier_1`."""
         set_aside([self.csv, self.jsonl, self.best])
         self.record.unlink(missing_ok=True)
 
