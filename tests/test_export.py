@@ -273,7 +273,7 @@ def test_the_card_is_written_from_python_too(tmp_path: Path) -> None:
     assert "Mean return 500" not in exported.card.read_text()
     assert export(agent, tmp_path / "alone", "torch-export", card=False).card is None
     (tmp_path / "notes.md").write_text("mine")
-    with pytest.raises(SettingsError, match="the model card would replace .*notes.md, which is another text"):
+    with pytest.raises(SettingsError, match=r"the model card would replace .*notes\.md, which is another text"):
         export(agent, tmp_path / "notes", "torch-export")
     assert {path.name for path in tmp_path.iterdir()} == {"policy.pt2", "policy.md", "alone.pt2", "notes.md"}
 

@@ -263,7 +263,7 @@ def test_every_value_that_no_sink_shows_is_named(tmp_path: Path) -> None:
     logger = configure(tmp_path, ["csv", "tensorboard"])
     for name, value in {"b": b"x", "a": object(), "endless": endless, "round": round_, "large": "x" * 200_000}.items():
         logger.record(name, value)
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="no metric sink") as caught:
         logger.dump(1)
     (message,) = (str(one.message) for one in caught)
     assert "'a' (object), 'b' (bytes), 'endless' (list), 'round/" in message
@@ -273,7 +273,9 @@ def test_every_value_that_no_sink_shows_is_named(tmp_path: Path) -> None:
     csv_alone = Logger(None, [CsvSink(tmp_path / "alone.csv")])
     csv_alone.record("large", np.zeros(5000))
     csv_alone.record("x", b"")
-    with pytest.warns(UserWarning, match=r"'large' \(ndarray\), 'x' \(bytes\); left out; set tensorboard_log.*; record num"):
+    with pytest.warns(
+        UserWarning, match=r"'large' \(ndarray\), 'x' \(bytes\); left out; set tensorboard_log.*; record num"
+    ):
         csv_alone.dump(1)
     with pytest.raises(SettingsError, match="there is a mean of numbers only; use record"):
         logger.record_mean("mean", "text")  # type: ignore[arg-type]
@@ -316,7 +318,12 @@ def test_a_run_name_may_hold_any_characters(name: str, tmp_path: Path) -> None:
     again = TensorBoardOutputFormat(tmp_path, name, continue_last=True)
     for sink in (*sinks, other, again):
         sink.close()
-    assert [sink.path.name.removeprefix(Path(name).name) for sink in (*sinks, other, again)] == ["_1", "_2", "_1_1", "_2"]
+    assert [sink.path.name.removeprefix(Path(name).name) for sink in (*sinks, other, again)] == [
+        "_1",
+        "_2",
+        "_1_1",
+        "_2",
+    ]
 
 
 def test_a_run_name_that_no_folder_can_have_is_refused(tmp_path: Path) -> None:

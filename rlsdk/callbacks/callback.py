@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
-from rlsdk.runtime.output import counted
 from rlsdk.records import EnvStep, Episode, Report
+from rlsdk.runtime.output import counted
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation

@@ -59,8 +59,8 @@ def set_aside(files: Iterable[Path], parts: Mapping[str, Path] | None = None) ->
             ) from None
         more = f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
         warnings.warn(
-            f"{paths[0]}{more} would be replaced by this training; moved to {place}, so that nothing is lost; give each training"
-            " a folder of its own",
+            f"{paths[0]}{more} would be replaced by this training; moved to {place}, so that nothing is lost; use another"
+            " folder for each training",
             stacklevel=2,
         )
 

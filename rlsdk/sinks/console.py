@@ -30,7 +30,12 @@ class ConsoleSink:
             if head != group:
                 rows.append((f"{head}/", ""))
                 group = head
-            rows.append((f"   {one_line(tail)}", f"{values[name]:.4g}" if isinstance(values[name], float) else str(values[name])))
+            rows.append(
+                (
+                    f"   {one_line(tail)}",
+                    f"{values[name]:.4g}" if isinstance(values[name], float) else str(values[name]),
+                )
+            )
         left, right = max(len(r[0]) for r in rows), max(len(r[1]) for r in rows)
         line = "-" * (left + right + 7)
         body = "\n".join(f"| {name:<{left}} | {value:<{right}} |" for name, value in rows)

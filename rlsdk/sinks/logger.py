@@ -207,7 +207,9 @@ def _left_out(missed: Mapping[str, object], sinks: Iterable[MetricSink]) -> str:
     sinks = list(sinks)
     advice = []
     if drawn and "tensorboard" not in {getattr(sink, "format", "") for sink in sinks}:
-        advice.append("set tensorboard_log (extra rlsdk[tensorboard]), or add a tracker, to see pictures and large arrays")
+        advice.append(
+            "set tensorboard_log (extra rlsdk[tensorboard]), or add a tracker, to see pictures and large arrays"
+        )
     if not all(isinstance(value, DRAWN) or hasattr(value, "shape") for value in missed.values()):
         advice.append("record numbers, texts, lists, arrays or the objects of rlsdk.sinks")
     here = ", ".join(type(sink).__name__ for sink in sinks)

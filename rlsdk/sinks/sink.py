@@ -99,9 +99,10 @@ class Failures:
         except Exception as error:
             if (id(sink), about) not in self._warned:
                 self._warned.add((id(sink), about))
-                kind = type(sink).__name__
+                kind, value = type(sink).__name__, f", with {about!r}," if about else ""
                 warnings.warn(
-                    f"metric sink {kind}{about and f', with {about!r},'} {one_line(raised(error))}; training continues, and metrics may be missing in {kind}",
+                    f"metric sink {kind}{value} {one_line(raised(error))}; training continues, and metrics may be missing in"
+                    f" {kind}",
                     stacklevel=4,
                 )
             return None

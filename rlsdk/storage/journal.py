@@ -80,8 +80,10 @@ class Journal:
         return _replaced(state, {**slim, "size": size}), [each.name for each in self.parts]
 
     def _continues(self, flat: Mapping[str, Tensor], size: int, end: int) -> bool:
-        """Whether the parts hold older rows of the buffer with the leaves `flat` [size, ..]. Another agent, or a buffer that was
-        read from a file, has other rows; another training in the folder may have deleted parts."""
+        """Whether the parts hold the older rows of the buffer with the leaves `flat` [size, ..].
+
+        Another agent has other rows, and so has a buffer that was read from a file. Another training may have deleted parts.
+        """
         row = self.parts[-1].end - SETTLED if self.parts else -1
         if not max(0, end - size) <= row < end - SETTLED + 1 or self._probe.keys() != flat.keys():
             return False
