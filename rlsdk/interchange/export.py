@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
-IN_CARDS = "Trained with rlsdk for"
+_IN_CARDS = "Trained with rlsdk for"
 """Text that identifies a model card: every model card contains it."""
 TOLERANCE = 1e-5
 ROWS = 3
@@ -234,7 +234,7 @@ def _require_own_card(card: Path) -> None:
     Raises:
         SettingsError: it would.
     """
-    if card.exists() and IN_CARDS not in card.read_text(encoding="utf-8", errors="replace"):
+    if card.exists() and _IN_CARDS not in card.read_text(encoding="utf-8", errors="replace"):
         raise SettingsError(f"the model card would replace {card}, which is another text; choose another file")
 
 
@@ -377,7 +377,7 @@ def model_card(agent: Agent, exported: Exported | None = None, results: str | No
     versions = ", ".join(f"{name} {value}" for name, value in system_info().items())
     lines = [
         f"# {spec.id} on {agent.env_name or 'an environment of its own'}",
-        f"{IN_CARDS} {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
+        f"{_IN_CARDS} {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
         f"Observations: `{context.observation_space}`. Actions: `{context.action_space}`.",
         *([f"## Results\n\n{results}"] if results else []),
         *([_interface(exported)] if exported else []),

@@ -123,7 +123,11 @@ class Logger:
         # each drawing on its own: one that fails costs no other value
         drawn = {name: value for name, value in values.items() if isinstance(value, DRAWN)}
         plain = {name: value for name, value in values.items() if name not in drawn}
-        for sink, (about, part) in product(self.sinks, [("", plain), *((n, {n: v}) for n, v in drawn.items())]):
+        parts: list[tuple[str, dict[str, object]]] = [
+            ("", plain),
+            *((n, dict[str, object]({n: v})) for n, v in drawn.items()),
+        ]
+        for sink, (about, part) in product(self.sinks, parts):
             format_ = getattr(sink, "format", "")
             own = {n: v for n, v in part.items() if format_ not in excluded.get(n, ())}
             if isinstance(sink, ShowsMedia) and own:

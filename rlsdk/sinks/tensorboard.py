@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ class TensorBoardSink:
             import imageio.v3
         except ImportError:
             raise SettingsError("videos in TensorBoard need imageio: pip install 'rlsdk[video]'") from None
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        summary: Any = import_module("tensorboard.compat.proto.summary_pb2").Summary
 
         given: Any = video.frames
         frames = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
@@ -104,8 +105,8 @@ class TensorBoardSink:
         joined = frames.transpose(1, 3, 0, 4, 2).reshape(length, height, count * width, channels)
         joined = np.broadcast_to(joined, (*joined.shape[:3], 3))
         data = imageio.v3.imwrite("<bytes>", joined, extension=".gif", duration=1000.0 / video.fps, loop=0)
-        picture = Summary.Image(height=height, width=count * width, colorspace=3, encoded_image_string=data)
-        self.writer.file_writer.add_summary(Summary(value=[Summary.Value(tag=name, image=picture)]), step)
+        picture = summary.Image(height=height, width=count * width, colorspace=3, encoded_image_string=data)
+        self.writer.file_writer.add_summary(summary(value=[summary.Value(tag=name, image=picture)]), step)
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> None:
         """Write one histogram per tensor [..], under `parameters/NAME`."""

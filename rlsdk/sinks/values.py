@@ -111,7 +111,9 @@ def _of_list(items: list[object], value: object) -> object:
 
 
 def _numbers_in(items: list[object]) -> list[object]:
-    found = [_numbers_in(list(item)) if isinstance(item, list | tuple) else number_of(item) for item in items]
+    found: list[object] = [
+        _numbers_in(list(item)) if isinstance(item, list | tuple) else number_of(item) for item in items
+    ]
     if any(item is None for item in found):
         raise TypeError
     return found
