@@ -194,10 +194,10 @@ def test_results_that_do_not_go_on_are_kept(tmp_path: Path) -> None:
         agent.learn(16, evaluator(tmp_path, n=3), reset_num_timesteps=False)
     assert (steps_in(tmp_path), steps_in(tmp_path / "earlier_1")) == ([64], [16, 32, 48])
     back = PPO.load(tmp_path / "at_32", env=ChainEnv(5))
-    with pytest.warns(UserWarning, match=MOVED):  # the file knows more than the training that goes on
+    with pytest.warns(UserWarning, match=MOVED):  # the file knows more than the resumed training
         back.learn(16, evaluator(tmp_path, n=3), reset_num_timesteps=False)
     assert (steps_in(tmp_path), steps_in(tmp_path / "earlier_2")) == ([48], [64])
-    with pytest.warns(UserWarning, match=MOVED):  # without a log nobody knows how good the best agent was
+    with pytest.warns(UserWarning, match=MOVED):  # without a log the return of the best agent is not known
         back.learn(16, evaluator(tmp_path, log=False), reset_num_timesteps=False)
     assert (tmp_path / "earlier_3" / "best.rlsdk").exists()
 

@@ -262,8 +262,7 @@ def test_the_model_is_not_replaced(cli: Any) -> None:
     command = ("import", "trpo", "model.zip", "--env", "CartPole-v1", "--out", "model")
     assert cli(*command)[0] == 0
     code, _, err = cli(*command)
-    assert (code, "model.rlsdk exists; choose another --out, or add --overwrite" in err) == (1, True)
-    assert cli(*command, "--overwrite")[0] == 0
+    assert (code, "model.rlsdk exists; choose another --out, or remove it first" in err) == (1, True)
     assert (
         "give the .zip that model.save(path) of that library wrote"
         in cli("import", "trpo", "model.rlsdk", "--env", "CartPole-v1", "--out", "other")[2]

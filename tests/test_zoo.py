@@ -110,7 +110,7 @@ def test_the_commands(zoos: Zoos, cli: Any) -> None:
     code, _, err = cli("zoo", "get", NAME, "-o", "own")
     assert (code, "own.rlsdk exists; choose another --out, or add --overwrite" in err) == (1, True)
     assert Path("own.rlsdk").read_bytes() == b"the agent of a training"
-    assert cli("zoo", "get", NAME, "-o", "mine.rlsdk")[0] == 0, "a copy of the same agent is no obstacle"
+    assert cli("zoo", "get", NAME, "-o", "mine.rlsdk")[0] == 0, "a copy of the same agent is accepted"
     assert cli("zoo", "get", NAME, "-o", "own", "--overwrite")[0] == 0
     assert Path("own.rlsdk").read_bytes() == file.read_bytes()
     assert "return" in cli("eval", "mine.rlsdk", "--episodes", "1")[1]

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
 from rlsdk.records import EnvStep, Episode, Report
-from rlsdk.runtime.output import counted
+from rlsdk.training import OfflinePlan, OffPolicyPlan
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
     from rlsdk.training.run import Run
+    from rlsdk.training.trained_agent import DrivenAgent
 
 
 HOOKS = {
@@ -134,6 +135,16 @@ class LambdaCallback(Callback):
         return "on_rollout_end" in vars(self)
 
 
+def steps_of_round(agent: DrivenAgent) -> int:
+    """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
+    plan, num_envs = agent.parts.plan, agent.context.num_envs
+    if isinstance(length := getattr(plan, "n_steps", None), int):  # see `rlsdk.interfaces.HasRolloutLength`
+        return length * num_envs
+    if isinstance(plan, OffPolicyPlan):
+        return 0 if plan.episodes else plan.train_every * num_envs
+    return plan.updates_per_round if isinstance(plan, OfflinePlan) else 0
+
+
 class StepCounter:
     """Counts intervals of `every` environment steps: `due(steps)` returns True once per interval that has passed."""
 
@@ -154,7 +165,7 @@ class StepCounter:
         self.passed = steps // self.every
         if self.every < round_steps:
             warnings.warn(
-                f"{self.name} = {self.every} takes effect only every {counted(round_steps, 'step')}, at the end of a round;"
+                f"{self.name} = {self.every} takes effect only every {round_steps:,} steps, at the end of a round;"
                 " raise it, or make rounds shorter with a smaller n_steps or fewer environments",
                 stacklevel=3,
             )

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.callbacks.callback import Callback, StepCounter, steps_of_round
 from rlsdk.callbacks.earlier_training import belongs, set_aside
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.records import Report
@@ -32,8 +32,8 @@ class CheckpointCallback(Callback):
 
     The files are `save_path`/step_000010000.rlsdk, or `save_path`/`name_prefix`_10000_steps.rlsdk with a `name_prefix`.
     Only files of the same training are deleted. Those of another training move to `save_path`/earlier_1, with a warning,
-    before the first file is written. A training from step 0 is another training than those before it. So is one that goes on
-    from an earlier checkpoint: the later checkpoints move.
+    before the first file is written. A training from step 0 is another training than those before it. If a training
+    continues from an earlier checkpoint, the later ones move.
 
     A training that is resumed from such a file continues exactly as if it had not been interrupted. To resume it, call
     `load(path, env, force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. This needs `save_replay_buffer` for
@@ -88,7 +88,7 @@ class CheckpointCallback(Callback):
         self.counter = self.counter.changed(value)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps, run.steps_per_round)
+        self.counter.start(run.num_timesteps, steps_of_round(run.driven))
         self._look(run.agent)
         return None
 

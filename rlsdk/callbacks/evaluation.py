@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rlsdk.callbacks.accepted import as_callbacks
-from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.callbacks.callback import Callback, StepCounter, steps_of_round
 from rlsdk.callbacks.documented import HOOK_VALUES, DocumentedCallback, Hooks
 from rlsdk.callbacks.earlier_training import belongs, set_aside
 from rlsdk.callbacks.evaluation_log import EvaluationLog
@@ -24,8 +24,8 @@ class EvalCallback(Callback):
     `eval/mean_reward`, `eval/std_reward` and `eval/mean_ep_length`, and `eval/success_rate` if episodes report success. Then it
     calls `on_evaluation` of every callback of the run. With `stop_at`, training ends once the mean return reaches that value.
 
-    A continued training keeps the results in `log_path`, and replaces the best agent only by a better one. The files of another
-    training are moved to the folder `earlier_1` beside them, with a warning. So is a best agent whose mean return is not known,
+    A continued training adds to the results in `log_path`, and replaces the best agent only by a better one. The files of
+    another training move to the subfolder `earlier_1`, with a warning. So does a best agent whose mean return is not known,
     because there is no `log_path`.
 
     Evaluation does not change training in any bit: it uses the agent's normaliser without updating it. `callback_after_eval` is
@@ -137,7 +137,7 @@ class EvalCallback(Callback):
 
     def on_training_start(self, run: Run) -> bool | None:
         self.documented.on_training_start(run)
-        self.counter.start(run.num_timesteps, 0 if self.own_step else run.steps_per_round)
+        self.counter.start(run.num_timesteps, 0 if self.own_step else steps_of_round(run.driven))
         if not self.history:
             self._take_up(run)
         answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.completions import Algorithm
-from rlsdk.cli.outputs import Overwrite, require_free
 from rlsdk.errors import SettingsError
 from rlsdk.settings import merge, parse_assignments
 
 
-def import_agent(  # noqa: PLR0913  # options of the command
+def import_agent(
     algorithm: Algorithm,
     path: Annotated[Path, typer.Argument(help="The .zip file of stable-baselines3 or sb3-contrib.")],
     env: Annotated[str, typer.Option(help="gymnasium id of the environment it was trained on.")],
@@ -24,7 +23,6 @@ def import_agent(  # noqa: PLR0913  # options of the command
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
     ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """Convert a model of stable-baselines3 or sb3-contrib to an agent file. No code in the model is run."""
     from rlsdk.agent.agent_file import with_suffix
@@ -33,8 +31,8 @@ def import_agent(  # noqa: PLR0913  # options of the command
     target = with_suffix(out)
     if isinstance(target, Path) and target.exists() and path.exists() and target.samefile(path):
         raise SettingsError(f"--out {out} is the model itself, which would be replaced; choose another name")
-    if isinstance(target, Path):
-        require_free(target, overwrite=overwrite)
+    if isinstance(target, Path) and target.exists():
+        raise SettingsError(f"{target} exists; choose another --out, or remove it first")
     changes = merge({}, parse_assignments(assignments or []))
     agent = import_sb3(path, algorithm, env, vecnormalize=vecnormalize, **changes)
     written = agent.save(out)

@@ -26,7 +26,7 @@ def require_free(target: Path, *, overwrite: bool) -> None:
 
 
 def write_agent(target: Path, data: bytes, *, overwrite: bool) -> None:
-    """Write the bytes of an agent file. A file that already holds them is no obstacle. Raises as `require_free`."""
+    """Write the bytes of an agent file. A file that already holds them is accepted. Raises as `require_free`."""
     if not (target.is_file() and target.read_bytes() == data):
         require_free(target, overwrite=overwrite)
     write_whole(target, data)

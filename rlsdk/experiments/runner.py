@@ -22,6 +22,7 @@ from rlsdk.callbacks import (
     RestoreOnDivergence,
     StopOnInterrupt,
 )
+from rlsdk.callbacks.callback import steps_of_round
 from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
@@ -51,7 +52,6 @@ from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.environment_id import environment_id
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take_files
-from rlsdk.training.run_record import steps_of_round
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
@@ -245,7 +245,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
                 " it out"
             )
         agent.env_name = env
-        options |= _whole_rounds(options, request, steps_of_round(agent.parts.plan, agent.context.num_envs))
+        options |= _whole_rounds(options, request, steps_of_round(agent))
         config = attrs.evolve(agent.config, env=env)  # the agent set `env_groups`: one per collector
         record = RunRecord(
             algorithm=spec.id,
@@ -308,7 +308,7 @@ def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict
 
 
 def _whole_rounds(options: Mapping[str, Any], request: RunRequest, round_steps: int) -> dict[str, int]:
-    """Return the intervals that nobody has chosen, no shorter than a round: they take effect at its end."""
+    """Return the default intervals, no shorter than a round: they take effect at its end."""
     names = [name for name in ("eval_every", "checkpoint_every") if name not in request.explicit() and options[name]]
     return {name: max(options[name], round_steps) for name in names}
 

@@ -1,4 +1,4 @@
-"""The kinds of values that sinks get, whatever a user records: numbers, texts, None, arrays and the objects of `media`."""
+"""The kinds of values that sinks get for what users record: numbers, texts, None, arrays and the objects of `media`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def number_of(value: object) -> float | None:
 def listed(value: object) -> list[Any] | None:
     """The numbers of an array or tensor as nested lists, with None for NaN and infinity, which JSON lacks.
 
-    None if it has more than `MOST_ENTRIES` entries, or is no array.
+    None if it has more than `MOST_ENTRIES` entries, or is not an array.
     """
     if not isinstance(value, Tensor | np.ndarray) or math.prod(value.shape) > MOST_ENTRIES:
         return None

@@ -7,12 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import HasRolloutLength
 from rlsdk.records import Cursor, EnvStep, Episode, Report
 from rlsdk.sinks import Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
-from rlsdk.training.off_policy import OffPolicyPlan
-from rlsdk.training.offline import OfflinePlan
 from rlsdk.training.step_values import Locals, step_values
 from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
 from rlsdk.training.worker_metrics import of_workers
@@ -42,15 +39,6 @@ class Handlers(dict[str, list[Callable[..., object]]]):
     def __missing__(self, event: str) -> list[Callable[..., object]]:
         self[event] = [getattr(callback, event) for callback in self._callbacks if callback.handles(event)]
         return self[event]
-
-
-def steps_of_round(plan: object, num_envs: int) -> int:
-    """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
-    if isinstance(plan, HasRolloutLength):
-        return plan.n_steps * num_envs
-    if isinstance(plan, OffPolicyPlan):
-        return 0 if plan.episodes else plan.train_every * num_envs
-    return plan.updates_per_round if isinstance(plan, OfflinePlan) else 0
 
 
 class RunRecord:
@@ -99,11 +87,6 @@ class RunRecord:
         It also increases inside a round if a callback watches steps.
         """
         return self.count - self.origin + self.steps_in_round
-
-    @property
-    def steps_per_round(self) -> int:
-        """See `steps_of_round`."""
-        return steps_of_round(self.driven.parts.plan, self.agent.context.num_envs)
 
     @property
     def logger(self) -> Logger:
