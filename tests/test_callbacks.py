@@ -225,3 +225,12 @@ def test_histograms_and_hyperparameters_reach_tensorboard(tmp_path: Path) -> Non
     assert b"policy_kwargs.net_arch" in plugin
     with pytest.raises(SettingsError, match="no metric sink draws histograms"):
         off_policy().learn(10, callback=ParameterHistograms(5))
+
+
+def test_intervals_of_the_command_are_whole_rounds_unless_chosen(tmp_path: Path, cli: Any) -> None:
+    command = ("run", "ppo", "--env", "CartPole-v1", "--no-preset", "--set", "n_steps=64", "--steps", "100", "--out")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*takes effect only")
+        assert cli(*command, str(tmp_path / "default"))[0] == 0
+    with pytest.warns(UserWarning, match="--eval-every = 10 takes effect only every 64 steps"):
+        assert cli(*command, str(tmp_path / "chosen"), "--eval-every", "10")[0] == 0
