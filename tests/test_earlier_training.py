@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlsdk.callbacks import CheckpointCallback, EvalCallback
+from rlsdk.callbacks import CheckpointCallback, EvalCallback, LambdaCallback
 from rlsdk.callbacks.earlier_training import set_aside
 from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import ArtifactError
@@ -84,22 +84,28 @@ def test_checkpoints_after_the_one_that_is_resumed_are_kept(tmp_path: Path) -> N
     }
 
 
-def test_prefixes_and_trainings_at_the_same_time_do_not_meet(tmp_path: Path) -> None:
+def test_prefixes_do_not_meet(tmp_path: Path) -> None:
     savers = [CheckpointCallback(16, tmp_path, name_prefix=name, keep=1) for name in ("a[1]", "b")]
     on_policy().learn(32, savers)
     with pytest.warns(UserWarning, match=MOVED):
         on_policy().learn(16, CheckpointCallback(16, tmp_path, name_prefix="b", keep=1))
     assert files(tmp_path) == {"a[1]_32_steps.rlsdk", "b_16_steps.rlsdk", "earlier_1/b_32_steps.rlsdk"}
-    first, second = on_policy(1), on_policy(2)
-    mine, other = (CheckpointCallback(16, tmp_path / "both", keep=1) for _ in range(2))
-    first.learn(16, mine)
-    other._look(second)  # it began when the folder was empty
-    other._foreign = []
+
+
+def test_two_trainings_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    second, mine = on_policy(2).learn(16), CheckpointCallback(16, tmp_path, keep=1)
+    seen: list[bytes] = []
+
+    def meanwhile(run: Any, path: Path) -> None:
+        if run.num_timesteps == 16:
+            seen.append(path.read_bytes())
+            CheckpointCallback(16, tmp_path, keep=1).save(second)
+
     with pytest.warns(UserWarning, match=MOVED):
-        second.learn(16, lambda run, _: other.save(second) and True)
-    with pytest.warns(UserWarning, match=MOVED):
-        first.learn(16, mine, reset_num_timesteps=False)
-    assert files(tmp_path / "both") >= {"earlier_1/step_000000016.rlsdk", "step_000000032.rlsdk"}
+        on_policy(1).learn(32, [mine, LambdaCallback(on_checkpoint=meanwhile)])
+    assert (tmp_path / "earlier_1" / "step_000000016.rlsdk").read_bytes() == seen[0]
+    assert files(tmp_path) == {"earlier_1/step_000000016.rlsdk", "step_000000016.rlsdk", "step_000000032.rlsdk"}
+    assert PPO.load(tmp_path / "step_000000016").seed == 2
 
 
 def test_moved_checkpoints_keep_their_replay_buffer(tmp_path: Path) -> None:
