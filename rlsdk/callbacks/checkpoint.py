@@ -131,7 +131,10 @@ class CheckpointCallback(Callback):
 
     def _is_own(self, path: Path) -> bool:
         """Whether this training wrote the file, and no other has replaced it since."""
-        return self._own is not None and self._own.get(path) == path.stat().st_mtime_ns
+        try:
+            return self._own is not None and self._own.get(path) == path.stat().st_mtime_ns
+        except FileNotFoundError:  # another training has moved it just now
+            return False
 
     def _clear_the_way(self, path: Path) -> None:
         """Move foreign checkpoints aside, with their parts of the replay buffer, also one that came to `path` meanwhile."""
