@@ -156,14 +156,19 @@ CALLBACKS = {
     "output formats of one's own": here("sinks_get_numbers_and_media_apart"),
     "`logger.dump(step)`": there("logger", "values_recorded_inside_and_outside_go_to_every_sink"),
     "media for a console or CSV": there("logger", "what_no_sink_shows_is_warned_of_once"),
+    "lists, tables and None in `logger.record`": there("logger", "lists_tables_and_other_kinds_are_written"),
+    "`Video` in TensorBoard": there("logger", "a_picture_that_cannot_be_drawn_costs_no_other_value"),
     "periods (`eval_freq`, checkpoints)": there("agent", "periods_count_environment_steps")
     + there("names_of_users", "evaluations_due_in_one_round_are_one"),
-    "best agent of `EvalCallback`": there("documented_callbacks", "what_an_evaluation_prints_and_calls"),
-    "evaluations.npz of a continued training": there("documented_callbacks", "evaluations_are_written_to_a_file"),
+    "best agent of `EvalCallback`": there("documented_callbacks", "what_an_evaluation_prints_and_calls")
+    + there("earlier_training", "a_new_evaluation_keeps_the_best_agent_of_an_earlier_training"),
+    "evaluations.npz of a continued training": there("documented_callbacks", "evaluations_are_written_to_a_file")
+    + there("earlier_training", "results_that_do_not_go_on_are_kept"),
     "`EvalCallback`: environments normalised like the training's": there(
         "preprocessing", "returns_stay_true_in_logs_and_evaluation"
     ),
     "`CheckpointCallback`": there("documented_callbacks", "checkpoints_with_a_prefix")
+    + there("earlier_training", "checkpoints_of_an_earlier_training_are_kept_beside_the_new_ones")
     + there("preprocessing", "a_file_holds_the_statistics_and_predict_applies_them"),
     "`evaluate_policy(model)`": there("documented_callbacks", "evaluation_calls_back_after_every_step"),
     "evaluation of an environment that never ends": there("endless_episodes", "nobody_waits_for_ever"),

@@ -132,8 +132,10 @@ def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     agent.save(tmp_path / "small", exclude=["training"])  # without the training state, as in a zoo
     lines = [["push", "mine.rlsdk", "me/pendulum"], ["pull", "me/pendulum", "--out", "back.rlsdk"]]
     lines += [["push", "small", "me/small"], ["pull", "me/small", "--out", "small-back.rlsdk"]]
+    lines += [["pull", "me/small", "--out", "small-back"], ["pull", "me/small", "--out", "back"]]
     answers = commands(hub, lines, tmp_path)
-    assert [code for code, _, _ in answers] == [0, 0, 0, 0], answers
+    assert [code for code, _, _ in answers] == [0, 0, 0, 0, 0, 1], answers
+    assert "back.rlsdk exists; choose another --out, or add --overwrite" in answers[-1][2]
     pushed = answers[0]
     assert (tmp_path / "small-back.rlsdk").read_bytes() == (tmp_path / "small.rlsdk").read_bytes()
     assert "me/pendulum" in pushed[1]

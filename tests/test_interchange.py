@@ -259,7 +259,10 @@ def test_the_model_is_not_replaced(cli: Any) -> None:
     assert (code, out) == (1, "")
     assert "--out model.zip is the model itself, which would be replaced; choose another name" in err
     assert Path("model.zip").read_bytes() == before
-    assert cli("import", "trpo", "model.zip", "--env", "CartPole-v1", "--out", "model")[0] == 0
+    command = ("import", "trpo", "model.zip", "--env", "CartPole-v1", "--out", "model")
+    assert cli(*command)[0] == 0
+    code, _, err = cli(*command)
+    assert (code, "model.rlsdk exists; choose another --out, or remove it first" in err) == (1, True)
     assert (
         "give the .zip that model.save(path) of that library wrote"
         in cli("import", "trpo", "model.rlsdk", "--env", "CartPole-v1", "--out", "other")[2]

@@ -60,6 +60,8 @@ def test_curves_of_seeds_become_a_band(tmp_path: Path) -> None:
         *("tqc", "3", "1000.0", "20.0", "10.0", "30.0"),
     ]
     assert curves(runs, CurveSettings())[0].value[-1] == 6.0, "evaluations, where all runs have them"
+    once = fake_run(tmp_path / "once", "a2c", -1.0, evaluations=1)
+    assert curves([*runs, once], CurveSettings())[-1].value.tolist() == [-1.0], "also if a run has one alone"
     (smoothed,) = curves(runs[:1], CurveSettings(metric="rollout/ep_rew_mean", x="time", smooth=4))
     assert smoothed.x[-1] == pytest.approx(0.1)
     assert smoothed.value[0] == 1.0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
 from rlsdk.records import EnvStep, Episode, Report
+from rlsdk.training import OfflinePlan, OffPolicyPlan
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
     from rlsdk.training.run import Run
+    from rlsdk.training.trained_agent import DrivenAgent
 
 
 HOOKS = {
@@ -132,6 +135,16 @@ class LambdaCallback(Callback):
         return "on_rollout_end" in vars(self)
 
 
+def steps_of_round(agent: DrivenAgent) -> int:
+    """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
+    plan, num_envs = agent.parts.plan, agent.context.num_envs
+    if isinstance(length := getattr(plan, "n_steps", None), int):  # see `rlsdk.interfaces.HasRolloutLength`
+        return length * num_envs
+    if isinstance(plan, OffPolicyPlan):
+        return 0 if plan.episodes else plan.train_every * num_envs
+    return plan.updates_per_round if isinstance(plan, OfflinePlan) else 0
+
+
 class StepCounter:
     """Counts intervals of `every` environment steps: `due(steps)` returns True once per interval that has passed."""
 
@@ -146,8 +159,16 @@ class StepCounter:
         other.start(self.passed * self.every)
         return other
 
-    def start(self, steps: int) -> None:
+    def start(self, steps: int, round_steps: int = 0) -> None:
+        """Begin at `steps`. Warn if rounds of `round_steps` steps are longer than the interval, which then ends only with
+        them; 0: the length of rounds is not known."""
         self.passed = steps // self.every
+        if self.every < round_steps:
+            warnings.warn(
+                f"{self.name} = {self.every} takes effect only every {round_steps:,} steps, at the end of a round;"
+                " raise it, or make rounds shorter with a smaller n_steps or fewer environments",
+                stacklevel=3,
+            )
 
     def due(self, steps: int) -> bool:
         before, self.passed = self.passed, steps // self.every

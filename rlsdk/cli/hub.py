@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.exporting import results_of
+from rlsdk.cli.outputs import Overwrite, write_agent
 
 
 def push_file(
@@ -27,12 +28,12 @@ def pull_file(
     repo: Annotated[str, typer.Argument(help="Repository, owner/name.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("agent.rlsdk"),
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit.")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
     from rlsdk.agent.agent_file import as_agent_file
     from rlsdk.interchange.hub import pull
-    from rlsdk.runtime.whole_files import write_whole
 
     target = as_agent_file(out)
-    write_whole(target, pull(repo, revision=revision).read_bytes())
+    write_agent(target, pull(repo, revision=revision).read_bytes(), overwrite=overwrite)
     typer.echo(f"{target}")

@@ -119,7 +119,7 @@ def metric_of(folders: Sequence[Path], settings: CurveSettings) -> str:
     """Return the name of the metric that is drawn."""
     if settings.metric is not None:
         return settings.metric
-    evaluated = all(len(read_metric(folder / "metrics.csv", EVALUATION)[0]) > 1 for folder in folders)
+    evaluated = all(len(read_metric(folder / "metrics.csv", EVALUATION)[0]) > 0 for folder in folders)
     return EVALUATION if evaluated else TRAINING
 
 

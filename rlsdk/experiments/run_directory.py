@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rlsdk.callbacks.checkpoint import replay_folder
+from rlsdk.callbacks.earlier_training import set_aside
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.experiments.folder_kinds import RUN, require_kind
 from rlsdk.experiments.lock import claimed
@@ -113,8 +114,11 @@ class RunDirectory:
         return [path for path in (self.config, self.best, self.final, *videos) if path.is_file()]
 
     def write_config(self, kind: type[object], values: dict[str, object], header: str) -> None:
-        """Write the settings of the run as a file that `rlsdk run --config` accepts."""
-        write_whole(self.config, commented_toml(kind, values, header=header).encode())
+        """Write the settings of a new run as a file that `rlsdk run --config` accepts. A file with others moves aside."""
+        data = commented_toml(kind, values, header=header).encode()
+        if self.config.exists() and self.config.read_bytes() != data:
+            set_aside([self.config])
+        write_whole(self.config, data)
 
     def write_record(self, record: RunRecord) -> None:
         """Replace run.json atomically."""
@@ -161,9 +165,9 @@ class RunDirectory:
         return [path for path in own if path.exists()] + sorted(self.checkpoints.glob("step_*.rlsdk"))
 
     def start_over(self) -> None:
-        """Remove the files of a run that has no checkpoint."""
-        for path in (self.csv, self.jsonl, self.record, self.best):
-            path.unlink(missing_ok=True)
+        """Remove the files of a run that has no checkpoint. Its metrics and its best agent move to a folder `earlier_1`."""
+        set_aside([self.csv, self.jsonl, self.best])
+        self.record.unlink(missing_ok=True)
 
     def newest(self, load: Callable[[Path], T]) -> T:
         """Return `load(path)` for the newest checkpoint that is not damaged. Warn about damaged ones.

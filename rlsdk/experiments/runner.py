@@ -22,6 +22,7 @@ from rlsdk.callbacks import (
     RestoreOnDivergence,
     StopOnInterrupt,
 )
+from rlsdk.callbacks.callback import steps_of_round
 from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
@@ -104,6 +105,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
     """Train to the end, write the last checkpoint and the final agent, and close the environments."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
+    checkpoints.counter.name = "--checkpoint-every"
     sinks: list[MetricSink] = []
     try:
         with _evaluator(record, directory) as evaluator:
@@ -215,6 +217,7 @@ def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[Eval
             stop_at=record.stop_at,
         )
         callback.best = directory.best_evaluation()
+        callback.counter.name = "--eval-every"
         yield [callback]
     finally:
         _close(env, "evaluation")
@@ -242,6 +245,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
                 " it out"
             )
         agent.env_name = env
+        options |= _whole_rounds(options, request, steps_of_round(agent))
         config = attrs.evolve(agent.config, env=env)  # the agent set `env_groups`: one per collector
         record = RunRecord(
             algorithm=spec.id,
@@ -301,6 +305,12 @@ def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict
         raise SettingsError("no length: add --steps N, for example --steps 10_000")
     rounds = {"eval_every": 0 if env is None else max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
     return {**rounds, **explicit, "steps": steps}
+
+
+def _whole_rounds(options: Mapping[str, Any], request: RunRequest, round_steps: int) -> dict[str, int]:
+    """Return the default intervals, no shorter than a round: they take effect at its end."""
+    names = [name for name in ("eval_every", "checkpoint_every") if name not in request.explicit() and options[name]]
+    return {name: max(options[name], round_steps) for name in names}
 
 
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:

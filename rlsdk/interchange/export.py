@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
+_IN_CARDS = "Trained with rlsdk for"
+"""Text that identifies a model card: every model card contains it."""
 TOLERANCE = 1e-5
 ROWS = 3
 """Batch size of the examples with which the policy is traced."""
@@ -66,6 +68,8 @@ class Exported:
     outputs: tuple[str, ...]
     states: tuple[tuple[str, tuple[int, ...]], ...]
     """(dtype, shape without the batch axis) of each state."""
+    card: Path | None = None
+    """The model card; None if none was written."""
 
 
 class ExportedPolicy(nn.Module):
@@ -184,8 +188,10 @@ def export(
     format: str = "onnx",  # noqa: A002  # the common name of this argument
     *,
     masks: bool | None = None,
+    card: bool = True,
+    results: str | None = None,
 ) -> Exported:
-    """Write the policy of an agent to a file. It accepts batches of any size.
+    """Write the policy of an agent to a file, and a model card next to it. The policy accepts batches of any size.
 
     Args:
         agent: the agent whose policy is exported.
@@ -193,14 +199,19 @@ def export(
             such as `run-0.5`.
         format: `onnx` (extra `export`) or `torch-export` (read with `torch.export.load`).
         masks: add an input for action masks. None: if the agent needs them, or was trained with those of an environment.
+        card: write the card, a text in Markdown with the suffix .md (see `model_card`).
+        results: the text of the card about results.
 
     Raises:
-        SettingsError: the format is unknown, the extra is missing, the agent ignores masks, or keys of a Dict space give two
-            inputs the same name.
+        SettingsError: the format is unknown, the extra is missing, the agent ignores masks, keys of a Dict space give two
+            inputs the same name, or the card would replace another text.
         ArtifactError: the file cannot be written.
         UsageError: the policy cannot be traced, or the traced policy acts differently from the agent.
     """
     target = target_of(path, format)
+    page = target.with_suffix(".md") if card else None
+    if page is not None:
+        _require_own_card(page)
     module = _module(agent, masks)
     program = _traced(module)
     _require_agreement(program, module)
@@ -211,7 +222,20 @@ def export(
     states = tuple(
         (str(leaves[i].dtype).removeprefix("torch."), tuple(leaves[i].shape[1:])) for i in module.state_indices
     )
-    return Exported(target, tuple(module.input_names), tuple(module.output_names), states)
+    exported = Exported(target, tuple(module.input_names), tuple(module.output_names), states, page)
+    if page is not None:
+        write_whole(page, model_card(agent, exported, results).encode())
+    return exported
+
+
+def _require_own_card(card: Path) -> None:
+    """Check that a model card would not replace a file that is not a model card.
+
+    Raises:
+        SettingsError: it would.
+    """
+    if card.exists() and _IN_CARDS not in card.read_text(encoding="utf-8", errors="replace"):
+        raise SettingsError(f"the model card would replace {card}, which is another text; choose another file")
 
 
 def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # the name that `export` uses
@@ -353,7 +377,7 @@ def model_card(agent: Agent, exported: Exported | None = None, results: str | No
     versions = ", ".join(f"{name} {value}" for name, value in system_info().items())
     lines = [
         f"# {spec.id} on {agent.env_name or 'an environment of its own'}",
-        f"Trained with rlsdk for {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
+        f"{_IN_CARDS} {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
         f"Observations: `{context.observation_space}`. Actions: `{context.action_space}`.",
         *([f"## Results\n\n{results}"] if results else []),
         *([_interface(exported)] if exported else []),
