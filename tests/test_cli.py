@@ -217,7 +217,7 @@ def test_resume_goes_on_with_the_same_curve(cli: Any) -> None:
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "0"], "positive whole number"),
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "-3"], "positive whole number"),
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1.5"], "positive whole number"),
-        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1e30"], "below 2**63, such as 100000 or 1e5"),
+        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1e30"], "up to 2**53, such as 100000 or 1e5"),
         (["run", "tqc", "--env", "Pendulum-v1", "--eval-every", "-1"], "whole number of at least 0"),
         (["run", "tqc", "--env", "Pendulun-v1", "--steps", "10"], "did you mean 'Pendulum-v1'"),
         (["run", "tqc", "--env", "CartPole-v1", "--steps", "10"], "Discrete action space"),
