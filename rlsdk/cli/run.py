@@ -25,7 +25,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
-from rlsdk.settings.environment_id import applied, changed_environment
+from rlsdk.settings.environment_id import applied, changed_environment, located_id
 
 DEFAULT_EXECUTOR = "processes"
 
@@ -220,7 +220,7 @@ def _settings(
 def _environment(env: str | None, settings: Mapping[str, object], change: str | None, *, resume: bool) -> str | None:
     """Return the environment with the arguments and wrappers of the command line; None if no environment is given."""
     if change is None:
-        return env
+        return env and located_id(env)
     if resume and env is None:
         raise SettingsError(
             "--resume continues in the environment of the run; leave out --env-kwargs and --wrapper, or add the run's --env"

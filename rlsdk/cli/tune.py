@@ -19,7 +19,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
 from rlsdk.runtime.output import counted, print_line, quietly
 from rlsdk.settings import parse_assignments
-from rlsdk.settings.environment_id import applied, changed_environment
+from rlsdk.settings.environment_id import applied, changed_environment, located_id
 
 if TYPE_CHECKING:
     from rlsdk.experiments.tuning import Best
@@ -143,7 +143,7 @@ def _environment(algorithm: str, settings: Mapping[str, object], env: str | None
     env = env or environment_of(load(algorithm), settings)
     if env is None:
         raise SettingsError("a search compares returns, so it needs an environment: add --env ID")
-    return applied(change, env)
+    return applied(change, located_id(env))
 
 
 def _report(best: Best, command: str) -> None:

@@ -150,7 +150,7 @@ def applied(change: str | None, env: str) -> str:
     """
     if change is None or not change.startswith("?"):
         return change or env
-    return str(environment_id(change).over(environment_id(env)))
+    return str(environment_id(change).over(environment_id(located_id(env))))
 
 
 def text_of(name: str, kwargs: Mapping[str, object], wrappers: Iterable[object]) -> str | None:
