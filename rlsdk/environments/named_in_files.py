@@ -101,7 +101,7 @@ def _parameters(make: Callable[..., Any]) -> dict[str, object]:
     found: dict[str, object] = {}
     for source in reversed(sources):
         try:
-            parameters = inspect.signature(source.__init__ if isinstance(source, type) else source).parameters  # type: ignore[misc, arg-type]
+            parameters = inspect.signature(source.__init__ if isinstance(source, type) else source).parameters  # type: ignore[misc]
         except (TypeError, ValueError):  # of code that was compiled, or no function
             continue
         named = (each for each in parameters.values() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY))
