@@ -140,6 +140,12 @@ def test_what_is_not_made_here(robot: Any, tmp_path: Path, monkeypatch: pytest.M
     code, _, err = robot("eval", "run")
     assert (code, "my_robot:Reach?max_episode_steps=9" in err) == (1, True)
 
+    Path("linked").mkdir()
+    Path("linked/run.json").symlink_to(record.resolve())
+    assert (record_made_here(record) is None, record_made_here(Path("linked/run.json"))) == (False, None)
+    Path("way").symlink_to(Path("run").resolve())
+    assert record_made_here(Path("way/run.json")) is not None  # another path to the same folder
+
     shutil.rmtree("run")  # someone else's folder is unpacked where the run was
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
@@ -170,7 +176,7 @@ def test_a_plain_run_writes_no_key(cli: Any, tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "state").exists()
 
 
-def test_sweeps_searches_and_collectors_find_the_module(robot: Any) -> None:
+def test_sweeps_and_collectors_find_the_module(robot: Any) -> None:
     passed(robot(*RUN, "--seeds", "2", "--jobs", "2", "--out", "seeds"))
     passed(robot("run", "ppo", "--resume", "--out", "seeds", "--steps", "96"))
     passed(robot("eval", "seeds/seed-0", "--episodes", "1"))

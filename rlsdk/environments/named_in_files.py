@@ -63,8 +63,11 @@ def _of_arguments(given: Mapping[str, object], known: Mapping[str, object] | Non
     for name, value in given.items():
         if known is not None and name not in known:
             return f"{name!r} is not a known argument of {of}"
-        accepted = (*TEXTS.get(name, ()), (known or {}).get(name))
-        if not _is_plain(value) and not (isinstance(value, str) and value in accepted):
+        default = (known or {}).get(name)
+        is_known = isinstance(value, str) and (
+            value in TEXTS.get(name, ()) or (isinstance(default, str) and value == default)
+        )
+        if not _is_plain(value) and not is_known:
             return f"the argument {name} = {shown(value, 100)} of {of} is not a number, true, false, none or a list of numbers"
     return None
 

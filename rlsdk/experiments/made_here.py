@@ -60,7 +60,8 @@ def vouched_for(file: Path, env: str) -> bool:
 
 
 def _seal(key: bytes, file: Path, table: Mapping[str, object]) -> str:
-    content = json.dumps([str(file.resolve()), table], sort_keys=True)
+    place = file.parent.resolve() / file.name  # a link in another folder to a record is not that record
+    content = json.dumps([str(place), table], sort_keys=True)
     return hmac.new(key, content.encode(), hashlib.sha256).hexdigest()
 
 

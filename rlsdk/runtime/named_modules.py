@@ -26,23 +26,12 @@ def named_module(place: str) -> ModuleType:
         SettingsError: there is no such file, or another module has its name.
         Exception: whatever the module raises.
     """
-    if is_file(place):
+    if place.endswith(SUFFIX):
         return _from_file(Path(place).resolve())
     here, top = os.getcwd(), place.partition(".")[0]
     if top not in sys.modules and here not in sys.path and not sys.flags.safe_path and _is_in(here, top):
         sys.path.insert(0, here)
     return import_module(place)
-
-
-def is_file(place: str) -> bool:
-    """Whether `place`, the part before the colon, is a Python file and not the dotted name of a module."""
-    return place.endswith(SUFFIX)
-
-
-def located(name: str) -> str:
-    """Return `name`, with the full path if it is `FILE.py:NAME`: another command may read it in another directory."""
-    place, colon, own = name.rpartition(":")
-    return f"{os.path.abspath(place)}:{own}" if colon and is_file(place) else name
 
 
 def _is_in(folder: str, top: str) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote
 
 import attrs
 
 from rlsdk.errors import SettingsError, shown
-from rlsdk.runtime.named_modules import located
 from rlsdk.settings.load import parse_value
 
 WRAPPER = "wrapper"
@@ -101,12 +101,17 @@ def changed_environment(env: str | None, arguments: Iterable[str] | None, wrappe
 def located_id(env: str) -> str:
     """Return an environment id with the full path of its file, if it is `FILE.py:NAME`."""
     name, question, rest = env.partition("?")
-    return f"{located(name)}{question}{rest}"
+    return f"{_located(name)}{question}{rest}"
 
 
 def _located_wrapper(text: str) -> str:
     name, bracket, rest = text.partition("(")
-    return f"{located(name)}{bracket}{rest}"
+    return f"{_located(name)}{bracket}{rest}"
+
+
+def _located(name: str) -> str:
+    place, colon, own = name.rpartition(":")  # another command may read it in another directory
+    return f"{os.path.abspath(place)}:{own}" if colon and place.endswith(".py") else name
 
 
 def wrapper_call(text: str) -> tuple[str, dict[str, object]]:
