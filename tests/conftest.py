@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from tests.plugin_site import Site, installed
 
 if os.environ.get("RLSDK_TEST_GPU") != "1":
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # many tests compare results bit by bit, which holds on the CPU only
+
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="rlsdk-state-")  # no test writes a key into the user's home
 
 settings.register_profile(
     "suite",

@@ -9,7 +9,7 @@ import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
 from rlsdk.cli.outputs import Overwrite, require_free
-from rlsdk.cli.step_counts import MOST_SEED
+from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_SEED
 from rlsdk.errors import SettingsError, shown
 from rlsdk.runtime.output import counted
 from rlsdk.settings.dataset import suffixed
@@ -27,9 +27,11 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 10,
+    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1, max=MOST_EPISODES)] = 10,
     out: Annotated[Path, typer.Option("--out", "-o", help="Data set to write.")] = Path("demo"),
-    n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.", min=1)] = 1,
+    n_envs: Annotated[
+        int, typer.Option(help="Number of environments that are stepped together.", min=1, max=MOST_ENVS)
+    ] = 1,
     seed: Annotated[
         int, typer.Option(help="Seed of the environments and of sampled actions.", min=0, max=MOST_SEED)
     ] = 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import gymnasium
@@ -19,11 +20,12 @@ from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
 from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
-from rlsdk.environments.wrapper_names import wrapper_of
+from rlsdk.environments.wrapper_names import wrapped, wrapper_of
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, shown, suggest
 from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.named_modules import named_module
 from rlsdk.settings.environment_id import environment_id
 
 MOST_WRAPPERS = 50
@@ -37,6 +39,10 @@ CONNECTED = (
     ExecutorVectorEnv,
     CustomVectorEnv,
 )
+
+
+LIMIT = "max_episode_steps"
+LACKING = "run the command in the folder of the module, add that folder to PYTHONPATH, or install its package"
 
 
 def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
@@ -181,7 +187,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     except RlsdkError:
         raise
     except Exception as error:
-        hint = "; install its package, or add its folder to PYTHONPATH" if _lacks_module(env, error) else ""
+        hint = f"; {LACKING}" if _lacks_module(env, error) else ""
         raise EnvironmentFault(
             f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error).rstrip('.')}{hint}"
         ) from error
@@ -198,7 +204,13 @@ def _lacks_module(env: EnvSource, error: Exception) -> bool:
 
 
 def _by_id(name: str, kwargs: dict[str, Any]) -> object:
-    """Make the environment of an id with the plugin for its namespace, or with `gymnasium.make`."""
+    """Make the environment of an id with the plugin for its namespace, or with `gymnasium.make`.
+
+    `module:NAME` and `./FILE.py:NAME` import the module. NAME is an id that it registers, or one of its classes or functions.
+    """
+    name, found = in_module(name)
+    if found is not None:
+        return _called(found, kwargs)
     namespace = name.partition("/")[0]
     register_game(name)  # if ale-py is missing, the error of a registered id names it
     if "/" in name and name not in gymnasium.registry and is_offered("environments", namespace):
@@ -207,10 +219,25 @@ def _by_id(name: str, kwargs: dict[str, Any]) -> object:
     return gymnasium.make(name, **{"disable_env_checker": True, **kwargs})
 
 
+def in_module(name: str) -> tuple[str, Callable[..., Any] | None]:
+    """(the id that a module registers, or the class or function in it), after the module that `name` names was imported."""
+    place, colon, own = name.rpartition(":")
+    found = getattr(named_module(place), own, None) if colon else None
+    return own, found if callable(found) and own not in gymnasium.registry else None
+
+
+def _called(make: Callable[..., Any], kwargs: dict[str, Any]) -> object:
+    """Call a class or function that makes an environment. As with `gymnasium.make`, `max_episode_steps` is its time limit."""
+    if LIMIT not in kwargs or LIMIT in signature(make).parameters:
+        return make(**kwargs)
+    rest = {key: value for key, value in kwargs.items() if key != LIMIT}
+    return gymnasium.wrappers.TimeLimit(make(**rest), kwargs[LIMIT])
+
+
 def _by_text(text: str, kwargs: Mapping[str, object]) -> object:
     """Make an environment from an id that may contain arguments and wrappers. `kwargs` override arguments in the id."""
     chosen = environment_id(text)
     instance = _by_id(chosen.name, {**chosen.kwargs, **kwargs})
     for wrapper in chosen.wrappers:
-        instance = wrapper_of(wrapper)(instance)
+        instance = wrapped(wrapper_of(wrapper), instance)
     return instance

@@ -11,6 +11,7 @@ learning_curve.png (with the extra `plot`)
 from __future__ import annotations
 
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,9 +24,11 @@ from rlsdk.callbacks.earlier_training import set_aside
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.experiments.folder_kinds import RUN, require_kind
 from rlsdk.experiments.lock import claimed
+from rlsdk.experiments.made_here import record_made_here, sealed
 from rlsdk.experiments.metrics_file import MAX_METRICS, read_metric
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
+from rlsdk.experiments.trust import asks_for_trust
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.whole_files import write_json, write_whole
 from rlsdk.settings import commented_toml
@@ -34,8 +37,12 @@ T = TypeVar("T")
 
 
 def folder_name(env: str) -> str:
-    """Return an environment id as part of a path. Characters other than letters, digits, -, _ and . become -."""
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
+    """Return an environment id as part of a path. Characters other than letters, digits, -, _ and . become -.
+
+    Of `/path/to/my_env.py:MyEnv` it is `my_env.py-MyEnv`.
+    """
+    short = re.sub(r"^[^?]*[/\\](?=[^/\\?]*\.py:)", "", env)
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in short)
 
 
 class RunDirectory:
@@ -121,8 +128,16 @@ class RunDirectory:
         write_whole(self.config, data)
 
     def write_record(self, record: RunRecord) -> None:
-        """Replace run.json atomically."""
-        write_json(self.record, record.as_table())
+        """Replace run.json atomically. It is sealed if it names what only the user may choose, such as an own environment."""
+        table, executors = record.as_table(), (record.executor, record.vectorization)
+        asks = asks_for_trust(record.env, record.places, self.path, executors)
+        write_json(self.record, sealed(self.record, table) if asks else table)
+
+    def needs_trust(self) -> bool:
+        """Whether this run is refused without `--trust` although it was made here: there was no place for a key."""
+        record = self.read_record()
+        asks = asks_for_trust(record.env, record.places, self.path, (record.executor, record.vectorization))
+        return asks and record_made_here(self.record) is None
 
     def read_record(self) -> RunRecord:
         """Return the content of run.json.

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.experiments.run_record import MAX_ENVS, MAX_THREADS
-from rlsdk.experiments.stored_tables import Entries
+from rlsdk.experiments.run_record import MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
+from rlsdk.experiments.stored_tables import MAX_COUNT, Entries
 
 RESUMABLE = (
     "steps",
@@ -27,6 +27,15 @@ RESUMABLE = (
     "max_restores",
 )
 """Options that a resumed run takes from its record, unless they are given again."""
+FROM_ZERO = ("eval_every", "max_lag", "max_restores")
+MOST = {
+    "eval_episodes": MAX_EPISODES,
+    "threads": MAX_THREADS,
+    "collectors": MAX_ENVS,
+    "max_lag": MAX_RESTORES,
+    "max_restores": MAX_RESTORES,
+}
+"""Option -> its largest value; `MAX_COUNT` for the others."""
 
 
 @attrs.frozen(kw_only=True)
@@ -76,11 +85,11 @@ class RunRequest:
         """
         given = {name: getattr(self, name) for name in RESUMABLE if getattr(self, name) is not None}
         for name, value in given.items():
-            least = 0 if name in ("eval_every", "max_lag", "max_restores") else 1
-            if isinstance(value, int) and not isinstance(value, bool) and value < least:
+            least, most = 0 if name in FROM_ZERO else 1, MOST.get(name, MAX_COUNT)
+            if isinstance(value, int) and not isinstance(value, bool) and not least <= value <= most:
                 option = name.replace("_", "-")
                 wanted = "a positive whole number" if least else "a whole number, 0 or more"
-                raise SettingsError(f"--{option} {value} must be {wanted}")
+                raise SettingsError(f"--{option} {value} must be {wanted}{f', up to {most}' if value > most else ''}")
         if (goal := given.get("stop_at")) is not None and not math.isfinite(goal):
             raise SettingsError(f"--stop-at {goal} must be a finite number")
         if goal is not None and given.get("eval_every") == 0:
@@ -105,7 +114,7 @@ class RunRequest:
             "steps": entries.optional_count("steps", least=1),
             "n_envs": entries.optional_count("n_envs", least=1, most=MAX_ENVS),
             "eval_every": entries.optional_count("eval_every"),
-            "eval_episodes": entries.optional_count("eval_episodes", least=1),
+            "eval_episodes": entries.optional_count("eval_episodes", least=1, most=MAX_EPISODES),
             "checkpoint_every": entries.optional_count("checkpoint_every", least=1),
             "threads": entries.optional_count("threads", least=1, most=MAX_THREADS),
             "stop_at": entries.optional_number("stop_at"),
