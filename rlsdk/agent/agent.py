@@ -422,7 +422,8 @@ class Agent(Generic[ConfigT]):
             if env is None:
                 agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
             else:
-                agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
+                kwargs = {**merged, "env": env}
+                agent._assembled = from_arguments(cls.spec, (), kwargs, class_name=cls.__name__, order=stored.spaces)
         warn_of_rest(stored.into(agent._assembled))
         return agent
 

@@ -37,7 +37,7 @@ from rlsdk.runtime.seeding import Streams, fresh_seed
 from rlsdk.settings import evolve, structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
-from rlsdk.spaces import Space
+from rlsdk.spaces import Space, in_order_of
 from rlsdk.training.groups import require_groups
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig)
@@ -50,9 +50,17 @@ class ReadsInputs(Protocol):
 
 
 def from_arguments(
-    spec: AlgorithmSpec, args: tuple[object, ...], kwargs: Mapping[str, object], *, class_name: str
+    spec: AlgorithmSpec,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    *,
+    class_name: str,
+    order: tuple[Space, Space] | None = None,
 ) -> AssembledAgent:
     """Build an agent from the arguments of the constructor of an agent class.
+
+    `order`: the spaces whose order of Dict keys the agent's spaces take over, because weights belong to keys by position; None:
+    those of the environment. Records of environments are read by key, so that an agent may have another order.
 
     Raises:
         UsageError: there is no environment. SettingsError, UnsupportedSpaceError, EnvironmentFault, ResourceError: as for
@@ -67,6 +75,8 @@ def from_arguments(
     for request in requests:
         config = request.applied_to(config)
     spaces = env.observation_space, env.action_space
+    if order is not None:
+        spaces = in_order_of(spaces[0], order[0]), in_order_of(spaces[1], order[1])
     agent = assemble(spec, config, spaces, env.num_envs, env, class_name=class_name)
     agent.masks.check_environment(env)
     take_groups(agent, env)

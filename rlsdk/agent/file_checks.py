@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.interfaces import State
+from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError, UsageError, one_line
+from rlsdk.interfaces import BuildContext, State
+from rlsdk.networks.numpy_encoder import encoded_slices
+from rlsdk.spaces import Dict, Space, Tuple, dtype_of, from_json, leaf_spaces
 
 
 @contextmanager
@@ -43,6 +45,35 @@ def require_finite(mine: State, stored: State, where: str) -> None:
             built = own.get(name)
             if not isinstance(built, Tensor) or built.shape != value.shape or not torch.equal(built.cpu(), value):
                 raise ArtifactError(f"the file is damaged: {name} of its {where} holds NaN or infinity")
+
+
+def require_same_places(document: Mapping[str, object], context: BuildContext) -> None:
+    """Check that weights and statistics, which belong to entries of Dicts and Tuples by position, belong to the same ones here.
+
+    `document` has the spaces of the stored agent as JSON values. Their entries must be the first ones of the agent's spaces.
+
+    Raises:
+        ArtifactError: they are others, or in another order.
+    """
+    for name in ("observation_space", "action_space"):
+        space, stored = getattr(context, name), from_json(document.get(name))
+        if type(space) is not type(stored) or not isinstance(space, Dict | Tuple):
+            continue
+        mine, theirs = (encoded_slices(each) for each in (space, stored))
+        kinds = [[(path, type(leaf), dtype_of(leaf)) for path, leaf in leaf_spaces(each)] for each in (space, stored)]
+        ends = [list(slices.values())[-1].stop for slices in (mine, theirs)]
+        if kinds[0][: len(theirs)] != kinds[1] or (ends[0] == ends[1] and mine != theirs):
+            raise ArtifactError(
+                f"the stored weights belong to the entries {_entries(stored)} of the {name.replace('_', ' ')} by position, and"
+                f" the agent has {_entries(space)}; load_policy(file, env) takes over the order of the file, and needs an"
+                " environment with all of its entries"
+            )
+
+
+def _entries(space: Space) -> str:
+    """The entries of a nested space and the number of their values, in order."""
+    parts = (f"{path} of {part.stop - part.start}" for path, part in encoded_slices(space, "").items())
+    return one_line(", ".join(parts), 200)
 
 
 def require_same_shapes(mine: State, stored: State, where: str) -> None:
