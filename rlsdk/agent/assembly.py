@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, TypeVar
 
 import attrs
@@ -144,7 +145,8 @@ def assemble(
         use != "ignored" and env is not None and env.has_masks,
         use == "ignored",
         GoalRules(lambda: agent.env),
-        to_gymnasium=to_gymnasium,
+        # networks of users see sorted keys: files of earlier versions hold their weights in this order
+        to_gymnasium=partial(to_gymnasium, by_name=True),
         algorithm=spec.id,
     )
     agent.decode_action, agent.stack = ActionDecoder(spaces[1]), ObservationBatcher(spaces[0])
