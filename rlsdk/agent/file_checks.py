@@ -12,7 +12,7 @@ from rlsdk import tree
 from rlsdk.errors import ArtifactError, SettingsError, UnsupportedSpaceError, UsageError, one_line
 from rlsdk.interfaces import BuildContext, State
 from rlsdk.networks.numpy_encoder import encoded_slices
-from rlsdk.spaces import Dict, Space, Tuple, dtype_of, from_json, leaf_spaces
+from rlsdk.spaces import Dict, Space, Tuple, choice_places, dtype_of, from_json, leaf_spaces, to_json
 
 
 @contextmanager
@@ -47,6 +47,32 @@ def require_finite(mine: State, stored: State, where: str) -> None:
                 raise ArtifactError(f"the file is damaged: {name} of its {where} holds NaN or infinity")
 
 
+SPACES = ("observation_space", "action_space")
+
+
+def spaces_of(context: BuildContext) -> dict[str, object]:
+    """The spaces of an agent as the manifests of its files hold them."""
+    return {name: to_json(getattr(context, name)) for name in SPACES}
+
+
+def require_same_entries(document: Mapping[str, object], context: BuildContext) -> None:
+    """Check that recorded steps have the entries of Dicts and Tuples that the agent has, which its buffer finds by sorted key.
+
+    Raises:
+        ArtifactError: they have others, or discrete actions in another order, in which stored action masks count them.
+    """
+    for name in SPACES:
+        if document.get(name) is None:  # a file of an earlier version
+            continue
+        space, stored = getattr(context, name), from_json(document[name])
+        paths = [{path for path, _ in leaf_spaces(each)} for each in (space, stored)]
+        if paths[0] != paths[1] or (name == "action_space" and choice_places(space, stored) is not None):
+            raise ArtifactError(
+                f"the file holds steps with the entries {_entries(stored)} of the {name.replace('_', ' ')}, the agent has"
+                f" {_entries(space)}; load it into an agent with the same entries in the same order"
+            )
+
+
 def require_same_places(document: Mapping[str, object], context: BuildContext) -> None:
     """Check that weights and statistics, which belong to entries of Dicts and Tuples by position, belong to the same ones here.
 
@@ -55,7 +81,7 @@ def require_same_places(document: Mapping[str, object], context: BuildContext) -
     Raises:
         ArtifactError: they are others, or in another order.
     """
-    for name in ("observation_space", "action_space"):
+    for name in SPACES:
         space, stored = getattr(context, name), from_json(document.get(name))
         if type(space) is not type(stored) or not isinstance(space, Dict | Tuple):
             continue

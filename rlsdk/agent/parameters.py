@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.agent.file_checks import require_same_places
+from rlsdk.agent.file_checks import require_same_places, spaces_of
 from rlsdk.agent.further_states import further_states, restore_states
 from rlsdk.agent.made_by import upgraded
 from rlsdk.agent.torch_modes import in_plain_modes
@@ -20,7 +20,6 @@ from rlsdk.errors import ArtifactError, suggest
 from rlsdk.interfaces import CountsUpdates, State
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor
-from rlsdk.spaces import to_json
 from rlsdk.storage import factory
 from rlsdk.storage.archive import table_in
 from rlsdk.storage.storable import nested_state
@@ -34,9 +33,8 @@ name, which copies and `torch.save` keep."""
 
 def parameters_of(agent: AssembledAgent) -> OrderedDict[str, State]:
     """Name -> state of every network and optimiser; see `Agent.get_parameters`."""
-    found, context = OrderedDict(_parameters(agent)), agent.context
-    stored = {name: to_json(getattr(context, name)) for name in ("observation_space", "action_space")}
-    setattr(found, PLACES, stored)
+    found = OrderedDict(_parameters(agent))
+    setattr(found, PLACES, spaces_of(agent.context))
     return found
 
 
