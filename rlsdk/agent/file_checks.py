@@ -48,11 +48,13 @@ def require_finite(mine: State, stored: State, where: str) -> None:
 
 
 SPACES = ("observation_space", "action_space")
+"""Entries of manifests with the spaces of an agent."""
 
 
 def spaces_of(context: BuildContext) -> dict[str, object]:
-    """The spaces of an agent as the manifests of its files hold them."""
-    return {name: to_json(getattr(context, name)) for name in SPACES}
+    """The spaces of an agent as manifests hold them, without those that have no entries."""
+    spaces = {name: getattr(context, name) for name in SPACES}
+    return {name: to_json(space) for name, space in spaces.items() if isinstance(space, Dict | Tuple)}
 
 
 def require_same_entries(document: Mapping[str, object], context: BuildContext) -> None:
@@ -62,7 +64,7 @@ def require_same_entries(document: Mapping[str, object], context: BuildContext) 
         ArtifactError: they have others, or discrete actions in another order, in which stored action masks count them.
     """
     for name in SPACES:
-        if document.get(name) is None:  # a file of an earlier version
+        if document.get(name) is None:  # no Dict or Tuple, or a file of an earlier version
             continue
         space, stored = getattr(context, name), from_json(document[name])
         paths = [{path for path, _ in leaf_spaces(each)} for each in (space, stored)]
@@ -76,14 +78,17 @@ def require_same_entries(document: Mapping[str, object], context: BuildContext) 
 def require_same_places(document: Mapping[str, object], context: BuildContext) -> None:
     """Check that weights and statistics, which belong to entries of Dicts and Tuples by position, belong to the same ones here.
 
-    `document` has the spaces of the stored agent as JSON values. Their entries must be the first ones of the agent's spaces.
+    `document` has the spaces of the stored agent, as `spaces_of` returns them. Their entries must be the first ones of the agent's spaces.
 
     Raises:
         ArtifactError: they are others, or in another order.
     """
     for name in SPACES:
-        space, stored = getattr(context, name), from_json(document.get(name))
-        if type(space) is not type(stored) or not isinstance(space, Dict | Tuple):
+        space = getattr(context, name)
+        if document.get(name) is None or not isinstance(space, Dict | Tuple):
+            continue
+        stored = from_json(document[name])
+        if type(space) is not type(stored):
             continue
         mine, theirs = (encoded_slices(each) for each in (space, stored))
         kinds = [[(path, type(leaf), dtype_of(leaf)) for path, leaf in leaf_spaces(each)] for each in (space, stored)]

@@ -25,7 +25,6 @@ from rlsdk.storage.archive import table_in
 from rlsdk.storage.storable import nested_state
 from rlsdk.tree import flatten
 
-
 PLACES = "_metadata"
 """The attribute of the parameters that holds the agent's spaces as JSON values. The `state_dict` of torch also has one of this
 name, which copies and `torch.save` keep."""

@@ -16,7 +16,7 @@ from rlsdk.agent import agent_file, persistence
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.construction_limit import ConstructionLimit
-from rlsdk.agent.file_checks import bytes_of, require_finite, require_same_places
+from rlsdk.agent.file_checks import SPACES, bytes_of, require_finite, require_same_places
 from rlsdk.agent.made_by import algorithm_in, spec_for, upgraded
 from rlsdk.agent.transferred import PolicyTransfer
 from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, shown
@@ -59,9 +59,8 @@ class StoredPolicy:
     @property
     def spaces(self) -> tuple[Space, Space]:
         """The observation space and the action space of the file; raises ArtifactError if it has none."""
-        return spaces.from_json(self.document.get("observation_space")), spaces.from_json(
-            self.document.get("action_space")
-        )
+        observation, action = (spaces.from_json(self.document.get(name)) for name in SPACES)
+        return observation, action
 
     def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
         """The settings `given`, and those of the file that define the policy, if the algorithm of `spec` has them.

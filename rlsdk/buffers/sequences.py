@@ -46,8 +46,8 @@ class SequenceReplay(Generic[CarryT]):
             rows: an empty replay buffer, which stores the steps.
             length: the number of rows T of a sequence, with the burn-in.
             burn_in: the number of rows at the start of each sequence whose `loss_mask` is False.
-            extras: the names of the policy's extras to store, True for all, False or None for none. With an example of each for one
-                row, such as `{"log_prob": torch.zeros(())}`, the size of the buffer is known before the first row.
+            extras: the names of the policy's extras to store, True for all, False or None for none. With an example of each for
+                one row, such as `{"log_prob": torch.zeros(())}`, the size of the buffer is known before the first row.
             carry: `collecting_policy.initial_carry(context.num_envs)` to store carries; None stores none.
 
         Raises:
