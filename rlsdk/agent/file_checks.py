@@ -78,7 +78,8 @@ def require_same_entries(document: Mapping[str, object], context: BuildContext) 
 def require_same_places(document: Mapping[str, object], context: BuildContext) -> None:
     """Check that weights and statistics, which belong to entries of Dicts and Tuples by position, belong to the same ones here.
 
-    `document` has the spaces of the stored agent, as `spaces_of` returns them. Their entries must be the first ones of the agent's spaces.
+    `document` has the spaces of the stored agent, as `spaces_of` returns them. Their entries must be the first ones of the
+    agent's spaces.
 
     Raises:
         ArtifactError: they are others, or in another order.
