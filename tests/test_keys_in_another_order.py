@@ -122,19 +122,18 @@ def test_training_goes_on_in_an_environment_of_another_order(name: str, normaliz
     assert played[0] == played[1]
 
 
-@pytest.mark.parametrize("where", ["async", "collectors"])
-def test_environments_elsewhere_may_have_another_order(where: str, tmp_path: Path) -> None:
-    def envs(order: tuple[str, str]) -> Any:
-        how: Any = {"collectors": 2} if where == "collectors" else {"vectorization": where}
+@pytest.mark.parametrize("how", [{"vectorization": "async"}, {"collectors": 2}], ids=str)
+def test_environments_elsewhere_may_have_another_order(how: Any, tmp_path: Path) -> None:
+    def envs(order: tuple[str, str], **how: Any) -> Any:
         return make_vec_env(Keyed, 2, env_kwargs=dict(zip(("keys", "parts"), order, strict=True)), **how)
 
-    agents = [rlsdk.make("ppo", env=envs(SORTED), policy="MultiInputPolicy", seed=1, normalize=True, **ROLLOUTS)]
-    agents[0].learn(64).save(tmp_path / "it")
-    agents += [rlsdk.load(tmp_path / "it", envs(order)) for order in (SORTED, TURNED)]
+    settings: Any = {"policy": "MultiInputPolicy", "seed": 1, "normalize": True, "env_groups": 2, **ROLLOUTS}
+    rlsdk.make("ppo", env=envs(SORTED), **settings).learn(64).save(tmp_path / "it")
+    agents = [rlsdk.load(tmp_path / "it", env) for env in (envs(SORTED), envs(TURNED, **how))]
     for agent in agents:
         agent.learn(64, reset_num_timesteps=False)
         agent.get_env().close()
-    assert same(*agents[1:])
+    assert same(*agents)
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
@@ -168,7 +167,7 @@ def test_a_run_from_a_file_takes_over_its_order(tmp_path: Path, cli: Any) -> Non
             del gymnasium.registry[f"Keyed{order[0]}-v0"]
 
 
-@pytest.mark.parametrize("order", [("cab", "xyz"), ("abc", "zxy"), ("abd", "xyz"), ("ab", "xyz")])
+@pytest.mark.parametrize("order", [("cab", "xyz"), ("abc", "zxy"), ("abf", "xyz"), ("ab", "xyz")])
 def test_parameters_of_other_entries_are_refused(order: tuple[str, str], tmp_path: Path) -> None:
     agent, other = made("ppo"), made("ppo", order, seed=2)
     agent.save(tmp_path / "it")
@@ -296,6 +295,6 @@ def test_replay_files_of_another_order_hold_the_same_steps(tmp_path: Path) -> No
     for one, other in zip(*samples, strict=True):
         assert all(torch.equal(one[key], other[key]) for key in "abc")
     with pytest.raises(
-        ArtifactError, match=r"holds steps with the entries .* the agent has .*\['d'\] of 2; load it into"
+        ArtifactError, match=r"holds steps with the entries .* the agent has .*\['f'\] of 2; load it into"
     ):
-        made("sac", ("abd", "xyz")).load_replay_buffer(tmp_path / "steps")
+        made("sac", ("abf", "xyz")).load_replay_buffer(tmp_path / "steps")
