@@ -409,11 +409,11 @@ class Agent(Generic[ConfigT]):
     @class_only
     def load_policy(cls, path: str | Path | IO[bytes], env: object = None, **settings: object) -> Self:  # noqa: N805
         """Make a new agent that begins with the policy in a file of any algorithm. The order of Dict keys and the settings
-        `policy`, `policy_kwargs`, `normalize` and `frame_stack` are the file's, unless `settings` have them. Tensors of the same
-        name and shape are copied; a warning lists the others (`policy_transfer`). Without `env`, spaces are the file's: `set_env`.
+        `policy`, `policy_kwargs`, `normalize`, `frame_stack` are the file's, unless `settings` have them. Tensors of the same
+        name and shape are copied; a warning lists the others (`policy_transfer`). Without `env` the agent needs `set_env`.
 
         Raises:
-            ArtifactError: as for `load`, no tensor fits, or `env` lacks entries of the file. PluginError: its plugin is missing.
+            ArtifactError: as `load`, no tensor fits, or `env` lacks entries of the file. PluginError: its plugin is missing.
             SettingsError: the class lacks the file's policy, and `settings` do not choose another.
         """
         stored = StoredPolicy.read(path)
