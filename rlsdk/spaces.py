@@ -160,6 +160,26 @@ def map_space(space: Space, function: Callable[[Space], Space]) -> Space:
     return function(space)
 
 
+def in_order_of(space: Space, other: Space) -> Space:
+    """The space with the keys of its Dicts in the order that they have in `other`; keys that `other` lacks come last."""
+    if isinstance(space, Dict) and isinstance(other, Dict):
+        keys = dict.fromkeys([*(key for key in other.spaces if key in space.spaces), *space.spaces])
+        return Dict({key: in_order_of(space.spaces[key], other.spaces.get(key, space.spaces[key])) for key in keys})
+    if isinstance(space, Tuple) and isinstance(other, Tuple):
+        others = (*other.spaces, *space.spaces[len(other.spaces) :])
+        return Tuple(tuple(map(in_order_of, space.spaces, others)))
+    return space
+
+
+def choice_places(space: Space, other: Space) -> list[int] | None:
+    """The places that the entries of an action mask of `space` have in one of `other`, an equal space; None if the same."""
+    places, start = dict[str, range](), 0
+    for path, leaf in leaf_spaces(other):
+        places[path] = range(start, start := start + sum(choices_of(leaf)))
+    found = [place for path, _ in leaf_spaces(space) for place in places[path]]
+    return None if found == sorted(found) else found
+
+
 def leaf_spaces(space: Space, path: str = "observation") -> Iterator[tuple[str, Space]]:
     """Yield (path, leaf) for every leaf of a space; a path is text such as `observation['camera']`."""
     if isinstance(space, Dict):

@@ -39,6 +39,9 @@ FILES = {
     "`load(force_reset=False)`": there("resume", "stopped_and_resumed_equals_never_stopped"),
     "`save`": there("documented_arguments", "where_files_go"),
     '`save(exclude=["learning_rate"])`': there("documented_arguments", "where_files_go"),
+    "`set_parameters` from an agent whose Dict spaces have their keys in another order": there(
+        "keys_in_another_order", "parameters_of_other_entries_are_refused"
+    ),
     "`set_parameters(exact_match=True)`": there("documented_arguments", "exact_match_means_every_parameter"),
     "`model.load(...)` on an instance": here("files_hold_no_pickle_and_ask_for_functions"),
 }

@@ -166,6 +166,14 @@ def test_settings_are_theirs(pair: Any) -> None:
     assert ours.spec.id == CASES[case][3]
 
 
+def test_seed_and_steps_are_theirs(pair: Any, tmp_path: Path) -> None:
+    theirs, ours, _ = pair
+    assert (ours.seed, ours.num_timesteps) == (theirs.seed, theirs.num_timesteps)
+    ours.save(tmp_path / "ours")
+    again = rlsdk.load(tmp_path / "ours")
+    assert (again.seed, again.num_timesteps) == (theirs.seed, theirs.num_timesteps)
+
+
 def test_values_and_targets_are_theirs(pair: Any) -> None:
     theirs, ours, case = pair
     seen = torch.randn(5, 3 if "Pendulum" in CASES[case][2] else 4)

@@ -341,12 +341,12 @@ class Agent(Generic[ConfigT]):
         """Replace parameters in place, from an agent file or a mapping in the form that `get_parameters` returns.
 
         Args:
-            load_path_or_dict: the file or mapping.
+            load_path_or_dict: the file or mapping. Both know the order of Dict keys; a dict of items of the mapping does not.
             exact_match: require every parameter; False replaces the given parameters and does not change the others.
             device: has no effect.
 
         Raises:
-            ArtifactError: names or shapes do not fit; then no parameter is changed.
+            ArtifactError: names, shapes or entries of Dict spaces do not fit; then no parameter is changed.
         """
         parameters.set_parameters(self._assembled, load_path_or_dict, exact_match=exact_match)
 
@@ -408,21 +408,21 @@ class Agent(Generic[ConfigT]):
 
     @class_only
     def load_policy(cls, path: str | Path | IO[bytes], env: object = None, **settings: object) -> Self:  # noqa: N805
-        """Make a new agent that begins with the policy in a file of any algorithm. The settings `policy`, `policy_kwargs`,
-        `normalize` and `frame_stack` come from the file, unless given in `settings`. Tensors of the same name and shape are
-        copied; a warning lists the others (`policy_transfer`). Without `env` the agent has the file's spaces; call `set_env`.
+        """Make a new agent that begins with the policy in a file of any algorithm. The order of Dict keys and the settings
+        `policy`, `policy_kwargs`, `normalize`, `frame_stack` are the file's, unless `settings` have them. Tensors of the same
+        name and shape are copied; a warning lists the others (`policy_transfer`). Without `env` the agent needs `set_env`.
 
         Raises:
-            ArtifactError: as for `load`, or no tensor fits. PluginError: the plugin of the file is not installed.
+            ArtifactError: as `load`, no tensor fits, or `env` lacks entries of the file. PluginError: its plugin is missing.
             SettingsError: the class lacks the file's policy, and `settings` do not choose another.
         """
         stored = StoredPolicy.read(path)
-        merged, agent = stored.settings_for(cls.spec, settings), cls.__new__(cls)
+        merged, agent = stored.settings_for(cls.spec, {**settings, "env": env}), cls.__new__(cls)
         with stored.fitting(cls.spec, settings):
             if env is None:
                 agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
             else:
-                agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
+                agent._assembled = from_arguments(cls.spec, (), merged, class_name=cls.__name__, order=stored.spaces)
         warn_of_rest(stored.into(agent._assembled))
         return agent
 

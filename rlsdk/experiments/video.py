@@ -54,6 +54,7 @@ def record_video(
     envs = make_vec_env(env, 1, env_kwargs={"render_mode": "rgb_array"}, vectorization="sync")
     try:
         agent.require_same_spaces(envs, "the environment to record")
+        agent.masks.check_environment(envs)
         fps = _frames_per_second(envs.get_attr("metadata")[0])
         frames, returns = _play(agent, envs, episodes, seed, deterministic)
     finally:

@@ -19,7 +19,7 @@ from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interchange.recorded_data import MASKS, episode_of
 from rlsdk.records import Features
-from rlsdk.spaces import map_leaves
+from rlsdk.spaces import choice_places, map_leaves
 
 
 class MinariDataset(Protocol):
@@ -107,6 +107,9 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
             f"name = {name!r} has no version; names of Minari end with one, such as 'demo/cart-pole-v0'"
         )
     episodes = open_episodes(path)
+    # Minari sorts the keys of a Dict when it reads spaces; entries of masks go by position, so they are sorted too
+    sorted_spaces = [to_gymnasium(each, by_name=True) for each in (episodes.observation_space, episodes.action_space)]
+    places = choice_places(to_space(sorted_spaces[1]), episodes.action_space)
     buffers = [
         EpisodeBuffer(
             id=number,
@@ -116,17 +119,14 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
             rewards=episode.rewards.tolist(),
             terminations=_last(episode, episode.terminated),
             truncations=_last(episode, not episode.terminated),
-            infos=None if episode.action_masks is None else {MASKS: episode.action_masks.numpy()},
+            infos=None if (masks := episode.action_masks) is None else {MASKS: masks.numpy()[:, places or slice(None)]},
         )
         for number, episode in enumerate(episodes)
     ]
     name_of_env = episodes.file.header.environment
     if name_of_env in gymnasium.registry:
         description = {"env": name_of_env, **description}
-    spaces = {
-        "observation_space": to_gymnasium(episodes.observation_space),
-        "action_space": to_gymnasium(episodes.action_space),
-    }
+    spaces = dict(zip(("observation_space", "action_space"), sorted_spaces, strict=True))
     try:
         minari.create_dataset_from_buffers(name, buffers, **spaces, **description)
     except Exception as error:  # any error of Minari

@@ -99,6 +99,7 @@ def _acting(
     agent: Any = model
     if hasattr(agent, "require_same_spaces"):
         agent.require_same_spaces(envs, "the environment to record")
+        agent.masks.check_environment(envs)
         acts: ActsOn = agent.session(envs.num_envs, deterministic=deterministic, seed=seed).action_on
         return acts
     if not callable(agent):

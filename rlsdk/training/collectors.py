@@ -52,4 +52,5 @@ def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
         )
     agent.ahead = ()
     generators = group_generators(agent.streams, len(agent.acting))
-    return LocalCollector(env, agent.acting, generators, agent.preprocessing.rollouts(agent.parts))
+    normalizer = agent.preprocessing.rollouts(agent.parts)
+    return LocalCollector(env, agent.acting, generators, normalizer, agent.context.observation_space)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,8 @@ def to_space(space: object, path: str = "space", depth: int = 0) -> Space:
     )
 
 
-def to_gymnasium(space: Space) -> GymSpace:
-    """The gymnasium space for a space of rlsdk."""
+def to_gymnasium(space: Space, *, by_name: bool = False) -> GymSpace:
+    """The gymnasium space for a space of rlsdk. Keys of a Dict keep their order; `by_name` sorts them."""
     if isinstance(space, spaces.Box):
         return gym_spaces.Box(np.array(space.low), np.array(space.high), space.shape, np.dtype(space.dtype).type)
     if isinstance(space, spaces.Discrete):
@@ -67,8 +68,10 @@ def to_gymnasium(space: Space) -> GymSpace:
     if isinstance(space, spaces.MultiBinary):
         return gym_spaces.MultiBinary(list(space.shape) if len(space.shape) != 1 else space.shape[0])
     if isinstance(space, spaces.Dict):
-        return gym_spaces.Dict({key: to_gymnasium(child) for key, child in space.spaces.items()})
-    return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
+        children = sorted(space.spaces.items()) if by_name else space.spaces.items()
+        # gymnasium sorts the keys of a plain dict, and entries of action masks follow the order of the keys
+        return gym_spaces.Dict(OrderedDict((key, to_gymnasium(child, by_name=by_name)) for key, child in children))
+    return gym_spaces.Tuple([to_gymnasium(child, by_name=by_name) for child in space.spaces])
 
 
 def told_apart(one: Space, other: Space) -> tuple[str, str]:
