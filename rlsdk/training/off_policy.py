@@ -106,10 +106,11 @@ class OffPolicyPlan:
             (environment steps after the round, the episodes that ended in it, whether the round is complete).
         """
         collector, (policy, extend, num_envs) = training.collector, acting
-        on_step = None if listener is None else _listening(listener, training, steps)
         length = 1 if self.episodes else self.train_every
         episodes: tuple[Episode, ...] = ()
         while True:
+            # made anew each time: it counts from the steps before this call, and a round of episodes makes many calls
+            on_step = None if listener is None else _listening(listener, training, steps)
             rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
             extend(rollout)
             episodes += rollout.episodes
@@ -141,7 +142,7 @@ class OffPolicyPlan:
 
 
 def _listening(listener: Collected, training: Training, steps: int) -> Callable[[int], None]:
-    """Return a function that calls the algorithm's `collected` after every vector step of a round that began at `steps`."""
+    """Return a function that calls the algorithm's `collected` after every vector step of steps collected after `steps`."""
 
     def on_step(done: int) -> None:
         listener.collected(steps + done, training.progress(steps + done))
