@@ -222,6 +222,15 @@ TRAINING = {
     "`optimizer_kwargs` of QRDQN without `optimizer_class`": there(
         "optimizer_arguments", "arguments_without_a_class_are_used_by_qrdqn"
     ),
+    "`optimizer_class`": there(
+        "layerwise_optimizers",
+        "the_steps_are_those_of_torch",
+        "stacked_critics_are_trained_as_separate_networks",
+        "what_cannot_be_used_is_refused_in_one_line",
+    ),
+    "`tau` of TD3 and DDPG with `share_features_extractor=True`": there(
+        "loop_parity", "a_shared_target_encoder_moves_once_per_update"
+    ),
     "`target_update_interval` of TQC": plugin("tqc", "settings", "target_update_interval_and_tau")
     + plugin("tqc", "schedule_parity", "the_target_network_moves_when_the_peers_does"),
     "actions in the replay buffer": here("rounds_are_whole_and_actions_are_stored_as_given"),
