@@ -46,6 +46,8 @@ SHAPING: dict[str, Option] = {
     "vectorization": ("vectorization", "sync", lambda record: record.vectorization),
     "sink": ("sinks", ("tensorboard",), lambda record: record.sinks),
     "max_restores": ("max_restores", 2, lambda record: record.max_restores),
+    "schedule_until": ("schedule_until", 96, lambda record: record.schedule_until),
+    "exact_steps": ("exact_steps", True, lambda record: record.exact_steps),
     "device": (
         "settings",
         {**BASE.settings, "device": "cpu"},
@@ -77,7 +79,7 @@ NOT_SHAPING = {
 
 TYPED = {
     "env": "X-v0", "steps": 7, "seed": 3, "n_envs": 2, "eval_every": 5, "eval_episodes": 4, "checkpoint_every": 6,
-    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "max_restores": 2, "sink": "console", "device": "cpu",
+    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "max_restores": 2, "schedule_until": 96, "exact_steps": None, "sink": "console", "device": "cpu",
     "no_preset": None,
 }  # fmt: skip
 """Option -> the value on the command line; None for a flag."""

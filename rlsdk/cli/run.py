@@ -119,6 +119,17 @@ def run_training(
             " stop)."
         ),
     ] = None,
+    schedule_until: Annotated[
+        int | None,
+        typer.Option(
+            parser=steps_from(1),
+            metavar=METAVAR,
+            help="Step at which schedules and exploration end, for runs that --resume continues (default: --steps).",
+        ),
+    ] = None,
+    exact_steps: Annotated[
+        bool, typer.Option("--exact-steps", help="End exactly at --steps; the last round is shorter.")
+    ] = False,
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
     ] = None,
@@ -170,6 +181,8 @@ def run_training(
         collectors=collectors,
         max_lag=max_lag,
         max_restores=max_restores,
+        schedule_until=schedule_until,
+        exact_steps=exact_steps,
         executor=executor if executor is not None or collectors is None else DEFAULT_EXECUTOR,
         policy_from=policy_from,
     )

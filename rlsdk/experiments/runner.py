@@ -51,6 +51,7 @@ from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.environment_id import environment_id
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take_files
+from rlsdk.training.length import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
@@ -115,8 +116,10 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             watchers: list[Callback] = [ProgressBar(), interrupt, *restoring, *evaluator, checkpoints]
             left = record.steps - agent.num_timesteps
             if left > 0:
+                _say_rounding(agent, record, left)
+                how: dict[str, Any] = {"schedule_until": record.schedule_until, "exact_steps": record.exact_steps}
                 with printed_profile(agent, record.place) if profile else nullcontext():
-                    agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=record.threads)
+                    agent.learn(left, watchers, reset_num_timesteps=False, threads=record.threads, **how)
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
         take_files(sinks, directory.worth_storing())
@@ -134,6 +137,19 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             _close(agent.env, "training")
         if sinks:
             several(sinks).close()
+
+
+def _say_rounding(agent: Agent, record: RunRecord, left: int) -> None:
+    """Print how many steps the training will have, if rounds are whole; `learn` does so with `verbose` only."""
+    line = rounded_up(agent.parts.plan, agent.context.num_envs, left)
+    if line is not None and not record.exact_steps and not agent.config.verbose:
+        print_line(line)
+
+
+def _require_exact(agent: Agent, record: RunRecord) -> None:
+    if record.exact_steps:
+        left = max(0, record.steps - agent.num_timesteps)
+        require_exact(agent.parts.plan, agent.context.num_envs, left, agent.spec.id)
 
 
 def _close(env: Any, use: str) -> None:
@@ -256,6 +272,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             system=_versions(spec),
             **options,
         )
+        _require_exact(agent, record)
         with directory.created():
             _write_down(directory, record, config)
             _announce(agent, record, known, chosen=request.preset is not None)
@@ -307,6 +324,8 @@ def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> N
     trust = " --trust" if record.env is not None and environment_id(record.env).reads_more else ""
     more = "" if record.dataset is None else " --dataset FILE"
     more += "" if record.env is None else f" --n-envs {record.n_envs}"
+    more += "" if record.schedule_until is None else f" --schedule-until {record.schedule_until}"
+    more += " --exact-steps" if record.exact_steps else ""
     more += "" if record.policy_from is None else f" --from {shlex.quote(record.policy_from)}"
     repeat = f"rlsdk run {record.algorithm} --config {directory.config.name} --steps {record.steps}{more}{trust}"
     header = f"{record.algorithm} on {record.place}, {record.steps} steps\nrepeat: {repeat}"
@@ -365,6 +384,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             raise SettingsError(
                 f"--steps {record.steps} is less than the {agent.num_timesteps} steps the run has been trained for"
             )
+        _require_exact(agent, record)
         agent.env_name = record.env or None
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)

@@ -68,7 +68,8 @@ class OffPolicyPlan:
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` environment steps; yields after every round and its updates.
 
-        A round always has `train_every` vector steps or episodes, so the last one may pass the end. A round that a
+        A round always has `train_every` vector steps or episodes, so the last one may pass the end, unless the training
+        ends exactly: then the last one is shorter. A round that a
         callback cut short is stored, without updates. `collected(env_steps, progress)` is called after every vector
         step if the algorithm has this method, and after every round if the buffer has it.
         """
@@ -117,6 +118,7 @@ class OffPolicyPlan:
             done = len(rollout.steps.reward)
             steps += done * num_envs
             whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
+            whole = whole or training.ends_exactly(steps)
             if whole or rollout.stopped:
                 return steps, episodes, whole
 
