@@ -175,5 +175,5 @@ def test_the_command_line_hands_over_every_option(cli: Any, monkeypatch: pytest.
     plain, *given = (attrs.asdict(request) for request in caught)
     for (name, value), request in zip(TYPED.items(), given, strict=True):
         field = SHAPING[name][0]
-        wanted = {"settings": {name: value}, "sinks": (value,), "use_preset": False}.get(field, value)
+        wanted = {"settings": {name: value}, "sinks": (value,), "use_preset": False, "exact_steps": True}.get(field, value)
         assert {key: item for key, item in request.items() if item != plain[key]} == {field: wanted}

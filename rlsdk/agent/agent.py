@@ -202,8 +202,7 @@ class Agent(Generic[ConfigT]):
             schedule_until: run schedules, exploration and progress to this count of steps (`num_timesteps`), over as many calls
                 and files as it takes; the count then continues, as with `reset_num_timesteps=False`. None: to the end of this
                 call.
-            exact_steps: end after exactly `total_timesteps`; the last round is shorter. See "The length of a training" in the
-                compatibility page.
+            exact_steps: end after exactly `total_timesteps`, with a shorter last round; see docs/resuming.md.
             documented: arguments of stable-baselines3 such as `eval_env`, with values that have no effect (see compatibility).
 
         Raises:

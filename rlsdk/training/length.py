@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
-from rlsdk.errors import SettingsError, UsageError
+from rlsdk.errors import PluginError, SettingsError, UsageError
 from rlsdk.interfaces import Collector, HasRolloutLength, NormalizesEpisodes, Plan, Policy, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Rollout
@@ -91,8 +91,18 @@ class ExactCollector:
         on_step: Callable[[int], object] | None = None,
         ends_round: bool = True,
     ) -> Rollout[CarryT, ExtrasT]:
-        """See `rlsdk.interfaces.Collector`."""
-        rollout = self.inner.collect(policy, min(length, self.left), on_step=on_step, ends_round=ends_round)
+        """See `rlsdk.interfaces.Collector`.
+
+        Raises:
+            PluginError: the plan goes on after a rollout that says `stopped`.
+        """
+        if not self.left:
+            raise PluginError(
+                "its plan collects again after a rollout with `stopped`, so it cannot end exactly; end the round there, or"
+                " leave exact_steps out"
+            )
+        wanted = min(length, self.left) if hasattr(length, "__index__") else length
+        rollout = self.inner.collect(policy, wanted, on_step=on_step, ends_round=ends_round)
         self.left -= len(rollout.steps.reward)
         return rollout if self.left else replace(rollout, stopped=True)
 
