@@ -153,13 +153,10 @@ class TensorOptimizer:
 
 def _completed(own: list[dict[str, Any]], stored: object) -> list[dict[str, Any]]:
     """The groups of an optimiser, with the entries that a file has for them."""
-    stored = [{}] * len(own) if stored is None else stored
-    fits = (
-        isinstance(stored, list | tuple) and len(stored) == len(own) and all(isinstance(one, Mapping) for one in stored)
-    )
-    if not fits:
+    changed: object = [{}] * len(own) if stored is None else stored
+    if not isinstance(changed, list | tuple) or [isinstance(one, Mapping) for one in changed] != [True] * len(own):
         raise ValueError(f"the optimiser has {len(own)} groups of parameters, its stored state has others")
-    return [{**group, **changed, "params": group["params"]} for group, changed in zip(own, stored, strict=True)]
+    return [{**group, **more, "params": group["params"]} for group, more in zip(own, changed, strict=True)]
 
 
 def _same(one: object, two: object) -> bool:

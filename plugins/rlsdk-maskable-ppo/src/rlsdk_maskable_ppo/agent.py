@@ -44,7 +44,7 @@ class MaskablePPO(Agent[MaskablePPOConfig]):
         network = cast("ActorCritic", self.parts.policy)
         before, network.use_masks = network.use_masks, network.use_masks and use_masking
         try:
-            length: dict[str, Any] = {"schedule_until": schedule_until, "exact_steps": exact_steps}
-            return super().learn(total_timesteps, *args, **length, **kwargs)
+            kwargs |= {"schedule_until": schedule_until, "exact_steps": exact_steps}
+            return super().learn(total_timesteps, *args, **kwargs)
         finally:
             network.use_masks = before
