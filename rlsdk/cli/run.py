@@ -149,9 +149,7 @@ def run_training(
     _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
     settings = _settings(algorithm, config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
-    for name, value in (("seed", seed), ("device", device)):
-        if value is not None:
-            settings[name] = value
+    settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
 
     from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.runner import RunRequest, run
