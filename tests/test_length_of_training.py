@@ -264,3 +264,25 @@ def test_runs_of_the_command_line(cli: Any, tmp_path: Path) -> None:
     assert code
     assert "plays whole episodes" in error
     assert not (tmp_path / "no").exists()
+
+
+# --- updates without collecting ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("envs", [1, 4])
+def test_updates_from_memory_move_the_target_as_if_steps_were_collected(envs: int) -> None:
+    model = made("dqn", envs, train_freq=4, gradient_steps=2, target_update_interval=40)
+    model.learn(80)
+    before = model.parts.algorithm.target_updates
+    model.train(100)  # as many updates as 50 rounds of 4 steps in every environment
+    assert model.parts.algorithm.target_updates - before == 50 * 4 * envs // 40
+
+
+@pytest.mark.parametrize("envs", [1, 3])
+def test_acer_updates_from_one_stored_rollout_per_environment(envs: int) -> None:
+    model = made("acer", envs)
+    model.learn(200)
+    before = [parameter.clone() for parameter in model.policy.parameters()]
+    metrics = model.train(3)
+    assert metrics["train/q_loss"] > 0.0
+    assert not all(map(torch.equal, before, model.policy.parameters()))

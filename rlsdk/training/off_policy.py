@@ -133,7 +133,8 @@ class OffPolicyPlan:
         listener = ability(training.parts.algorithm, Collected)
         if listener is None:
             return updating.update(count, size, 0.0)
-        share = self.train_every / self.gradient_steps if self.gradient_steps > 0 else 1.0
+        steps = self.train_every * max(1, training.collector.num_envs)
+        share = steps / self.gradient_steps if self.gradient_steps > 0 else 1.0
 
         def each(done: int) -> None:
             listener.collected(training.end + int(share * done), 1.0)  # exploration schedules are at their end
