@@ -66,8 +66,8 @@ class ReplayedRollouts:
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` environment steps.
 
-        Rollouts are always whole, so the last one may exceed the end, unless the training ends exactly. A rollout that a callback cut short is stored in the
-        replay buffer, but no update is made in its round.
+        Rollouts are always whole, so the last one may exceed the end, unless the training ends exactly. A rollout that a
+        callback cut short is stored in the replay buffer, but no update is made in its round.
 
         Raises:
             DivergenceError: the probabilities or the initial carry of a rollout are not finite. The rollout is not stored.
