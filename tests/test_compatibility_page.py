@@ -239,10 +239,29 @@ TRAINING = {
         "tqc", "settings", "train_freq_and_gradient_steps", "updates_count_rounds_over_several_environments"
     ),
     "`gradient_steps=-1` of TQC": plugin("tqc", "settings", "updates_count_rounds_over_several_environments"),
-    "`total_timesteps` that is not a multiple of a round": here("rounds_are_whole_and_actions_are_stored_as_given"),
+    "`total_timesteps` that is not a multiple of a round": here("rounds_are_whole_and_actions_are_stored_as_given")
+    + there(
+        "length_of_training",
+        "a_training_ends_after_exactly_the_steps_that_were_asked_for",
+        "a_rounded_number_of_steps_is_said_once_at_the_start",
+    ),
+    "schedules, exploration and progress": there(
+        "length_of_training",
+        "schedules_run_over_several_calls_and_files",
+        "the_count_goes_on_and_without_the_argument_each_call_has_a_schedule_of_its_own",
+    ),
     "action noise of another size than the action": there("exploration", "noise_of_another_size_is_refused"),
     "`optimizer_kwargs` of QRDQN without `optimizer_class`": there(
         "optimizer_arguments", "arguments_without_a_class_are_used_by_qrdqn"
+    ),
+    "`optimizer_class`": there(
+        "layerwise_optimizers",
+        "the_steps_are_those_of_torch",
+        "stacked_critics_are_trained_as_separate_networks",
+        "what_cannot_be_used_is_refused_in_one_line",
+    ),
+    "`tau` of TD3 and DDPG with `share_features_extractor=True`": there(
+        "loop_parity", "a_shared_target_encoder_moves_once_per_update"
     ),
     "`target_update_interval` of TQC": plugin("tqc", "settings", "target_update_interval_and_tau")
     + plugin("tqc", "schedule_parity", "the_target_network_moves_when_the_peers_does"),

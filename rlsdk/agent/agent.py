@@ -185,9 +185,11 @@ class Agent(Generic[ConfigT]):
         progress_bar: bool = False,
         *,
         threads: int | None = 1,
+        schedule_until: float | None = None,
+        exact_steps: bool = False,
         **documented: Any,
     ) -> Self:
-        """Train for `total_timesteps` more environment steps, and return the agent itself.
+        """Train for `total_timesteps` more environment steps, rounded up to whole rounds, and return the agent itself.
 
         Args:
             total_timesteps: steps counted over all environments (may be 1e6, or 0); updates if a data set is learnt from.
@@ -197,17 +199,23 @@ class Agent(Generic[ConfigT]):
             reset_num_timesteps: count steps from 0 again; False continues the count and the TensorBoard curve.
             progress_bar: show progress on standard error.
             threads: the number of threads of torch and compiled code during training; None: torch's setting.
+            schedule_until: run schedules, exploration and progress to this count of steps (`num_timesteps`), over as many calls
+                and files as it takes; the count then continues, as with `reset_num_timesteps=False`. None: to the end of this
+                call.
+            exact_steps: end after exactly `total_timesteps`, with a shorter last round; see docs/resuming.md.
             documented: arguments of stable-baselines3 such as `eval_env`, with values that have no effect (see compatibility).
 
         Raises:
-            UsageError: there is no environment, or a stable-baselines3 argument is not supported. SettingsError: a count
-            is negative.
+            UsageError: there is no environment, a stable-baselines3 argument is not supported, or an algorithm that plays
+            whole episodes gets `exact_steps`. SettingsError: a count is negative, or not a multiple of the environments with
+            `exact_steps`.
             EnvironmentFault: the environment raised an error or returned invalid values. DivergenceError: a loss became NaN.
             ResourceError: the replay buffer does not fit into memory.
         """
         check_learn_arguments(self.spec, documented, progress_bar)
         name = tb_log_name or self.spec.id.upper()
-        request = Request(total_timesteps, log_interval, name, reset_num_timesteps, threads)
+        fresh = reset_num_timesteps and schedule_until is None
+        request = Request(total_timesteps, log_interval, name, fresh, threads, schedule_until, exact_steps)
         run_training(self._assembled, request, callbacks_of(callback, progress_bar), self)
         return self
 

@@ -239,7 +239,7 @@ def _finished_episodes(agent: AssembledAgent) -> int:
 
 def _progress_remaining(agent: AssembledAgent) -> float:
     run = agent.run
-    return 1.0 if run is None else 1.0 - min(1.0, (run.count - run.origin) / (run.end - run.origin))
+    return 1.0 if run is None else run.progress_remaining
 
 
 def _last_observation(agent: AssembledAgent) -> object:

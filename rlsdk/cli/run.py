@@ -126,6 +126,17 @@ def run_training(
             max=MOST_RESTORES,
         ),
     ] = None,
+    schedule_until: Annotated[
+        int | None,
+        typer.Option(
+            parser=steps_from(1),
+            metavar=METAVAR,
+            help="Step at which schedules and exploration end, for runs that --resume continues (default: --steps).",
+        ),
+    ] = None,
+    exact_steps: Annotated[
+        bool, typer.Option("--exact-steps", help="End exactly at --steps; the last round is shorter.")
+    ] = False,
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
     ] = None,
@@ -145,9 +156,7 @@ def run_training(
     _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
     settings = _settings(algorithm, config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
-    for name, value in (("seed", seed), ("device", device)):
-        if value is not None:
-            settings[name] = value
+    settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
 
     from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.runner import RunRequest, run
@@ -177,6 +186,8 @@ def run_training(
         collectors=collectors,
         max_lag=max_lag,
         max_restores=max_restores,
+        schedule_until=schedule_until,
+        exact_steps=exact_steps,
         executor=executor if executor is not None or collectors is None else DEFAULT_EXECUTOR,
         policy_from=policy_from,
     )

@@ -52,6 +52,10 @@ class RunRecord:
     """Number of rounds that collectors may be ahead of the learner."""
     max_restores: int = 0
     """How often earlier parameters are restored if the training diverges."""
+    schedule_until: int | None = None
+    """The count of steps at which schedules end; None: at the end of the run."""
+    exact_steps: bool = False
+    """Whether the last round is cut, so that the run ends exactly."""
     sinks: tuple[str, ...] = ()
     policy_from: str | None = None
     """The file with the policy that the run began with."""
@@ -106,6 +110,8 @@ class RunRecord:
             executor=entries.text("executor", "processes"),
             max_lag=entries.count("max_lag", 0, least=0),
             max_restores=entries.count("max_restores", 0, least=0),
+            schedule_until=entries.optional_count("schedule_until", least=1),
+            exact_steps=entries.flag("exact_steps", False),
             sinks=entries.texts("sinks"),
             policy_from=entries.optional_text("policy_from"),
             places=_places(entries),

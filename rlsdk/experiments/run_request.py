@@ -25,6 +25,8 @@ RESUMABLE = (
     "executor",
     "max_lag",
     "max_restores",
+    "schedule_until",
+    "exact_steps",
 )
 """Options that a resumed run takes from its record, unless they are given again."""
 FROM_ZERO = ("eval_every", "max_lag", "max_restores")
@@ -74,6 +76,10 @@ class RunRequest:
     """Number of rounds that collectors may be ahead of the learner."""
     max_restores: int | None = None
     """How often earlier parameters are restored if the training diverges."""
+    schedule_until: int | None = None
+    """The count of steps at which schedules end; None: at the end of the run."""
+    exact_steps: bool = False
+    """Whether the last round is cut, so that the run ends exactly."""
     policy_from: Path | None = None
     """An agent file or a run directory with the policy that the run begins with."""
 
@@ -83,7 +89,8 @@ class RunRequest:
         Raises:
             SettingsError: an option is out of range, or two options contradict each other.
         """
-        given = {name: getattr(self, name) for name in RESUMABLE if getattr(self, name) is not None}
+        values = {name: getattr(self, name) for name in RESUMABLE}
+        given = {name: value for name, value in values.items() if value is not None and value is not False}
         for name, value in given.items():
             least, most = 0 if name in FROM_ZERO else 1, MOST.get(name, MAX_COUNT)
             if isinstance(value, int) and not isinstance(value, bool) and not least <= value <= most:
@@ -125,6 +132,8 @@ class RunRequest:
             "executor": entries.optional_text("executor"),
             "max_lag": entries.optional_count("max_lag"),
             "max_restores": entries.optional_count("max_restores"),
+            "schedule_until": entries.optional_count("schedule_until", least=1),
+            "exact_steps": entries.flag("exact_steps", False),
             "policy_from": Path(begun) if (begun := entries.optional_text("policy_from")) else None,
             "sinks": entries.texts("sinks") or None,
             "settings": entries.table_of("settings"),

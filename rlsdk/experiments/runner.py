@@ -51,6 +51,7 @@ from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take_files
+from rlsdk.training.length import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
@@ -116,8 +117,10 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             watchers: list[Callback] = [ProgressBar(), interrupt, *restoring, *evaluator, checkpoints]
             left = record.steps - agent.num_timesteps
             if left > 0:
+                _say_rounding(agent, record, left)
+                how: dict[str, Any] = {"schedule_until": record.schedule_until, "exact_steps": record.exact_steps}
                 with printed_profile(agent, record.place) if profile else nullcontext():
-                    agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=record.threads)
+                    agent.learn(left, watchers, reset_num_timesteps=False, threads=record.threads, **how)
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
         take_files(sinks, directory.worth_storing())
@@ -135,6 +138,19 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             _close(agent.env, "training")
         if sinks:
             several(sinks).close()
+
+
+def _say_rounding(agent: Agent, record: RunRecord, left: int) -> None:
+    """Print how many steps the training will have, if rounds are whole; `learn` does so with `verbose` only."""
+    line = rounded_up(agent.parts.plan, agent.context.num_envs, left)
+    if line is not None and not record.exact_steps and not agent.config.verbose:
+        print_line(line)
+
+
+def _require_exact(agent: Agent, record: RunRecord) -> None:
+    if record.exact_steps:
+        left = max(0, record.steps - agent.num_timesteps)
+        require_exact(agent.parts.plan, agent.context.num_envs, left, agent.spec.id)
 
 
 def _close(env: Any, use: str) -> None:
@@ -249,6 +265,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             system=_versions(spec),
             **options,
         )
+        _require_exact(agent, record)
         with directory.created():
             _write_down(directory, record, config)
             _announce(agent, record, known, chosen=request.preset is not None)
@@ -306,6 +323,8 @@ def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> N
     trust = " --trust" if record.env is not None and refusal(record.env) is not None else ""
     more = "" if record.dataset is None else " --dataset FILE"
     more += "" if record.env is None else f" --n-envs {record.n_envs}"
+    more += "" if record.schedule_until is None else f" --schedule-until {record.schedule_until}"
+    more += " --exact-steps" if record.exact_steps else ""
     more += "" if record.policy_from is None else f" --from {shlex.quote(record.policy_from)}"
     repeat = f"rlsdk run {record.algorithm} --config {directory.config.name} --steps {record.steps}{more}{trust}"
     header = f"{record.algorithm} on {record.place}, {record.steps} steps\nrepeat: {repeat}"
@@ -361,6 +380,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         changes: dict[str, Any] = {"device": record.device, "custom_objects": {**record.places, **data}}
         agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))
         require_enough_steps(request.steps, planned, agent.num_timesteps, directory.path)
+        _require_exact(agent, record)
         agent.env_name = record.env or None
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)

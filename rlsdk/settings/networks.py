@@ -15,7 +15,7 @@ ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", 
 EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
 KERNELS = ("auto", "autograd", "numpy", "torch")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
-"""Names of element-wise optimisers. They may receive all parameters as one flat vector."""
+"""Names of element-wise optimisers. They get all parameters as one flat vector, which has the same result."""
 MAX_LAYERS, MAX_WIDTH = 256, 2**20
 
 
@@ -183,7 +183,10 @@ class NetworkConfig:
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default="adam",
         converter=as_optimizer,
-        metadata=described("torch optimiser with element-wise updates: a name or a class", examples=("sgd",)),
+        metadata=described(
+            "torch optimiser: a name, a class, or a function (parameters, lr, **optimizer_kwargs) that returns one",
+            examples=("sgd",),
+        ),
     )
     optimizer_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,

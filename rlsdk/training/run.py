@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlsdk.environments.vector.endless import UNHEARD, hint_of_silence
 from rlsdk.errors import DivergenceError
-from rlsdk.interfaces import Collector, Training, VectorEnv
+from rlsdk.interfaces import Collector, VectorEnv
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.training import plan_errors
 from rlsdk.training.collectors import collector_after
@@ -104,7 +104,7 @@ class Rounds:
             if cursor is not run.cursor or agent.acting is not self.collector.acting or parts is not agent.parts:
                 parts = agent.parts
                 self.collector = collector_after(self.collector, run, self.env)
-                training = Training(self.collector, parts, agent.streams, run.origin, run.end, agent.context.device)
+                training = run.training(self.collector)
                 loop = rounds_of(parts.plan, training, run.cursor, run.agent.spec.id)
             # stays True if the round fails: the environments have then made steps that the cursor does not count
             agent.in_round = True
