@@ -10,6 +10,7 @@ import typer
 
 from rlsdk.errors import one_line
 from rlsdk.registry import Plugin, algorithms
+from rlsdk.runtime.pip_commands import pip_install
 
 
 def list_algorithms(
@@ -21,7 +22,7 @@ def list_algorithms(
         typer.echo(json.dumps([_record(plugin) for plugin in found], indent=1))
         return
     if not found:
-        typer.echo("no algorithm is installed; try: pip install rlsdk-tqc")
+        typer.echo(f"no algorithm is installed; try: {pip_install('rlsdk-tqc')}")
         return
     rows: list[tuple[str, ...]] = [("id", "version", "family", "actions", "summary")]
     for plugin in found:

@@ -20,6 +20,7 @@ from rlsdk.registry.installed import GROUP, Entry, scan
 from rlsdk.registry.manifest import Manifest, ManifestError, NoManifestError, checked_manifest, read_manifest
 from rlsdk.registry.sdk_range import REGISTERED, fix_for_missing, is_missing_from_sdk, misfit, sdk_version
 from rlsdk.registry.spec import AlgorithmSpec
+from rlsdk.runtime.pip_commands import pip_install
 
 __all__ = ["GROUP", "HOOKS", "SWITCH", "Plugin", "algorithms", "find", "plugins", "register", "unregister"]
 
@@ -181,12 +182,12 @@ def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
     hint = f" ({SWITCH}={switch!r} hides installed plugins)" if switch else ""
     installed, ours = {plugin.id for plugin in everything}, _published()
     if name in ours:
-        return f"{hint}; install it: pip install rlsdk-{name}"
+        return f"{hint}; install it: {pip_install(f'rlsdk-{name}')}"
     if not everything:
-        return f"{hint}: no plugin is installed; install one, e.g. pip install rlsdk-tqc"
+        return f"{hint}: no plugin is installed; install one, e.g. {pip_install('rlsdk-tqc')}"
     near = closest(name, installed | ours)
     if near in ours - installed:
-        return f"{hint}; did you mean {near!r}? install it: pip install rlsdk-{near}"
+        return f"{hint}; did you mean {near!r}? install it: {pip_install(f'rlsdk-{near}')}"
     return f"{hint}; {suggest(name, installed)}"
 
 

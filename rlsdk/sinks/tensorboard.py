@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlsdk.errors import SettingsError
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.sinks.media import Figure, HParam, Image, Video
 from rlsdk.sinks.place import made, unwritable
 
@@ -98,7 +99,9 @@ def _summary_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise SettingsError("tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]") from None
+        raise SettingsError(
+            f"tensorboard_log needs the tensorboard package: {pip_install('rlsdk[tensorboard]')}"
+        ) from None
     try:
         return SummaryWriter(str(folder))
     except OSError as error:
