@@ -31,8 +31,10 @@ def list_algorithms(
         summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else manifest.summary if manifest else ""
         rows.append(tuple(map(one_line, (plugin.id, plugin.version, family, actions, summary))))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    for row in rows:
-        typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[4]}")
+    lines = (
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[4]}" for row in rows
+    )
+    typer.echo("\n".join(lines))  # at once: `echo` flushes, and there may be thousands of rows
 
 
 def _record(plugin: Plugin) -> dict[str, object]:
