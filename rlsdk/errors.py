@@ -74,6 +74,10 @@ class UnknownAttributeError(RlsdkError, AttributeError):
     """An agent has no attribute or setting of that name; the message names the closest one, or what to use instead."""
 
 
+class UnknownNameError(RlsdkError, ImportError):
+    """A package of rlsdk lacks a name that stable-baselines3 or sb3-contrib documents; the message names the replacement."""
+
+
 class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # named after the event
     """A plugin broke a clause of an interface contract (raised by `rlsdk.testing`)."""
 
