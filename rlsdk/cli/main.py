@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from rlsdk.cli import (
     bench,
@@ -30,11 +31,54 @@ from rlsdk.cli import (
     tune,
     zoo,
 )
-from rlsdk.errors import RlsdkError
+from rlsdk.errors import CALLED_ELSEWHERE, RlsdkError, closest, known_as
 from rlsdk.runtime.output import plain_output, plain_warnings, print_line
+
+
+class Command(TyperCommand):
+    """A command whose error for an unknown option names ours for what other libraries call so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if (given := getattr(error, "option_name", None)) and hasattr(
+                error, "possibilities"
+            ):  # click's NoSuchOption
+                options = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
+                if "--set" in options and (advice := _setting(str(given), options)):
+                    ctx.fail(f"No such option: {given}; {advice}")
+                meant = closest(str(given), options)
+                error.possibilities = [meant] if meant is not None else []
+            raise
+
+
+def _setting(given: str, options: list[str]) -> str | None:
+    """Advice for an option that is no option of a command with settings; None if an option is probably meant."""
+    name = given.strip("-").replace("-", "_")
+    if name in ("algo", "algorithm", "agent"):
+        return "the algorithm is the first argument, such as ppo"
+    if known_as(given, options) is not None:
+        return None
+    meant = name if name in CALLED_ELSEWHERE else known_as(name, CALLED_ELSEWHERE)
+    if meant is not None:
+        table = "policy_kwargs." if meant in ("net_arch", "activation_fn") else ""
+        return f"it is a setting: --set {table}{meant}=VALUE"
+    return None if closest(given, options) is not None else "settings of the algorithm are given as --set NAME=VALUE"
+
+
+class Commands(TyperGroup):
+    """The commands; the error for an unknown one names ours for what other programs call so, such as `train`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None and (meant := closest(args[0], self.commands)) is not None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="rlsdk",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -106,7 +150,7 @@ COMMANDS: tuple[tuple[str, Callable[..., object], str, str], ...] = (
 """(name, function, summary in the list of commands, example on the page of the command) of each command. A test runs the
 examples."""
 for _name, _function, _summary, _example in COMMANDS:
-    app.command(_name, short_help=_summary, epilog=f"Example: rlsdk {_example}")(_function)
+    app.command(_name, cls=Command, short_help=_summary, epilog=f"Example: rlsdk {_example}")(_function)
 app.add_typer(zoo.app, name="zoo", short_help="Trained agents of installed packages.")
 
 
