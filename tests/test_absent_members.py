@@ -154,6 +154,14 @@ def test_of_packages(name: str) -> None:
         exec("from rlsdk.sinks import nonsense", {})
 
 
+def test_the_page_lists_them() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "compatibility.md").read_text()
+    section = page.partition("\n## Names that do not exist here\n")[2].partition("\n## ")[0]
+    topics = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    assert {name for topic in topics for name in re.findall(r"`(\w+)`", topic)} <= set(ELSEWHERE)
+    assert len(topics) == 12
+
+
 def test_every_documented_name_is_one_of_the_peers() -> None:
     folders = [Path(str(pytest.importorskip(name).__file__)).parent for name in ("stable_baselines3", "sb3_contrib")]
     words = set(re.findall(r"\w+", "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))))
