@@ -23,7 +23,7 @@ HEAD = """# What each algorithm can do
 
 This table was measured. For every cell a small agent was trained, used for prediction, stopped and resumed, and
 exported (`python -m tests.test_capabilities`). `rlsdk check ID --capabilities` measures any plugin, and `rlsdk info
-ID` shows the result. "Recurrent" says whether policies keep a memory: none of them (no), some (optional) or all
+ID` shows the result. "Recurrent" is whether policies have a memory: none of them (no), some (optional) or all
 (always). "Resume" means that a resumed training gives exactly the result of an uninterrupted one. Memory and export
 were measured with every policy, and resuming with every policy for vectors.
 

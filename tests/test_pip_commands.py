@@ -21,8 +21,8 @@ PLACES = ("rlsdk", "plugins/*/src", "contrib_algos/*/src")
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A site with an rlsdk that pip did not install from the folder that these tests run in."""
     monkeypatch.setattr(pip_commands, "OURS", tmp_path / "site" / "rlsdk")
-    kept = [place for place in sys.path if "site-packages" not in place]
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *kept])
+    others = [place for place in sys.path if "site-packages" not in place]
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *others])
     (tmp_path / "site").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -121,7 +121,7 @@ def algorithm_entry(package: str) -> str:
 
 
 def _class_entry(package: str, kind: type[Any]) -> str:
-    """A class without the values that rlsdk sets on it: `spec` and `policy_aliases` repeat in one line what the page says."""
+    """A class without the values that rlsdk sets on it: `spec` and `policy_aliases` repeat in one line what the page has."""
     given = sorted(set(vars(kind)) & set(inspect.get_annotations(Agent)) if issubclass(kind, Agent) else ())
     without = f"   :exclude-members: {', '.join(given)}\n" if given else ""
     return f".. autoclass:: {package}.{kind.__name__}\n{without}\n"

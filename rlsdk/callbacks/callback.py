@@ -37,7 +37,7 @@ explains_documented_members = explaining(
         "model": "run.agent is it: every event gets the run",
         "n_calls": "run.num_timesteps counts environment steps; on_step counts calls where a callback needs them",
         "num_timesteps": "run.num_timesteps is it: every event gets the run",
-        "parent": "no callback calls another here: run.notify(event, ...) tells the other callbacks of the run",
+        "parent": "no callback calls another here: run.notify(event, ...) calls the other callbacks of the run",
         "training_env": "run.agent.get_env() is it: every event gets the run",
     }
 )

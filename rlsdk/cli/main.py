@@ -54,7 +54,7 @@ class Command(TyperCommand):
 
 
 def _setting(given: str, options: list[str]) -> str | None:
-    """Advice for an option that is no option of a command with settings; None if an option is probably meant."""
+    """Advice for an unknown option of a command with settings; None if another option is probably meant."""
     name = given.strip("-").replace("-", "_")
     if name in ("algo", "algorithm", "agent"):
         return "the algorithm is the first argument, such as ppo"

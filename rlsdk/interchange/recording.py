@@ -107,7 +107,7 @@ def _acting(
 
 
 def _checked(rule: Callable[[Observation], object]) -> ActsOn:
-    """Return a user's function with arrays as actions too; its errors become UsageErrors that say what it gets and returns."""
+    """Return a user's function with arrays as actions too; errors are UsageErrors that name its argument and result."""
 
     def act(observation: Observation) -> Any:
         try:

@@ -14,7 +14,7 @@ _OUTPUT = (
 _SCHEDULE = (
     "rlsdk.settings.schedules has Constant, Linear and as_schedule; settings take numbers and functions as they are"
 )
-_WRAPPERS = "model.get_env().env_is_wrapped(kind) tells; of one environment, go through env.env until it is no wrapper"
+_WRAPPERS = "model.get_env().env_is_wrapped(kind); for one environment, search env, env.env and so on with isinstance"
 _ONE_MODEL = "the agent normalises its inputs itself: the setting normalize, model.get_vec_normalize_env()"
 _VECTOR = (
     "rlsdk.environments.make_vec_env makes vector environments; NumpyVectorEnv around one takes and returns arrays"
@@ -49,7 +49,7 @@ ELSEWHERE = {
     "ConvertCallback": "rlsdk.callbacks.FunctionCallback is it; learn takes the function itself",
     "DiagGaussianDistribution": "rlsdk.distributions.Gaussian is it",
     "DictReplayBuffer": "rlsdk.buffers.ReplayBuffer takes Dict observations too",
-    "Distribution": "rlsdk.interfaces.Distribution says what one has, rlsdk.distributions has them",
+    "Distribution": "rlsdk.interfaces.Distribution is the protocol, rlsdk.distributions has the classes",
     "HerReplayBuffer": "give replay_buffer_class='hindsight'; rlsdk.buffers.HindsightReplay is the class",
     "MaskableCategoricalDistribution": "masks are part of the distributions: rlsdk.distributions.Categorical",
     "MultiCategoricalDistribution": "rlsdk.distributions.MultiCategorical is it",

@@ -1,7 +1,7 @@
 """The pip commands that messages name.
 
-Nobody owns the names of this project's packages on the public index until they are published, so a copy that came from a folder
-is told to install from that folder. Every message that names a pip command calls `pip_install`.
+Until this project's packages are published, anyone may register their names on the public index. So a copy that came from a
+folder names that folder. Every message that names a pip command calls `pip_install`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def pip_install(*requirements: str, options: str = "") -> str:
     """Return the command that installs packages, for a message. It can be copied into a shell.
 
     A package that was installed from a folder or a wheel file is named by its path, and so are the packages beside it. If a
-    requirement has a version, the command says to bring the folder to it first. Reads files, so call it only for a message.
+    requirement has a version, the text begins with bringing the folder to it. Reads files, so call it only for a message.
 
     Args:
         requirements: names as pip takes them, such as "rlsdk-tqc", "rlsdk[plot]" or "rlsdk>=0.2".

@@ -40,7 +40,7 @@ class Capabilities:
     masks: str
     """How the algorithm uses action masks: ignored, optional or required."""
     recurrent: str
-    """Which policies keep a memory: no, optional (some) or always (all)."""
+    """Which policies have a memory: no, optional (some) or always (all)."""
     environments: bool
     """Whether one training can use several environments."""
     resume: bool
