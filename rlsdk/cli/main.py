@@ -42,9 +42,10 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            if (given := getattr(error, "option_name", None)) and hasattr(
+            given = getattr(error, "option_name", None)
+            if given and hasattr(
                 error, "possibilities"
-            ):  # click's NoSuchOption
+            ):  # NoSuchOption, which versions of typer import from two places
                 options = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
                 if "--set" in options and (advice := _setting(str(given), options)):
                     ctx.fail(f"No such option: {given}; {advice}")

@@ -63,9 +63,11 @@ def _quoted(text: str) -> str:
 
 def _shortest(place: Path) -> str:
     """Return the path of a folder or file, relative to the working directory if it lies in it; pip needs the `./`."""
-    here = Path.cwd()
-    inside = place.relative_to(here).as_posix() if place.is_relative_to(here) else None
-    return place.as_posix() if inside is None else f"./{inside}" if inside != "." else "."
+    try:
+        inside = place.relative_to(Path.cwd()).as_posix()
+    except (OSError, ValueError):  # the working directory was removed, or is elsewhere
+        return place.as_posix()
+    return f"./{inside}" if inside != "." else "."
 
 
 def _place(name: str) -> tuple[Path | None, bool]:

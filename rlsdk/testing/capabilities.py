@@ -68,7 +68,7 @@ def measure(algorithm: str) -> Capabilities:
         actions=tuple(actions),
         observations=tuple(observations),
         masks=subject.spec.action_masks,
-        recurrent="always" if all(remembering) else "optional" if any(remembering) else "no",
+        recurrent="no" if not any(remembering) else "always" if all(remembering) else "optional",
         environments=_works(
             lambda: _trains(subject, make_vec_env(lambda: subject.with_info(AnySpaceEnv(some, wanted)), 3))
         ),
@@ -103,8 +103,9 @@ def _trained(subject: Subject, policy: str, seeing: Mapping[str, object]) -> Age
 
 
 def _for_vectors(subject: Subject) -> tuple[str, ...]:
-    """Return the policies that take the observations `subject.seen`: all that begin like the usual one."""
-    beginnings = tuple(name for name in NAMED if subject.usual_policy.startswith(name))
+    """Return the policies that take the observations `subject.seen`."""
+    vectors, usual = ("Mlp", "Linear"), subject.usual_policy
+    beginnings = vectors if usual.startswith(vectors) else tuple(name for name in NAMED if usual.startswith(name))
     return tuple(name for name in subject.spec.policies if name.startswith(beginnings)) or (subject.usual_policy,)
 
 
