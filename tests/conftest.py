@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from rlsdk.cli.main import main
 from rlsdk.kernels import compiled_library
+from rlsdk.runtime import pip_commands
 from tests.compiled_variants import RUNNABLE, loaded
 from tests.plugin_site import Site, installed
 
@@ -40,6 +41,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in item.iter_markers("kernels"):
             item.add_marker(pytest.mark.skip(reason=f"RLSDK_KERNELS=off: {mark.args[0]}"))
+
+
+@pytest.fixture
+def from_an_index() -> Iterator[None]:
+    """Messages name packages as if rlsdk had been installed from an index; tests run in a copy of the repository."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pip_commands, "_place", lambda name: (None, False))
+        patch.setattr(pip_commands, "_record", lambda name: {})
+        yield
 
 
 @pytest.fixture

@@ -245,7 +245,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="does not do what the agent does"):
         export(odd, tmp_path / "x", "torch-export")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(SettingsError, match=r"pip install rlsdk\[export\]"):
+    with pytest.raises(SettingsError, match=r"pip install .*\[export\]\""):
         export(agent, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 

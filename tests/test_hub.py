@@ -188,9 +188,10 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(hub: Any, tmp_path: Path) ->
     assert (tmp_path / "again.rlsdk").read_bytes() == (tmp_path / "mine.rlsdk").read_bytes()
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from rlsdk.interchange.hub import pull
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(SettingsError, match=r"pip install rlsdk\[hub\]"):
+    with pytest.raises(SettingsError, match=r"pip install \"rlsdk\[hub\]\""):
         pull("me/x")

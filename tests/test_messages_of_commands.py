@@ -20,6 +20,7 @@ from rlsdk.settings import load_settings
 SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
 
 
+@pytest.mark.usefixtures("from_an_index")
 @pytest.mark.parametrize("name", ["ppo", "trpo", "td3-bc"])
 def test_the_package_of_one_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
@@ -32,6 +33,7 @@ def test_a_mistyped_algorithm() -> None:
         find("tqcc")
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_a_suite_whose_algorithm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
     with pytest.raises(

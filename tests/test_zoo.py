@@ -189,6 +189,7 @@ def test_two_zoos_with_the_same_name(zoos: Zoos) -> None:
     assert rlsdk.zoo.find(f"acme-more:{NAME}").zoo == "acme-more"
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_what_has_to_be_installed_is_named(zoos: Zoos, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in (["list"], ["get", NAME], ["show", NAME]):
         code, _, err = cli("zoo", *command)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
+from rlsdk.interfaces.unknown_members import explaining
 from rlsdk.records import EnvStep, Episode, Report
 from rlsdk.training import OfflinePlan, OffPolicyPlan
 
@@ -28,6 +29,25 @@ HOOKS = {
 """Method that users override in a `BaseCallback` -> the corresponding method of a `Callback`."""
 
 
+explains_documented_members = explaining(
+    {
+        **dict.fromkeys(
+            ("globals", "locals", "update_child_locals", "update_locals"), "derive from BaseCallback: it has locals"
+        ),
+        "callback": "pass several callbacks to learn as a list",
+        "init_callback": "on_training_start(run) is called first",
+        "logger": "run.agent.logger is it: every event gets the run",
+        "model": "run.agent is it: every event gets the run",
+        "n_calls": "run.num_timesteps counts environment steps; on_step counts calls where a callback needs them",
+        "num_timesteps": "run.num_timesteps is it: every event gets the run",
+        "parent": "no callback calls another here: run.notify(event, ...) calls the other callbacks of the run",
+        "training_env": "run.agent.get_env() is it: every event gets the run",
+    }
+)
+"""A class decorator: access to one of these members of a `BaseCallback` raises an error which names the replacement."""
+
+
+@explains_documented_members
 class Callback:
     """The base class of callbacks. Its methods do nothing: override those that you need.
 

@@ -10,6 +10,7 @@ import typer
 from rlsdk.cli.completions import Algorithm
 from rlsdk.errors import SettingsError
 from rlsdk.runtime.output import print_line
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.settings import parse_assignments
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def check_plugin(
         from rlsdk.testing.request import Request
         from rlsdk.testing.running import outcomes, summary
     except ImportError as error:
-        raise SettingsError(f"the checks need more packages: pip install rlsdk[testing] ({error})") from None
+        raise SettingsError(f"the checks need more packages: {pip_install('rlsdk[testing]')} ({error})") from None
     if capabilities:
         _measure(algorithm)
         return

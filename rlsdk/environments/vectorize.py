@@ -31,6 +31,7 @@ from rlsdk.environments.wrapper_names import Wrapper, wrapped, wrapper_of
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
 from rlsdk.executors.workers import may_start_processes
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.settings.environment_id import environment_id, text_of
 
 VECTORIZATIONS = ("auto", "sync", "async", "native")
@@ -346,7 +347,7 @@ def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) 
     except gymnasium.error.Error as error:
         if not envpool_vector.knows(env):
             raise EnvironmentFault(
-                f"{env!r} has no vector version: {error}; use vectorization='sync', or install rlsdk[envpool]"
+                f"{env!r} has no vector version: {error}; use vectorization='sync', or {pip_install('rlsdk[envpool]')}"
                 " for the environments envpool has"
             ) from None
         vector = envpool_vector.EnvpoolVector(env, n_envs, **kwargs)

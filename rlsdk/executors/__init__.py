@@ -22,6 +22,7 @@ from rlsdk.interfaces import Executor
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.named_modules import named_module
+from rlsdk.runtime.pip_commands import pip_install
 
 EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
 """Name -> function of the number of workers that makes the executor, for the executors that need no plugin."""
@@ -111,7 +112,7 @@ def _factory(name: str) -> Callable[[int], Any]:
     if not is_executor(name):
         if name in PACKAGES:
             raise SettingsError(
-                f"executor {name!r} is in a package that is not installed: pip install {PACKAGES[name]}"
+                f"executor {name!r} is in a package that is not installed: {pip_install(PACKAGES[name])}"
             )
         raise SettingsError(f"unknown executor {name!r}; {suggest(name, names())}")
     return extension("executors", name)

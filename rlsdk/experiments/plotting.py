@@ -25,6 +25,7 @@ from rlsdk.experiments.curves import (
     write_table,
 )
 from rlsdk.experiments.metrics_file import read_metric
+from rlsdk.runtime.pip_commands import pip_install
 
 WORDS = {
     EVALUATION: "return of evaluations",
@@ -146,7 +147,7 @@ def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8.0
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise SettingsError("pictures need matplotlib: pip install rlsdk[plot]") from None
+        raise SettingsError(f"pictures need matplotlib: {pip_install('rlsdk[plot]')}") from None
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     figure.subplots(rows, columns)

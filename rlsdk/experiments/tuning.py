@@ -22,6 +22,7 @@ from rlsdk.experiments.trials import EVALUATIONS, PRUNERS, Begun, Outcome, Tunin
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load
 from rlsdk.runtime.output import counted, is_quiet, print_line
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.runtime.seeding import derive
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import commented_toml, unstructure
@@ -90,7 +91,7 @@ def _open(plan: Tuning) -> optuna.Study:
     try:
         import optuna
     except ImportError:
-        raise SettingsError("the search needs Optuna: pip install rlsdk[tune]") from None
+        raise SettingsError(f"the search needs Optuna: {pip_install('rlsdk[tune]')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(
         storage=study_storage(plan.out),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rlsdk.environments import Waiting, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
 from rlsdk.runtime.memory_budget import require_memory
+from rlsdk.runtime.pip_commands import pip_install
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -85,7 +86,7 @@ def _imageio(suffix: str) -> ModuleType:
         if suffix == ".mp4":
             import imageio_ffmpeg  # noqa: F401  # imageio writes .mp4 with it
     except ImportError:
-        raise SettingsError("videos need imageio and imageio-ffmpeg: pip install rlsdk[video]") from None
+        raise SettingsError(f"videos need imageio and imageio-ffmpeg: {pip_install('rlsdk[video]')}") from None
     return imageio.v3
 
 

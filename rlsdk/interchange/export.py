@@ -32,6 +32,7 @@ from rlsdk.errors import SettingsError, UsageError
 from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interchange.bounds import within_bounds
 from rlsdk.records import Act, Features, Observation
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import evolve
 from rlsdk.settings.suffixes import suffix_of
@@ -358,7 +359,7 @@ def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> byte
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError:
-        raise SettingsError("format 'onnx' needs more packages: pip install rlsdk[export]") from None
+        raise SettingsError(f"format 'onnx' needs more packages: {pip_install('rlsdk[export]')}") from None
     with contextlib.redirect_stdout(io.StringIO()), _quiet():  # the exporter prints its progress
         made = torch.onnx.export(
             program, input_names=module.input_names, output_names=module.output_names, dynamo=True, verbose=False

@@ -19,6 +19,7 @@ from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interchange.recorded_data import MASKS, episode_of
 from rlsdk.records import Features
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.spaces import choice_places, map_leaves
 
 
@@ -75,7 +76,7 @@ def _loaded(name: str) -> MinariDataset:
     try:
         import minari
     except ImportError:
-        raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
+        raise SettingsError(f"Minari's data sets need its library: {pip_install('rlsdk[offline]')}") from None
     try:
         found: MinariDataset = minari.load_dataset(name)
     except Exception as error:  # Minari's errors for missing and damaged data sets
@@ -101,7 +102,7 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
         import minari
         from minari.data_collector import EpisodeBuffer
     except ImportError:
-        raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
+        raise SettingsError(f"Minari's data sets need its library: {pip_install('rlsdk[offline]')}") from None
     if not re.search(r"-v\d+$", name):
         raise SettingsError(
             f"name = {name!r} has no version; names of Minari end with one, such as 'demo/cart-pole-v0'"

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import torch
 from torch import Generator
 
 from rlsdk.buffers.episode_file import require_place, write_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.environments import Waiting, connect, make_vec_env
 from rlsdk.environments.wrapper_settings import warn_of_statistics
-from rlsdk.errors import SettingsError
+from rlsdk.errors import RlsdkError, SettingsError, UsageError, raised
 from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interchange.recorder import Recorder
 from rlsdk.interfaces import VectorEnv
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 ActsOn = Callable[[Observation], Features]
-"""Function from B observations to actions [B, ..] in environment units, both on the CPU."""
+"""Function from B observations to actions [B, ..] in environment units, both on the CPU. Actions may also be numpy arrays."""
 
 
 class PlayerLeftError(Exception):
@@ -57,6 +59,7 @@ def record_episodes(
 
     Raises:
         SettingsError: `n_episodes` is not positive.
+        UsageError: the function that acts raises an error.
         UnsupportedSpaceError: the environment has other spaces than the agent.
         EnvironmentFault: an episode does not end.
         ArtifactError: the file cannot be written.
@@ -104,7 +107,25 @@ def _acting(
         return acts
     if not callable(agent):
         raise SettingsError(f"{agent!r} cannot act; give an agent, 'random' or a function of observations")
-    return agent  # type: ignore[no-any-return]
+    return _checked(agent)
+
+
+def _checked(rule: Callable[[Observation], object]) -> ActsOn:
+    """Return a user's function with arrays as actions too; errors are UsageErrors that name its argument and result."""
+
+    def act(observation: Observation) -> Any:
+        try:
+            action = rule(observation)
+        except (PlayerLeftError, RlsdkError):
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"the function that acts {raised(error)}; it gets an Observation, whose features are a tensor [B, ..] for"
+                " B environments, and returns actions [B, ..]: lambda observation: (observation.features[:, 0] > 0).long()"
+            ) from error
+        return torch.as_tensor(action) if isinstance(action, np.ndarray) else action
+
+    return act
 
 
 def random_player(space: Space, generator: Generator) -> ActsOn:

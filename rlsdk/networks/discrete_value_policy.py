@@ -57,6 +57,7 @@ class DiscreteValuePolicy(nn.Module):
     ) -> None:
         """`choice` selects the kernel that evaluates the dense layers."""
         super().__init__()
+        self._also_called = ("q_net",) if values_per_action == 1 else ("quantile_net",)
         self.encoder, self.space, self.values_per_action = encoder, space, values_per_action
         inputs = features_dim(encoder)
         self.body = mlp(inputs, hidden, activation_fn)

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from rlsdk.errors import SettingsError
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.sinks.media import Figure, HParam, Image, Video
 from rlsdk.sinks.place import made, unwritable
 
@@ -135,7 +136,9 @@ def _summary_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise SettingsError("tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]") from None
+        raise SettingsError(
+            f"tensorboard_log needs the tensorboard package: {pip_install('rlsdk[tensorboard]')}"
+        ) from None
     try:
         return SummaryWriter(str(folder))
     except (OSError, ValueError) as error:

@@ -15,6 +15,8 @@ from typing import Any, Protocol, SupportsFloat, SupportsInt, runtime_checkable
 import gymnasium
 import numpy as np
 
+from rlsdk.runtime.pip_commands import pip_install
+
 FIRE = 1
 """The number of the action FIRE in games that have it."""
 SECOND = 2
@@ -31,7 +33,7 @@ def require_games() -> None:
         import ale_py
         import cv2  # noqa: F401  # gymnasium's own message is less clear
     except ImportError as error:
-        raise gymnasium.error.DependencyNotInstalled(f"pip install rlsdk[atari] ({error})") from None
+        raise gymnasium.error.DependencyNotInstalled(f"{pip_install('rlsdk[atari]')} ({error})") from None
     gymnasium.register_envs(ale_py)
 
 
