@@ -22,7 +22,7 @@ from rlsdk.errors import UsageError
 from rlsdk.kernels import Structure, factory
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.compiled_library import loaded_library
-from rlsdk.kernels.switch import compiled_off
+from rlsdk.kernels.switch import compiled_off, kernels_off
 from rlsdk.networks import NatureEncoder
 from rlsdk.updates import FlatOptimizer, TargetNetwork
 from tests.compiled_variants import needs_library
@@ -426,7 +426,7 @@ LAID_OUT: dict[str, tuple[str, dict[str, Any]]] = {
     "sac": ("Pendulum-v1", {"learning_starts": 4, "batch_size": 4}),
     "td3": ("Pendulum-v1", {"learning_starts": 4, "batch_size": 4}),
 }
-KERNELS: dict[str, Any] = {"compiled": nullcontext, "uncompiled": compiled_off}
+KERNELS: dict[str, Any] = {"compiled": nullcontext, "uncompiled": compiled_off, "off": kernels_off}
 
 
 def laid_out(name: str) -> tuple[Any, nn.Parameter]:
@@ -455,19 +455,18 @@ def test_another_layout_at_the_same_address_is_noticed(name: str, change: Any, k
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_another_layout_is_noticed_while_training(name: str, kernels: str) -> None:
-    """Training either works or raises an error."""
     with KERNELS[kernels]():
-        model, weight = laid_out(name)
-        model.learn(32)
+        one, weight = laid_out(name)
+        two, other = laid_out(name)
         weight.data = weight.data.T
-        try:
-            model.learn(32)
-        except UsageError as error:
-            assert "contiguous" in str(error)
-        assert np.allclose(acted(model), by_torch(model), atol=1e-6)
+        other.data.copy_(other.data.T.clone())
+        for model in (one, two):
+            model.learn(48)
+        for mine, theirs in zip(one.policy.parameters(), two.policy.parameters(), strict=True):
+            assert torch.allclose(mine, theirs, atol=1e-5)  # torch multiplies turned matrices with other rounding
 
 
-@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("kernels", ["compiled", "uncompiled"])
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_another_shape_at_the_same_address_is_refused(name: str, kernels: str) -> None:
     with KERNELS[kernels]():
@@ -496,13 +495,12 @@ def test_a_parameter_without_memory_is_refused(name: str) -> None:
 @pytest.mark.kernels("tests compiled kernels")
 def test_memory_that_a_parameter_gives_away_stays_while_it_is_used() -> None:
     """A callback may do so in the middle of a rollout, in which compiled code knows the addresses from its beginning."""
-    layer, seen, found = nn.Linear(4, 3), torch.randn(2, 5, 4), torch.empty(5, 3)
+    layer, seen, found, log_std = nn.Linear(4, 3), torch.randn(2, 5, 4), torch.zeros(5, 3), torch.zeros(3)
     network, expected = CompiledDense([layer]), layer(seen[1])
     call = network.calls(loaded_library().act_by_noise, seen)
     layer.weight.data, layer.bias.data = torch.zeros(3, 4), torch.zeros(3)
     others = [torch.full((size,), torch.nan) for size in (3, 12) for _ in range(50)]  # what takes freed memory
-    found.zero_()
-    call(1, torch.zeros(3).data_ptr(), found.data_ptr())
+    call(1, log_std.data_ptr(), found.data_ptr())
     assert torch.allclose(found, expected, atol=1e-6)
     assert others
     assert not network(seen[1]).any()
