@@ -155,7 +155,7 @@ class CompiledDense:
         """Return the addresses of the parameters' `grad`, for `backward`."""
         own: list[Tensor] = list(map(_grad, self.parameters))
         addresses = list(map(Tensor.data_ptr, own))
-        if addresses != self._gradients[0] or not are_contiguous(own, self._shapes):
+        if addresses != self._gradients[0] or not are_contiguous(own):
             self._gradients = addresses, self.arrays(own)
         return self._gradients[1]
 
@@ -207,7 +207,7 @@ class CompiledDense:
         """
         self._threads.follow_torch()
         addresses, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
-        if addresses == before and are_contiguous(self.parameters, self._shapes):
+        if addresses == before and are_contiguous(self.parameters):
             return layers
         for parameter, shape in zip(self.parameters, self._shapes, strict=True):
             if parameter.dtype is not torch.float32 or not parameter.is_cpu or parameter.shape != shape:

@@ -94,7 +94,7 @@ class CompiledPolicySteps:
         own = [tensor for p in head.own_parameters for tensor in (p, p.grad) if tensor is not None]
         held, known = (*networks[0], *networks[1], *own), list(map(Tensor.data_ptr, own))
         same = known == self._known and len(held) == len(self._held) and all(map(is_, held, self._held))
-        if same and are_contiguous(own, [torch.Size([self.actor.output_size])] * len(own)):
+        if same and are_contiguous(own):
             return self._described
         if not fits(own, self.actor.output_size):
             raise _unreadable()

@@ -48,7 +48,6 @@ class CompiledStep:
     def __init__(self) -> None:
         self._held: tuple[Tensor, ...] = ()
         self._known: tuple[object, ...] = ()
-        self._shapes: list[torch.Size] = []
         self._described: Any = None
         self._function: Any = None
 
@@ -61,11 +60,10 @@ class CompiledStep:
         held = *vectors, made
         known = kind, *options, *map(Tensor.data_ptr, held)
         same = known == self._known and all(map(is_, held, self._held))
-        if not same or not are_contiguous(held, self._shapes):
+        if not same or not are_contiguous(held):
             if not fits(vectors, vectors[0].numel()) or not fits((made,)):
                 return False
             self._held, self._known, self._described = held, known, byref(optimiser_of(step))
-            self._shapes = list(map(Tensor.size, held))
             self._function = loaded_library().counted_step
         self._function(self._described, known[-1])
         return True

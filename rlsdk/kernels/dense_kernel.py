@@ -251,8 +251,8 @@ class DenseKernel:
 
 
 def places_of(tensors: Sequence[Tensor]) -> list[object]:
-    """Return the addresses, strides and shapes of tensors [..]: another layout may begin at the same address."""
-    return [*map(Tensor.data_ptr, tensors), *map(Tensor.stride, tensors), *map(Tensor.size, tensors)]
+    """Return the addresses and strides of tensors [..]: another layout may begin at the same address."""
+    return [*map(Tensor.data_ptr, tensors), *map(Tensor.stride, tensors)]
 
 
 def activations_of(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:

@@ -34,7 +34,7 @@ class NormalSampler:
         """Return actions [B, A] for means [B, A]. `mask` is not used."""
         noise: Floats = torch.randn(mean.shape, generator=generator).numpy()
         given, (before, log_std) = self.log_std, self._known
-        place = given.data_ptr(), given.stride(), given.shape
+        place = given.data_ptr(), given.stride()
         if place != before:  # the parameter has other memory, or another layout, than before
             require_memory((given,))
             log_std = self.log_std.detach().numpy()[None]  # [1, A], like the noise of one row: no broadcasting

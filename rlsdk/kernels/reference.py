@@ -103,11 +103,14 @@ def require_choice(scores: Tensor, mask: Tensor | None = None) -> None:
     Raises:
         DivergenceError: the largest score is NaN or infinite.
     """
-    if not scores.is_cpu or is_transformed():
+    if not scores.is_cpu or torch.compiler.is_compiling():
         return
-    if scores.dtype is torch.float32 or scores.dtype is torch.float64:
-        array = scores.detach().numpy()
+    try:
+        array = scores.detach().numpy() if scores.requires_grad else scores.numpy()
         if isfinite(np.vdot(array, array)):  # then all numbers are finite; if it is not, it may only have overflowed
+            return
+    except (RuntimeError, TypeError):  # numpy has no such numbers (bfloat16), or torch transforms the function
+        if is_transformed():
             return
     allowed = scores if mask is None else scores.masked_fill(~mask, -inf)
     wrong = ~allowed.amax(-1).isfinite()
