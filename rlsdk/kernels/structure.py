@@ -26,7 +26,7 @@ _END = (object(),)  # no module and no parameter
 
 
 def are_contiguous(tensors: Iterable[Tensor]) -> bool:
-    """Whether tensors [..] are contiguous. Another layout may begin at the same address, as after `weight.data = weight.data.T`.
+    """Whether tensors [..] are contiguous. Another layout may begin at the same address: `weight.data = weight.data.T`.
 
     Shapes are not compared, which would take three times as long: other contiguous shapes at this address read the same memory.
     """
