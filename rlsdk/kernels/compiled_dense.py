@@ -20,7 +20,7 @@ from rlsdk.kernels.structure import are_contiguous, require_memory
 
 Places = ctypes.Array[ctypes.c_void_p]
 """The addresses of tensors shaped like the weight and bias of each layer."""
-_grad = attrgetter("grad")
+_grad, _is_contiguous = attrgetter("grad"), Tensor.is_contiguous
 DIVERGED = 2
 """What functions of `acting.c` return if outputs are not finite."""
 
@@ -207,7 +207,7 @@ class CompiledDense:
         """
         self._threads.follow_torch()
         addresses, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
-        if addresses == before and are_contiguous(self.parameters):
+        if addresses == before and False not in map(_is_contiguous, self.parameters):
             return layers
         for parameter, shape in zip(self.parameters, self._shapes, strict=True):
             if parameter.dtype is not torch.float32 or not parameter.is_cpu or parameter.shape != shape:
