@@ -22,6 +22,8 @@ MAX_CHOICES = 2**20
 """The largest number of discrete choices of a space that is read from a file."""
 MAX_DEPTH = 8
 """The largest number of levels of nested Dict and Tuple spaces in a file."""
+LARGEST_BOUND = 1e18
+"""Bounds beyond it are no bounds: some environments write the largest float32 for infinity. Their squares overflow."""
 STORED_AS = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """The dtype that stores each larger unsigned integer, such as those of depth images. torch has these dtypes but can neither
 index nor add their tensors."""
@@ -52,7 +54,10 @@ class Box:
 
     @property
     def is_bounded(self) -> bool:
-        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
+        """Whether all bounds are at most `LARGEST_BOUND`, so that numbers may be scaled to them."""
+        return all(
+            bool((np.abs(np.asarray(bound, np.float64)) <= LARGEST_BOUND).all()) for bound in (self.low, self.high)
+        )
 
 
 @attrs.frozen

@@ -272,6 +272,9 @@ TRAINING = {
     ),
     "`target_update_interval` of TQC": plugin("tqc", "settings", "target_update_interval_and_tau")
     + plugin("tqc", "schedule_parity", "the_target_network_moves_when_the_peers_does"),
+    "Box actions of SAC, TQC, TD3 and DDPG with bounds beyond 1e18, such as the largest float32": there(
+        "action_bounds", "numbers_that_stand_for_infinity_are_no_bounds"
+    ),
     "actions in the replay buffer": here("rounds_are_whole_and_actions_are_stored_as_given"),
     "more environments than `target_update_interval` of DQN and QRDQN": here(
         "a_target_interval_of_less_than_a_step_warns"

@@ -148,6 +148,24 @@ def test_compiled_code_finds_the_sums_over_all_pairs(library: str, monkeypatch: 
 
 @needs_library
 @pytest.mark.kernels("tests compiled kernels")
+@pytest.mark.parametrize("library", RUNNABLE)
+def test_compiled_sums_over_many_atoms_are_as_exact_as_those_of_torch(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = loaded(library)
+    monkeypatch.setattr(compiled_huber, "_function", lambda: chosen.pairwise_huber)
+    monkeypatch.setattr(compiled_huber, "by_torch", None)
+    generator = torch.Generator().manual_seed(0)
+    for quantiles, atoms in ((100, 100), (100, 200), (100, 500)):
+        z, y = (torch.randn(64, size, generator=generator) * 2.0 for size in (quantiles, atoms))
+        asymmetry = 2.0 * midpoints(quantiles, z) - 1.0
+        _, expected = reference.pairwise_huber(z.double() + 1.0, y.double(), asymmetry.double(), None)
+        _, found = compiled_huber.pairwise_huber((z.double() + 1.0).float(), y, asymmetry, None)
+        assert (found - expected).abs().max() / expected.abs().max() < 1e-6
+
+
+@needs_library
+@pytest.mark.kernels("tests compiled kernels")
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["predicted", "target"])
 def test_compiled_code_notices_what_is_not_finite(wrong: float, where: str, monkeypatch: pytest.MonkeyPatch) -> None:

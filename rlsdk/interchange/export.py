@@ -31,6 +31,7 @@ from rlsdk.agent.training_state import TrainingState
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interchange.bounds import within_bounds
+from rlsdk.kernels.reference import no_choice
 from rlsdk.records import Act, Features, Observation
 from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.runtime.whole_files import write_whole
@@ -208,6 +209,7 @@ def export(
             inputs the same name, or the card would replace another text.
         ArtifactError: the file cannot be written.
         UsageError: the policy cannot be traced, or the traced policy acts differently from the agent.
+        DivergenceError: a parameter of the policy is NaN, which the file could not report.
     """
     target = target_of(path, format)
     page = target.with_suffix(".md") if card else None
@@ -284,7 +286,11 @@ def format_of(path: str | Path | None) -> str | None:
 
 
 def _twin(state: TrainingState) -> AssembledAgent:
-    """Return a copy of the agent on the CPU whose networks use only torch operations."""
+    """Return a copy of the agent on the CPU whose networks use only torch operations.
+
+    Raises:
+        DivergenceError: a parameter of the policy is NaN.
+    """
     config = attrs.evolve(state.config, device="cpu")
     networks = getattr(config, "policy_kwargs", None)
     if networks is not None and hasattr(networks, "kernel"):
@@ -292,6 +298,8 @@ def _twin(state: TrainingState) -> AssembledAgent:
     spaces = state.context.observation_space, state.context.action_space
     twin = assemble(state.spec, config, spaces, state.context.num_envs, None)
     twin.preprocessing.load_policy_state(twin.parts.policy, state.policy)
+    if any(bool(p.isnan().any()) for module in _modules(twin.parts.policy) for p in module.parameters()):
+        raise no_choice()
     return twin
 
 

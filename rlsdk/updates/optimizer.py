@@ -99,13 +99,14 @@ class FlatOptimizer:
         """Set the gradients to zero, before `backward`. Parameters that were replaced in the network are adopted here."""
         if self._structure is not None and self._structure.changed():
             self.adopt(self._structure.roots[0].parameters())
-        self._memory.zero_grad()
+        self._memory.clear()
 
     def step(self, learning_rate: float | Tensor, max_norm: float | None = None) -> None:
         """Apply the accumulated gradients. With `max_norm`, first scale them down to that global norm.
 
         The learning rate is a tensor 0-d if the step belongs to a CUDA graph.
         """
+        self._memory.renew_views()
         if self._make_step is not None:
             following = self._following(learning_rate, max_norm)
             if following is not None and self._make_step(following):
@@ -130,6 +131,7 @@ class FlatOptimizer:
     def next_steps(self, learning_rate: float, max_norm: float | None = None) -> VectorStep | None:
         """Set the gradients to zero; return what compiled code needs to make the next steps itself. None: call `step`."""
         self.zero_grad()
+        self._memory.renew_views()
         return self._following(learning_rate, max_norm)
 
     def _following(self, learning_rate: float | Tensor, max_norm: float | None) -> VectorStep | None:
