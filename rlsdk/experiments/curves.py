@@ -15,7 +15,7 @@ from rlsdk.evaluation.aggregate import RESAMPLES, iqm, mean, median
 from rlsdk.experiments.metrics_file import read_metric
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.stored_tables import read_text
-from rlsdk.registry.plain_files import PlainFileError, parse_toml
+from rlsdk.runtime.plain_files import PlainFileError, parse_toml
 
 Array = NDArray[np.float64]
 

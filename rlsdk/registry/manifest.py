@@ -11,7 +11,7 @@ from typing import Any, get_args
 import attrs
 
 from rlsdk.errors import one_line, shown
-from rlsdk.registry.plain_files import PlainFileError, read_toml
+from rlsdk.runtime.plain_files import PlainFileError, read_toml
 from rlsdk.registry.spec import MaskUse
 
 EXTENSIONS = ("sinks", "environments", "serializers", "executors")
