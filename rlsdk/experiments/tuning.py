@@ -157,7 +157,9 @@ class _Search:
 
         with faults_of_journal(self.plan.out):
             number = len(self.study.get_trials(deepcopy=False))
-            seed = derive(self.plan.seed, "sampler", number) % 2**31  # differs by trial: a continued search repeats none
+            seed = (
+                derive(self.plan.seed, "sampler", number) % 2**31
+            )  # differs by trial: a continued search repeats none
             self.study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
             place, trial = self.free.pop(), self.study.ask()
             self.trials[place] = trial

@@ -288,10 +288,11 @@ def as_toml(value: Any, inside: bool = False) -> str:
 
 
 YAML_PIECES = (
-    "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "1: 2\n", "? [a, b]\n: 3\n", "&a x: *a\n", "a: &a {b: *a}\n", "<<: 3\n",
-    "a: !!python/object:os.system {}\n", "a: !!binary aGk=\n", "a: !!set {b, c}\n", "a: 2001-01-01\n", "null: 1\n", "a: !!omap [b: 1]\n",
-    "--- 1\n", "%YAML 1.1\n---\na: yes\n", "a: .nan\n", "? {a: b}\n: 3\n", "a: 0x_\n", "a: !!int x\n", "a: !!float ''\n", "a: !x y\n",
-    "true: 1\n", "a: !!timestamp x\n", "1.5: {2: 3}\n", "<<: [{a: 1}, {b: 2}]\n", "- a\n", "a: !!str [b]\n", "a: !!map [b]\n",
+    "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "1: 2\n", "? [a, b]\n: 3\n", "&a x: *a\n", "a: &a {b: *a}\n",
+    "<<: 3\n", "a: !!python/object:os.system {}\n", "a: !!binary aGk=\n", "a: !!set {b, c}\n", "a: 2001-01-01\n",
+    "null: 1\n", "a: !!omap [b: 1]\n", "--- 1\n", "%YAML 1.1\n---\na: yes\n", "a: .nan\n", "? {a: b}\n: 3\n",
+    "a: 0x_\n", "a: !!int x\n", "a: !!float ''\n", "a: !x y\n", "true: 1\n", "a: !!timestamp x\n", "1.5: {2: 3}\n",
+    "<<: [{a: 1}, {b: 2}]\n", "- a\n", "a: !!str [b]\n", "a: !!map [b]\n",
 )  # fmt: skip
 
 
@@ -314,8 +315,7 @@ def with_arrays(data: bytes, draw: random.Random) -> bytes:
 
 
 def spoiled(data: bytes, form: str, draw: random.Random) -> bytes:
-    """Return the bytes of a file with one or two alterations. `form`: json, lines, csv, toml, yaml, npz, header (of
-    safetensors), archive (of rlsdk) or bytes."""
+    """Return the bytes of a file with one or two alterations. `form` is bytes, or one of `OF_FORM`."""
     for _ in range(draw.choice((1, 1, 2))):
         try:
             data = _spoiled(data, form, draw) if data else b"x"
@@ -327,29 +327,36 @@ def spoiled(data: bytes, form: str, draw: random.Random) -> bytes:
 def _spoiled(data: bytes, form: str, draw: random.Random) -> bytes:
     if form == "bytes" or draw.random() < 0.25:
         return draw.choice((flipped, truncated, spliced))(data, draw)
-    if form == "npz":
-        return with_arrays(data, draw)
-    if form == "archive":
-        return alter(data, str(draw.random()))
-    if form == "header":
-        return draw.choice((with_header, with_tensors))(data, draw)
-    if form == "csv":
-        return with_cells(data.decode(), draw).encode()
-    if form == "lines":
-        lines = data.splitlines()
-        at = draw.randrange(len(lines))
-        if draw.random() < 0.2:
-            lines[at] = draw.choice((b"", lines[draw.randrange(len(lines))], b"[]", b"3", b'{"op_code": 99}', b"null"))
-        else:
-            lines[at] = json.dumps(altered(json.loads(lines[at]), draw), separators=(",", ":")).encode()
-        return b"\n".join(lines) + b"\n"
-    if form == "yaml" and draw.random() < 0.4:
+    return OF_FORM[form](data, draw)
+
+
+def _lines(data: bytes, draw: random.Random) -> bytes:
+    lines = data.splitlines()
+    at = draw.randrange(len(lines))
+    if draw.random() < 0.2:
+        lines[at] = draw.choice((b"", lines[draw.randrange(len(lines))], b"[]", b"3", b'{"op_code": 99}', b"null"))
+    else:
+        lines[at] = json.dumps(altered(json.loads(lines[at]), draw), separators=(",", ":")).encode()
+    return b"\n".join(lines) + b"\n"
+
+
+def _yaml(data: bytes, draw: random.Random) -> bytes:
+    from ruamel.yaml import YAML
+
+    if draw.random() < 0.4:
         piece = draw.choice(YAML_PIECES).encode()
         return draw.choice((piece, data + piece, piece + data))
-    if form == "yaml":
-        from ruamel.yaml import YAML
+    return json.dumps(altered(YAML(typ="safe", pure=True).load(data.decode()), draw)).encode()
 
-        return json.dumps(altered(YAML(typ="safe", pure=True).load(data.decode()), draw)).encode()
-    if form == "toml":
-        return as_toml(altered(tomllib.loads(data.decode()), draw)).encode("utf-8", "replace")
-    return json.dumps(altered(json.loads(data), draw)).encode()
+
+OF_FORM: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "json": lambda data, draw: json.dumps(altered(json.loads(data), draw)).encode(),
+    "lines": _lines,
+    "csv": lambda data, draw: with_cells(data.decode(), draw).encode(),
+    "toml": lambda data, draw: as_toml(altered(tomllib.loads(data.decode()), draw)).encode("utf-8", "replace"),
+    "yaml": _yaml,
+    "npz": with_arrays,
+    "header": lambda data, draw: draw.choice((with_header, with_tensors))(data, draw),
+    "archive": lambda data, draw: alter(data, str(draw.random())),
+}
+"""Form of a file -> what changes its content."""

@@ -34,8 +34,8 @@ from rlsdk.experiments.scores import score_of
 from rlsdk.experiments.suite import load_suite
 from rlsdk.experiments.watching import _progress
 from rlsdk.interchange import import_minari, record_episodes, remember
-from rlsdk.interchange.sb3 import import_sb3
 from rlsdk.interchange.data_set_summary import summary_of
+from rlsdk.interchange.sb3 import import_sb3
 from rlsdk.interchange.sb3_statistics import read_statistics, set_statistics
 from rlsdk.records import Episode
 from rlsdk.registry import capabilities, load, plugins, presets
@@ -247,7 +247,7 @@ def _minari(name: str) -> Callable[[Path], Path]:
     return make
 
 
-class _minari_in:  # noqa: N801  # used like a function
+class _minari_in:  # used like a function
     """Inside the block, the data sets of Minari are in `folder`."""
 
     def __init__(self, folder: Path) -> None:
@@ -359,7 +359,9 @@ def _parts(folder: Path) -> Path:
     """A checkpoint whose replay buffer is in parts."""
     from rlsdk.callbacks import CheckpointCallback
 
-    model = rlsdk.make("dqn", env="CartPole-v1", seed=0, buffer_size=60, learning_starts=5, policy_kwargs={"net_arch": [4]})
+    model = rlsdk.make(
+        "dqn", env="CartPole-v1", seed=0, buffer_size=60, learning_starts=5, policy_kwargs={"net_arch": [4]}
+    )
     model.learn(40, CheckpointCallback(20, folder / "checkpoints"))
     return sorted((folder / "checkpoints" / "replay").iterdir())[0]
 
@@ -394,10 +396,16 @@ KINDS: dict[str, Kind] = {
     "config.toml of a run": Kind("toml", _in_run("config.toml"), lambda path: _read_run(path.with_name("run.json"))),
     "metrics.csv": Kind("csv", _in_run("metrics.csv"), _read_metrics),
     "metrics.jsonl": Kind("lines", _in_run("metrics.jsonl"), _read_metrics),
-    "log.txt": Kind("bytes", _text("log.txt", "10 of 20 steps, 1 s left\n" * 9), lambda path: (_progress(path), None)[1]),
-    "settings.toml": Kind("toml", _text("s.toml", "policy = \"MlpPolicy\"\nn_delta = 4\n[policy_kwargs]\nnet_arch = [8]\n"), _read_settings),
+    "log.txt": Kind(
+        "bytes", _text("log.txt", "10 of 20 steps, 1 s left\n" * 9), lambda path: (_progress(path), None)[1]
+    ),
+    "settings.toml": Kind(
+        "toml", _text("s.toml", 'policy = "MlpPolicy"\nn_delta = 4\n[policy_kwargs]\nnet_arch = [8]\n'), _read_settings
+    ),
     "settings.yaml": Kind("yaml", _text("s.yaml", YAML), _read_settings),
-    "rl-zoo": Kind("yaml", _text("ars.yml", RL_ZOO), lambda path: (rl_zoo_preset(path, load("ars"), "CartPole-v1"), None)[1]),
+    "rl-zoo": Kind(
+        "yaml", _text("ars.yml", RL_ZOO), lambda path: (rl_zoo_preset(path, load("ars"), "CartPole-v1"), None)[1]
+    ),
     "journal.log": Kind("lines", _journal, _read_journal, "optuna"),
     "best.toml": Kind("toml", lambda folder: _journal(folder).with_name("best.toml"), _read_settings, "optuna"),
     "suite": Kind("toml", _suite, lambda path: (load_suite(str(path)), None)[1]),

@@ -58,7 +58,9 @@ def read(kind: Kind, path: Path) -> str:
 
 
 def where(error: BaseException) -> str:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/rlsdk" in f.filename and "tests" not in f.filename]
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if "/rlsdk" in f.filename and "tests" not in f.filename
+    ]
     return " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[::-1][:3])
 
 
@@ -92,7 +94,10 @@ def main() -> None:
         os.chdir(scratch)
         wholes = {name: Path(scratch, f"whole-{number}") for number, name in enumerate(names)}
         places = {}
-        for name, whole in wholes.items():  # this also imports what is imported at first use, before the audit hook is set
+        for (
+            name,
+            whole,
+        ) in wholes.items():  # this also imports what is imported at first use, before the audit hook is set
             whole.mkdir()
             with contextlib.redirect_stdout(io.StringIO()):
                 places[name] = KINDS[name].make(whole).relative_to(whole)
