@@ -16,7 +16,7 @@ from rlsdk.buffers.episode_file import write_episodes
 from rlsdk.buffers.episodes import open_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.environments import to_gymnasium, to_space
-from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.errors import ArtifactError, SettingsError, fitting, one_line, shown
 from rlsdk.interchange.recorded_data import MASKS, episode_of
 from rlsdk.records import Features
 from rlsdk.spaces import map_leaves
@@ -43,7 +43,7 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
 
     Raises:
         SettingsError: the extra is missing, or `dataset` is something else.
-        ArtifactError: there is no such data set, or the file cannot be written.
+        ArtifactError: there is no such data set, it is damaged, or the file cannot be written.
         ObservationError: an episode does not fit the spaces of the data set.
     """
     found = _loaded(dataset) if isinstance(dataset, str) else dataset
@@ -52,12 +52,16 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
             f"{type(found).__name__} is not a data set of Minari; give its id, such as 'mujoco/hopper/medium-v0', or what"
             " minari.load_dataset returns"
         )
-    observations, actions = to_space(found.observation_space), to_space(found.action_space)
-    seeds = _seeds(found)
-    episodes = [
-        replace(episode_of((observations, actions), episode, f"episode {number}"), seed=seeds.get(number))
-        for number, episode in enumerate(found.iterate_episodes())
-    ]
+    called = dataset if isinstance(dataset, str) else type(found).__name__
+    with fitting(
+        f"Minari's data set {shown(called, 100)} is damaged"
+    ):  # h5py raises any error where a file is not whole
+        observations, actions = to_space(found.observation_space), to_space(found.action_space)
+        seeds = _seeds(found)
+        episodes = [
+            replace(episode_of((observations, actions), episode, f"episode {number}"), seed=seeds.get(number))
+            for number, episode in enumerate(found.iterate_episodes())
+        ]
     name = getattr(getattr(found, "env_spec", None), "id", None)
     return write_episodes(path, episodes, observations, actions, name if isinstance(name, str) else None)
 
@@ -79,7 +83,8 @@ def _loaded(name: str) -> MinariDataset:
     try:
         found: MinariDataset = minari.load_dataset(name)
     except Exception as error:  # Minari's errors for missing and damaged data sets
-        raise ArtifactError(f"Minari has no data set {name!r} here: {error}; minari download {name}") from None
+        reason = one_line(" ".join(str(error).split()), 300)
+        raise ArtifactError(f"Minari has no data set {name!r} here: {reason}; minari download {name}") from None
     return found
 
 

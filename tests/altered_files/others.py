@@ -16,6 +16,7 @@ import resource
 import shutil
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -105,7 +106,7 @@ def main() -> None:
             assert answer == ("loaded", ""), (name, answer)
         sys.addaudithook(watch)
         for name, whole in wholes.items():
-            data = (whole / places[name]).read_bytes()
+            data, began = (whole / places[name]).read_bytes(), time.perf_counter()
             for seed in range(int(first), int(last)):
                 print(f"running {name} {seed}", file=sys.stderr, flush=True)
                 content = spoiled(data, KINDS[name].form, random.Random(f"{name} {seed}"))
@@ -113,6 +114,7 @@ def main() -> None:
                 counts.update([answer, f"{name}: {answer}", *["problems"] * bool(problem)])
                 if problem:
                     print(json.dumps({"subject": name, "seed": seed, "problem": problem[:600]}), flush=True)
+            print(f"{name}: {time.perf_counter() - began:.1f} s", file=sys.stderr)
         os.chdir("/")
     print(json.dumps({"counts": counts}), flush=True)
 
