@@ -356,3 +356,18 @@ def test_frames_are_stacked_within_episodes(demo: Path) -> None:
     assert batch.observation.features["a"].shape == (3, 3)
     sequences = open_episodes(demo, stacking).sequences(torch.tensor([3, 4]), 2, 0.9)
     assert sequences.steps.observation.features["b"][:, 0, ::2].tolist() == [[100, 100, 100], [100, 100, 101]]
+
+
+def test_damaged_data_sets_of_minari_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    record_episodes("random", "CartPole-v1", 3, tmp_path / "demo", seed=0)
+    export_minari(tmp_path / "demo", "rlsdk/cart-v0", author="a", author_email="a@b", code_permalink="c")
+    data = tmp_path / "minari" / "rlsdk" / "cart-v0" / "data" / "main_data.hdf5"
+    whole = data.read_bytes()
+    for content in (whole[:5000], b"", whole[:-100]):
+        data.write_bytes(content)
+        with pytest.raises(ArtifactError, match="Minari") as refused:
+            import_minari("rlsdk/cart-v0", tmp_path / "back")
+        assert "\n" not in str(refused.value)
+        assert not (tmp_path / "back.safetensors").exists()

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
+from rlsdk.errors import one_line
 from rlsdk.runtime.whole_files import write_atomically
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class EvaluationLog:
             self.before = {name: arrays[name][earlier] for name in (*NAMES, "successes") if name in arrays}
             if set(NAMES) - set(self.before):
                 raise ValueError("arrays are missing")
-        except (OSError, ValueError, KeyError, IndexError, TypeError, BadZipFile) as error:
+        except Exception as error:  # numpy and zipfile raise any error for a damaged file
             self.before = {}
-            warnings.warn(f"{self.path} cannot be continued and is begun again: {error}", stacklevel=3)
+            warnings.warn(f"{self.path} cannot be continued and is begun again: {one_line(error, 300)}", stacklevel=3)
 
     def write(self, history: Sequence[tuple[int, Evaluation]]) -> None:
         """Replace the file atomically with the earlier evaluations and those in `history`, as (environment steps, result).

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 BEGINS = b'{"op_code":'
 """Of every line."""
+FIRST = BEGINS + b"0,"
+"""Of the first line, which makes the study."""
 
 
 def study_storage(folder: Path) -> optuna.storages.BaseStorage:
@@ -98,7 +100,8 @@ def _drop_broken_lines(journal: Path) -> None:
     try:
         lines = journal.read_bytes().splitlines(keepends=True)
         whole = [line for line in lines if _is_whole(line)]
-        if any(not (line.startswith(BEGINS) or BEGINS.startswith(line)) for line in lines):
+        foreign = any(not (line.startswith(BEGINS) or BEGINS.startswith(line)) for line in lines)
+        if foreign or not all(line.startswith(FIRST) for line in whole[:1]):
             raise SettingsError(f"{journal} is damaged, or not of a search; choose another --out")
         if len(whole) < len(lines):
             write_whole(journal, b"".join(whole))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import SettingsError, WorkError, suggest
+from rlsdk.errors import SettingsError, WorkError, shown, suggest
 from rlsdk.executors import Executor
 from rlsdk.experiments.run_sinks import named_sinks
 from rlsdk.experiments.study_identity import differences
@@ -93,8 +93,13 @@ def _open(plan: Tuning) -> optuna.Study:
         raise SettingsError("the search needs Optuna: pip install rlsdk[tune]") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with faults_of_journal(plan.out):
+        storage = study_storage(plan.out)
+        if others := [name for name in optuna.get_all_study_names(storage) if name != plan.algorithm]:
+            raise SettingsError(
+                f"{plan.out} holds a search of {shown(others[0], 50)}, not of {plan.algorithm!r}; choose another --out"
+            )
         study = optuna.create_study(
-            storage=study_storage(plan.out),
+            storage=storage,
             study_name=plan.algorithm,
             pruner=_pruner(plan),
             direction="maximize",

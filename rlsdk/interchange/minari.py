@@ -135,7 +135,8 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
     try:
         minari.create_dataset_from_buffers(name, buffers, **spaces, **description)
     except Exception as error:  # any error of Minari
-        raise ArtifactError(f"Minari does not take {name!r}: {type(error).__name__}: {error}") from error
+        reason = one_line(" ".join(str(error).split()), 300)
+        raise ArtifactError(f"Minari does not take {name!r}: {type(error).__name__}: {reason}") from error
 
 
 def _arrays(space: object, features: Features) -> Features:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +26,15 @@ def write_whole(path: Path, data: bytes) -> None:
 def write_json(path: Path, content: object) -> None:
     """Write JSON atomically, with one entry per line for human readers; raises like `write_atomically`."""
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def write_csv(path: Path, header: Sequence[object], rows: Iterable[Iterable[object]]) -> None:
+    """Write a table in CSV atomically; raises like `write_atomically`."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:

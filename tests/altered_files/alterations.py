@@ -164,7 +164,13 @@ def with_tensors(block: bytes, draw: random.Random) -> bytes:
 def with_header(block: bytes, draw: random.Random) -> bytes:
     """Return a safetensors block with an altered header."""
     (length,) = struct.unpack("<Q", block[:8])
-    header = altered(json.loads(block[8 : 8 + length]), draw)
+    header = json.loads(block[8 : 8 + length])
+    described = header.get("__metadata__", {})
+    if described and draw.random() < 0.8:  # a description in JSON, as text
+        name = draw.choice(sorted(described))
+        described[name] = json.dumps(altered(json.loads(described[name]), draw))
+    else:
+        header = altered(header, draw)
     text = json.dumps(header).encode()
     return struct.pack("<Q", draw.choice((len(text),) * 5 + (2**62, 0))) + text + block[8 + length :]
 
@@ -356,7 +362,7 @@ OF_FORM: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "toml": lambda data, draw: as_toml(altered(tomllib.loads(data.decode()), draw)).encode("utf-8", "replace"),
     "yaml": _yaml,
     "npz": with_arrays,
-    "header": lambda data, draw: draw.choice((with_header, with_tensors))(data, draw),
+    "header": with_header,
     "archive": lambda data, draw: alter(data, str(draw.random())),
 }
 """Form of a file -> what changes its content."""
