@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,9 @@ from rlsdk.errors import ArtifactError, SettingsError, fitting, one_line, shown
 from rlsdk.interchange.recorded_data import MASKS, episode_of
 from rlsdk.records import Features
 from rlsdk.spaces import map_leaves
+
+PER_EPISODE = 2**14
+"""Bytes that an episode takes on disk in HDF5 beyond its numbers, at most: three episodes of CartPole-v1 took 10,000 each."""
 
 
 class MinariDataset(Protocol):
@@ -105,6 +109,7 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
     try:
         import minari
         from minari.data_collector import EpisodeBuffer
+        from minari.storage import get_dataset_path
     except ImportError:
         raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
     if not re.search(r"-v\d+$", name):
@@ -132,11 +137,30 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
         "observation_space": to_gymnasium(episodes.observation_space),
         "action_space": to_gymnasium(episodes.action_space),
     }
+    place = get_dataset_path(name)
+    _require_space(place, 2 * episodes.file.header.path.stat().st_size + PER_EPISODE * (len(buffers) + 4))
+    existed = place.exists()
     try:
         minari.create_dataset_from_buffers(name, buffers, **spaces, **description)
     except Exception as error:  # any error of Minari
+        if not existed:
+            shutil.rmtree(place, ignore_errors=True)  # a part of the data set, which would be in the way of another try
         reason = one_line(" ".join(str(error).split()), 300)
         raise ArtifactError(f"Minari does not take {name!r}: {type(error).__name__}: {reason}") from error
+
+
+def _require_space(place: Path, needed: int) -> None:
+    """Check that `needed` bytes are free on the disk of `place`: where a disk becomes full, HDF5 can end the process.
+
+    Raises:
+        ArtifactError: it does not fit.
+    """
+    root = next(above for above in place.absolute().parents if above.exists())
+    if (free := shutil.disk_usage(root).free) < needed:
+        raise ArtifactError(
+            f"{place} would take up to {needed:,} bytes, and its disk has {free:,} free; free some space, or set"
+            " MINARI_DATASETS_PATH to another place"
+        )
 
 
 def _arrays(space: object, features: Features) -> Features:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -35,6 +36,23 @@ def write_csv(path: Path, header: Sequence[object], rows: Iterable[Iterable[obje
     writer.writerow(header)
     writer.writerows(rows)
     write_whole(path, text.getvalue().encode())
+
+
+def append_whole(path: Path, data: bytes) -> None:
+    """Append bytes to a file.
+
+    Raises:
+        OSError: they cannot be written, for example because the disk is full. No part of them remains in the file.
+    """
+    before = path.stat().st_size if path.exists() else 0
+    try:
+        with path.open("ab", buffering=0) as stream:
+            if stream.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.truncate(path, before)
+        raise
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
