@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -364,3 +365,22 @@ def test_a_full_disk_ends_a_search_in_one_line(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(SettingsError, match=r"cannot write .*journal\.log: No space left on device"):
             tune(plan(tmp_path, trials=2))
     assert tune(plan(tmp_path, trials=2)).trials == 2
+
+
+def test_the_lock_of_a_killed_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optuna waits for a lock that leads nowhere forever, and half a minute for one that leads to the journal."""
+    monkeypatch.chdir(tmp_path)
+    lock, seen, sync = Path("study/journal.log.lock"), [], os.fsync
+
+    def watched(number: int) -> None:
+        if lock.is_symlink():
+            seen.append(lock.exists())
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    tune(plan(Path("study"), trials=1))
+    assert set(seen) == {True}
+    lock.symlink_to("study/journal.log")
+    assert not lock.exists()
+    assert tune(plan(Path("study"), trials=1)).trials == 1
+    assert not lock.is_symlink()

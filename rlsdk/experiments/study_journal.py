@@ -34,9 +34,10 @@ def study_storage(folder: Path) -> optuna.storages.BaseStorage:
     from optuna.storages.journal import JournalFileBackend
 
     require_kind(folder, SEARCH)
-    journal = folder / SEARCH
+    journal = folder.resolve() / SEARCH  # Optuna's lock is a link to it: as a relative one it would lead nowhere
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _drop_lost_lock(journal)
         if journal.exists():
             _drop_broken_lines(journal)
         return JournalStorage(JournalFileBackend(str(journal)))
@@ -84,6 +85,14 @@ def require_sound(trials: list[optuna.trial.FrozenTrial]) -> None:
         for name, distribution in trial.distributions.items():
             if not distribution._contains(distribution.to_internal_repr(trial.params[name])):
                 raise ValueError(f"trial {trial.number} has {name} = {trial.params[name]}, outside of its range")
+
+
+def _drop_lost_lock(journal: Path) -> None:
+    """Remove a lock that leads nowhere: Optuna would wait for its end forever, and take a processor for that. Earlier versions
+    left such locks when they were killed. Another lock that is left is removed by Optuna after half a minute."""
+    lock = journal.with_name(f"{journal.name}.lock")
+    if lock.is_symlink() and not lock.exists():
+        lock.unlink(missing_ok=True)
 
 
 def _drop_broken_lines(journal: Path) -> None:
