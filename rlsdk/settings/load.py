@@ -79,7 +79,7 @@ def _require_small(events: Iterable[Any]) -> None:
             sizes[anchor or ""] = total - before
         elif kind == "ScalarEvent":
             sizes[anchor or ""] = 1
-        total += sizes.get(anchor, 1) if kind == "AliasEvent" else 1
+        total += sizes.get(anchor or "", 1) if kind == "AliasEvent" else 1
         if total > MOST_VALUES or len(open_values) > MOST_DEPTH:
             raise PlainFileError(
                 f"is not valid YAML here: it has more than {MOST_VALUES} values, aliases included, or is nested too deeply"
