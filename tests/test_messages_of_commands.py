@@ -77,7 +77,7 @@ def test_a_settings_file_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nosuch\.toml cannot be read: No such file or directory$"):
         load_settings(Path("nosuch.toml"))
     (text := tmp_path / "run.toml").write_bytes(b"\x89PNG")
-    with pytest.raises(SettingsError, match="not text in UTF-8"):
+    with pytest.raises(SettingsError, match="not UTF-8"):
         load_settings(text)
 
 

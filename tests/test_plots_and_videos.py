@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rlsdk.cli.main import app
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
+from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.experiments.curves import CurveSettings, curves, runs_below
 from rlsdk.experiments.metrics_file import read_metric
 from rlsdk.experiments.plotting import PictureSettings, plot_runs
@@ -218,3 +219,38 @@ def test_bad_requests_for_videos(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match=r"rgb_array|could not be made"):
         record_video(agent, "rlsdk/ChainEnv-v0", tmp_path / "video.gif")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk leaves the picture and the numbers that were there before."""
+    folder, output = fake_run(tmp_path / "a", "tqc", 1.0), tmp_path / "curves.png"
+    plot_runs([folder], output)
+    before = output.read_bytes(), output.with_suffix(".csv").read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SettingsError, match=r"cannot write the picture .*curves\.png: No space left on device"):
+        plot_runs([folder], output, CurveSettings(smooth=3))
+    assert (output.read_bytes(), output.with_suffix(".csv").read_bytes()) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "curves.png", "curves.csv"}
+
+
+def test_a_video_of_which_a_part_is_missing_is_no_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ffmpeg fails at the end where the disk is full, and imageio says nothing of it."""
+    imageio = pytest.importorskip("imageio.v3")
+    pytest.importorskip("imageio_ffmpeg")
+    from rlsdk.experiments.video import record_video
+
+    write = imageio.imwrite
+
+    def cut(path: Path, *arguments: Any, **options: Any) -> None:
+        write(path, *arguments, **options)
+        os.truncate(path, path.stat().st_size // 2)
+
+    monkeypatch.setattr(imageio, "imwrite", cut)
+    agent = TQC("MlpPolicy", "Pendulum-v1", seed=1, **SMALL)
+    with pytest.raises(ArtifactError, match="of 200 frames are in the file; the disk may be full; choose another place"):
+        record_video(agent, "Pendulum-v1", tmp_path / "video.mp4", episodes=1)
+    assert list(tmp_path.iterdir()) == []

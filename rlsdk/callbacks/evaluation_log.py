@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
+from rlsdk.errors import one_line
 from rlsdk.runtime.whole_files import write_atomically
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class EvaluationLog:
             if self.before["results"].ndim != 2:
                 raise ValueError("results is not [evaluations, episodes]")
             self._replaces = not earlier.all()
-        except (OSError, ValueError, KeyError, IndexError, TypeError, BadZipFile) as error:
+        except Exception as error:  # numpy and zipfile raise any error for a damaged file
             self.before = {}
-            warnings.warn(f"{self.path} cannot be continued and is begun again: {error}", stacklevel=3)
+            warnings.warn(f"{self.path} cannot be continued and is begun again: {one_line(error, 300)}", stacklevel=3)
 
     @property
     def best(self) -> float:

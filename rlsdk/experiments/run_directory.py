@@ -10,7 +10,6 @@ learning_curve.png (with the extra `plot`)
 
 from __future__ import annotations
 
-import os
 import re
 import time
 import warnings
@@ -153,9 +152,7 @@ class RunDirectory:
             if path.exists():
                 lines = read_text(path, MAX_METRICS).splitlines(keepends=True)
                 earlier = [line for line in lines if (_step_of(line) or 0) <= step]
-                temporary = path.with_suffix(f"{path.suffix}.part")
-                temporary.write_text("".join(earlier), encoding="utf-8")
-                os.replace(temporary, path)
+                write_whole(path, "".join(earlier).encode())
 
     def best_evaluation(self) -> float:
         """Return the highest mean return of an evaluation of this run; minus infinity before the first evaluation."""

@@ -66,7 +66,10 @@ def record_video(
         _write(imageio, part, frames, fps)
         part.replace(target)
     except OSError as error:
-        raise ArtifactError(f"{target} cannot be written: {error.strerror or error}; choose another place") from None
+        reason = error.strerror or next(
+            iter(str(error).splitlines()), ""
+        )  # the text of imageio has a command in further lines
+        raise ArtifactError(f"{target} cannot be written: {reason}; choose another place") from None
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
@@ -128,4 +131,12 @@ def _write(imageio: ModuleType, path: Path, frames: list[Any], fps: float) -> No
         # in memory: where the disk is full, imageio prints a traceback after its error
         path.write_bytes(imageio.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000.0 / fps, loop=0))
         return
+    from imageio_ffmpeg import count_frames_and_secs
+
     imageio.imwrite(path, np.stack(frames), plugin="FFMPEG", fps=fps, macro_block_size=2)
+    try:
+        written = count_frames_and_secs(str(path))[0]
+    except RuntimeError:
+        written = 0
+    if written < len(frames):  # imageio ignores that ffmpeg failed, for example at the end, where the disk was full
+        raise OSError(f"{written} of {len(frames)} frames are in the file; the disk may be full")

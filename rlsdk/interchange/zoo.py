@@ -19,8 +19,8 @@ import attrs
 from rlsdk.errors import LONGEST_NAME, ArtifactError, PluginError, one_line, shown
 from rlsdk.registry import Plugin, plugins
 from rlsdk.registry.packaged_tables import packaged_tables
-from rlsdk.registry.plain_files import PlainFileError, read_plain, read_toml
 from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.plain_files import PlainFileError, read_plain, read_toml
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

@@ -102,7 +102,7 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     if not _are_alike(prediction, target):
         return reference.explained_variance(prediction, target)
     own, goal = prediction.contiguous(), target.contiguous()
-    return own.new_full((), loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
+    return reference.number_like(own, loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
 
 
 def _are_alike(*tensors: Tensor, of: torch.dtype = torch.float32) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf, isfinite
@@ -205,4 +206,12 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     1 is a perfect prediction, 0 is as good as predicting the mean. If the target is constant, the result is 0.
     """
     spread, rest = torch.stack((target, target - prediction)).var(1, correction=0).tolist()
-    return target.new_full((), 1.0 - rest / spread if spread > 0.0 else 0.0)
+    return number_like(target, 1.0 - rest / spread if spread > 0.0 else 0.0)
+
+
+def number_like(like: Tensor, value: float) -> Tensor:
+    """A number as a tensor, 0-d, with the dtype of `like`. One that is too large for it is infinite, as in a computation."""
+    try:
+        return like.new_full((), value)
+    except RuntimeError:  # torch raises an error for such a number
+        return like.new_full((), math.copysign(math.inf, value))

@@ -121,6 +121,11 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
         flat, empty = _rows(sections.get("rows"))
         if not start <= known <= stop <= end or any(len(leaf) != stop - start for leaf in flat.values()):
             raise ArtifactError(f"the replay buffer's parts in {folder} do not join: {name} has rows {start} to {stop}")
+        kinds = {key: (leaf.dtype, leaf.shape[1:]) for key, leaf in flat.items()}
+        if leaves and kinds != {key: (leaf.dtype, leaf.shape[1:]) for key, leaf in leaves.items()}:
+            raise ArtifactError(
+                f"the replay buffer's parts in {folder} do not join: {name} has other columns than the first"
+            )
         for key, leaf in flat.items():
             whole = leaves.setdefault(key, leaf.new_empty((size, *leaf.shape[1:])))
             first = max(start, end - size)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments.adapters.attributes import HasWrapperAttributes
+from rlsdk.environments.adapters.attributes import HasWrapperAttributes, attribute_of, unreadable
 from rlsdk.errors import MaskError, shown
 from rlsdk.interfaces import HasMasks, HasSeparateEnvs, VectorEnv
 from rlsdk.spaces import Space, choice_places, choices_of, leaf_spaces
@@ -69,6 +69,7 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
 
     Raises:
         MaskError: an environment has an attribute of this name that cannot be called, such as an array.
+        EnvironmentFault: reading the attribute raised an error.
     """
     found: list[Callable[[], object]] = []
     for environment in environments:
@@ -76,10 +77,12 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
             method = environment.get_wrapper_attr(METHOD) if isinstance(environment, HasWrapperAttributes) else None
         except AttributeError:
             return None
+        except Exception as error:
+            raise unreadable(environment, METHOD, error) from error
         if method is None:
             return None
         if not callable(method):
-            kind = type(getattr(environment, "unwrapped", environment)).__name__
+            kind = type(attribute_of(environment, "unwrapped", environment)).__name__
             raise MaskError(
                 f"{kind}.{METHOD} is {shown(method, 60)}, which would be read once; write a method that returns the current"
                 f" mask: def {METHOD}(self)"

@@ -9,9 +9,11 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from rlsdk import spaces
-from rlsdk.environments.adapters.attributes import Environment, named
+from rlsdk.environments.adapters.attributes import Environment, attribute_of, named
 from rlsdk.errors import EnvironmentFault, UnsupportedSpaceError, shown
 from rlsdk.spaces import MAX_DEPTH, Space
+
+MISSING = object()
 
 MAX_CHOICES = 2**20
 """The largest number of values of a discrete space, summed over its components: networks have a number for each value."""
@@ -97,11 +99,10 @@ def spaces_of(env: Environment) -> tuple[Space, Space]:
 
 
 def _of(env: Environment, name: str) -> object:
-    try:
-        return getattr(env, name)
-    except AttributeError:
+    if (space := attribute_of(env, name, MISSING)) is MISSING:
         fix = f"set self.{name} to a space of gymnasium in __init__, or {name} in the class"
-        raise EnvironmentFault(f"environment {named(env)} has no {name}; {fix}") from None
+        raise EnvironmentFault(f"environment {named(env)} has no {name}; {fix}")
+    return space
 
 
 def _require_size(space: object, path: str) -> None:
