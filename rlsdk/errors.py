@@ -74,6 +74,10 @@ class UnknownAttributeError(RlsdkError, AttributeError):
     """An agent has no attribute or setting of that name; the message names the closest one, or what to use instead."""
 
 
+class UnknownNameError(RlsdkError, ImportError):
+    """A package of rlsdk lacks a name that stable-baselines3 or sb3-contrib documents; the message names the replacement."""
+
+
 class ContractViolation(RlsdkError, AssertionError):  # noqa: N818  # named after the event
     """A plugin broke a clause of an interface contract (raised by `rlsdk_testing`)."""
 
@@ -128,9 +132,71 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` is probably a misspelling of; None if no candidate is similar."""
-    close = get_close_matches(name[:LONGEST_NAME], sorted(set(candidates)), n=1, cutoff=0.6)
+    """The candidate that `name` probably means: what other libraries call so, or the most similar one; None if none is similar.
+
+    >>> closest("lr", ["learning_rate", "gamma"])
+    'learning_rate'
+    """
+    options = sorted(set(candidates))
+    if (known := known_as(name, options)) is not None:
+        return known
+    close = get_close_matches(name[:LONGEST_NAME], options, n=1, cutoff=0.6)
     return close[0] if close else None
+
+
+def known_as(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that other libraries call `name`, by `CALLED_ELSEWHERE`; None if there is none. Hyphens are underscores."""
+    plain = name.lower().strip("-").replace("-", "_")
+    for candidate in candidates:
+        if plain in CALLED_ELSEWHERE.get(candidate.strip("-").replace("-", "_"), "").split():
+            return candidate
+    return None
+
+
+CALLED_ELSEWHERE = {
+    "activation_fn": "activation activation_function act_fn nonlinearity",
+    "batch_size": "batch minibatch_size mini_batch_size sgd_minibatch_size num_minibatches n_minibatches nminibatches",
+    "beta": "beta0 beta_start initial_beta prioritized_replay_beta prioritized_replay_beta0",
+    "buffer_size": "memory_size replay_size replay_capacity replay_buffer_size buffer_capacity capacity",
+    "clip_range": "clip clip_eps clip_epsilon clip_coef clip_ratio clip_param cliprange eps_clip epsilon_clip",
+    "clip_range_vf": "vf_clip vf_clip_param cliprange_vf clip_vloss value_clip",
+    "device": "cuda gpu use_gpu use_cuda",
+    "ent_coef": "ent_weight ent_coeff entropy_coef entropy_coeff entropy_weight entropy_cost entropy_bonus alpha temperature",
+    "env": "environment env_id env_name gym_id",
+    "eval": "evaluate enjoy test",
+    "exploration_final_eps": "epsilon_end eps_end end_e epsilon_min min_epsilon final_epsilon epsilon_final",
+    "exploration_fraction": "epsilon_decay eps_decay epsilon_fraction",
+    "exploration_initial_eps": "epsilon eps epsilon_start eps_start start_e initial_epsilon epsilon_init",
+    "gae_lambda": "lam lambda lambda_ gae_lam gae lmbda td_lambda",
+    "gamma": "discount discount_factor discount_rate discounting",
+    "gradient_steps": "utd utd_ratio num_updates n_updates updates_per_step num_gradient_steps",
+    "learn": "fit",
+    "learning_rate": "lr alpha_lr step_size stepsize lr_actor actor_lr lr_critic critic_lr pi_lr vf_lr q_lr policy_lr",
+    "learning_starts": "start_steps start_timesteps warmup warmup_steps random_steps initial_steps train_start update_after",
+    "list": "ls algos algorithms",
+    "max_grad_norm": "grad_clip gradient_clip grad_norm clip_grad clip_grad_norm grad_norm_clip max_gradient_norm",
+    "n_envs": "num_envs n_env number_of_envs num_actors",
+    "n_epochs": "epochs num_epochs update_epochs ppo_epochs ppo_epoch k_epochs noptepochs num_sgd_iter",
+    "n_steps": "num_steps nsteps rollout_len rollout_length rollout_steps unroll_length horizon steps_per_epoch",
+    "net_arch": "hidden_sizes hidden_size hidden_layers hidden_dims hidden_dim layer_sizes layers fcnet_hiddens arch",
+    "new": "init create scaffold",
+    "normalize": "normalise norm_obs normalize_obs normalize_observations obs_norm",
+    "policy_delay": "policy_frequency policy_freq actor_update_interval",
+    "replay_buffer_class": "prioritized prioritized_replay per",
+    "run": "train fit",
+    "seed": "random_seed random_state rng_seed",
+    "steps": "total_timesteps timesteps total_steps n_timesteps num_steps num_timesteps max_steps",
+    "target_kl": "max_kl kl_target desired_kl",
+    "target_noise_clip": "noise_clip",
+    "target_policy_noise": "policy_noise target_noise",
+    "target_update_interval": "target_update_freq target_update target_network_update_freq target_network_frequency",
+    "tau": "polyak soft_tau target_tau smoothing_coef soft_update_tau",
+    "tensorboard_log": "logdir log_dir tb_log tensorboard",
+    "train_freq": "update_every update_freq train_frequency train_interval",
+    "tune": "optimize optimise hyperopt",
+    "vf_coef": "vf_weight vf_loss_coeff vf_coeff value_coef value_coeff value_loss_coef value_loss_coeff critic_coef",
+}
+"""Our name of a setting, option, command or member -> what other libraries and papers call it."""
 
 
 def message_of(error: BaseException) -> str:

@@ -22,6 +22,8 @@ MAX_CHOICES = 2**20
 """The largest number of discrete choices of a space that is read from a file."""
 MAX_DEPTH = 8
 """The largest number of levels of nested Dict and Tuple spaces in a file."""
+LARGEST_BOUND = 1e18
+"""Bounds beyond it are no bounds: some environments write the largest float32 for infinity. Their squares overflow."""
 STORED_AS = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """The dtype that stores each larger unsigned integer, such as those of depth images. torch has these dtypes but can neither
 index nor add their tensors."""
@@ -52,7 +54,10 @@ class Box:
 
     @property
     def is_bounded(self) -> bool:
-        return bool(np.isfinite(self.low).all() and np.isfinite(self.high).all())
+        """Whether all bounds are at most `LARGEST_BOUND`, so that numbers may be scaled to them."""
+        return all(
+            bool((np.abs(np.asarray(bound, np.float64)) <= LARGEST_BOUND).all()) for bound in (self.low, self.high)
+        )
 
 
 @attrs.frozen
@@ -158,6 +163,26 @@ def map_space(space: Space, function: Callable[[Space], Space]) -> Space:
     if isinstance(space, Tuple):
         return Tuple(tuple(map_space(child, function) for child in space.spaces))
     return function(space)
+
+
+def in_order_of(space: Space, other: Space) -> Space:
+    """The space with the keys of its Dicts in the order that they have in `other`; keys that `other` lacks come last."""
+    if isinstance(space, Dict) and isinstance(other, Dict):
+        keys = dict.fromkeys([*(key for key in other.spaces if key in space.spaces), *space.spaces])
+        return Dict({key: in_order_of(space.spaces[key], other.spaces.get(key, space.spaces[key])) for key in keys})
+    if isinstance(space, Tuple) and isinstance(other, Tuple):
+        others = (*other.spaces, *space.spaces[len(other.spaces) :])
+        return Tuple(tuple(map(in_order_of, space.spaces, others)))
+    return space
+
+
+def choice_places(space: Space, other: Space) -> list[int] | None:
+    """The places that the entries of an action mask of `space` have in one of `other`, an equal space; None if the same."""
+    places, start = dict[str, range](), 0
+    for path, leaf in leaf_spaces(other):
+        places[path] = range(start, start := start + sum(choices_of(leaf)))
+    found = [place for path, _ in leaf_spaces(space) for place in places[path]]
+    return None if found == sorted(found) else found
 
 
 def leaf_spaces(space: Space, path: str = "observation") -> Iterator[tuple[str, Space]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from hypothesis import HealthCheck, settings
 
 from rlsdk.cli.main import main
 from rlsdk.kernels import compiled_library
+from rlsdk.runtime import pip_commands
 from tests.compiled_variants import RUNNABLE, loaded
 from tests.plugin_site import Site, installed
 
 if os.environ.get("RLSDK_TEST_GPU") != "1":
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # many tests compare results bit by bit, which holds on the CPU only
+
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="rlsdk-state-")  # no test writes a key into the user's home
 
 settings.register_profile(
     "suite",
@@ -37,6 +41,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in item.iter_markers("kernels"):
             item.add_marker(pytest.mark.skip(reason=f"RLSDK_KERNELS=off: {mark.args[0]}"))
+
+
+@pytest.fixture
+def from_an_index() -> Iterator[None]:
+    """Messages name packages as if rlsdk had been installed from an index; tests run in a copy of the repository."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pip_commands, "_place", lambda name: (None, False))
+        patch.setattr(pip_commands, "_record", lambda name: {})
+        yield
 
 
 @pytest.fixture

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
-from rlsdk.callbacks import LambdaCallback
+from rlsdk.callbacks import CallbackList, CheckpointCallback, LambdaCallback, StopOnRewardThreshold
 from rlsdk.environments.toy import BitFlippingEnv, IdentityEnv, InvalidActionEnvDiscrete, SimpleMultiObsEnv
-from rlsdk.errors import UnknownAttributeError, UsageError
+from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
+from rlsdk.runtime.documented_names import ELSEWHERE
 from rlsdk_acer import ACER
 from rlsdk_ars import ARS
 from rlsdk_maskable_ppo import MaskablePPO
@@ -29,6 +35,17 @@ MAKERS: dict[str, Any] = {
     "recurrent-ppo": lambda: RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **ON),
     "tqc": lambda: TQC("MlpPolicy", "Pendulum-v1", **OFF),
     "trpo": lambda: TRPO("MlpPolicy", "Pendulum-v1", **ON),
+}
+
+
+INSTEAD_OF_POLICIES = {
+    "mlp_extractor": "critic_body",
+    "optimizer": r"get_parameters\(\)",
+    "net_arch": r"model\.config\.policy_kwargs\.net_arch",
+    "critic": r"model\.critic",
+    "action_dist": "get_distribution",
+    "q_net": "DQN",
+    "features_dim": "rlsdk.networks.features_dim",
 }
 
 
@@ -52,17 +69,42 @@ def test_layers_have_other_names() -> None:
     here = {name for name, _ in recurrent.policy.named_children()}
     assert {"encoder", "memory", "body", "head", "critic_memory", "critic_body", "value"} <= here
     assert {"encoder", "body", "mean"} <= {name for name, _ in tqc.actor.named_children()}
-    for name in (
-        "features_extractor",
-        "mlp_extractor",
-        "action_net",
-        "value_net",
-        "lstm_actor",
-        "optimizer",
-        "net_arch",
-    ):
-        assert not hasattr(recurrent.policy, name)
+    for name in ("mlp_extractor", "optimizer", "net_arch", "critic", "action_dist", "q_net", "features_dim"):
+        require_advice(recurrent.policy, name, INSTEAD_OF_POLICIES[name])
     assert "optimizer" in recurrent.get_parameters()
+    require_advice(
+        recurrent.policy, "no_such_part", "its parts are encoder, memory, body, head, critic_memory, critic_body, value"
+    )
+    require_advice(tqc.critic, "qf0", "its parts are encoder, ensemble")
+
+
+def test_parts_of_policies_are_given_under_their_documented_names() -> None:
+    recurrent, tqc, qrdqn, trpo = (MAKERS[name]() for name in ("recurrent-ppo", "tqc", "qrdqn", "trpo"))
+    policy = recurrent.policy
+    assert policy.features_extractor is policy.vf_features_extractor is policy.encoder
+    assert (policy.action_net, policy.value_net) == (policy.head, policy.value)
+    assert policy.lstm_actor is policy.memory.cells
+    assert not hasattr(trpo.policy, "lstm_actor")
+    assert trpo.policy.log_std is trpo.policy.head.log_std
+    assert tqc.policy.actor is tqc.policy.actor.actor is tqc.actor
+    assert tqc.actor.mu is tqc.actor.mean
+    assert tqc.critic.features_extractor is tqc.critic.encoder
+    assert qrdqn.policy.quantile_net is qrdqn.quantile_net
+    assert not hasattr(qrdqn.policy, "q_net")
+    for model in (recurrent, tqc, qrdqn, trpo, MAKERS["ars"](), MAKERS["acer"]()):
+        assert model.policy.device == torch.device("cpu")
+        assert copy.deepcopy(model.policy).features_extractor is not model.policy.features_extractor
+    separate = TRPO("MlpPolicy", "CartPole-v1", policy_kwargs={"share_features_extractor": False}, **ON).policy
+    assert separate.vf_features_extractor is separate.critic_encoder
+    assert "features_extractor" not in dict(policy.named_modules())
+    assert not [key for key in policy.state_dict() if key.startswith("features_extractor")]
+
+
+def test_a_part_that_a_user_sets_is_his() -> None:
+    """As before: torch registers it, the policy does not use it, and `save` refuses it."""
+    model = MAKERS["trpo"]()
+    model.policy.features_extractor = mine = torch.nn.Linear(3, 3)
+    assert model.policy.features_extractor is mine
 
 
 def test_of_single_algorithms() -> None:
@@ -82,6 +124,57 @@ def test_of_distributions() -> None:
         require_advice(MAKERS["trpo"]().policy.get_distribution(np.zeros(3, np.float32)), name, instead)
     categorical = MAKERS["recurrent-ppo"]().policy.get_distribution(np.zeros(4, np.float32))
     require_advice(categorical, "logits", "log_probs")
+
+
+PACKAGES = (
+    "rlsdk",
+    "rlsdk.sinks",
+    "rlsdk.callbacks",
+    "rlsdk.environments",
+    "rlsdk.networks",
+    "rlsdk.updates",
+    "rlsdk.settings",
+)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_of_packages(name: str) -> None:
+    """Importing a documented name that no package has names the replacement; what the message names exists."""
+    for package in PACKAGES:
+        with pytest.raises(UnknownNameError, match=rf"^{re.escape(package)} has no '{name}'; ") as caught:
+            exec(f"from {package} import {name}", {})
+        assert len(str(caught.value).splitlines()) == 1
+    for path in re.findall(r"\brlsdk(?:\.\w+)+", ELSEWHERE[name]):
+        found, *parts = path.split(".")
+        value = importlib.import_module(found)
+        for part in parts:
+            found = f"{found}.{part}"
+            value = getattr(value, part) if hasattr(value, part) else importlib.import_module(found)
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        exec("from rlsdk.sinks import nonsense", {})
+
+
+def test_the_page_lists_them() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "compatibility.md").read_text()
+    section = page.partition("\n## Names that do not exist here\n")[2].partition("\n## ")[0]
+    topics = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    assert {name for topic in topics for name in re.findall(r"`(\w+)`", topic)} <= set(ELSEWHERE)
+    assert len(topics) == 12
+
+
+def test_every_documented_name_is_one_of_the_peers() -> None:
+    folders = [Path(str(pytest.importorskip(name).__file__)).parent for name in ("stable_baselines3", "sb3_contrib")]
+    words = set(re.findall(r"\w+", "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))))
+    assert set(ELSEWHERE) - words == set()
+
+
+def test_of_callbacks() -> None:
+    for callback in (StopOnRewardThreshold(1.0), CheckpointCallback(10, "x"), CallbackList([])):
+        for name, instead in {"locals": "BaseCallback", "n_calls": "run.num_timesteps", "model": "run.agent"}.items():
+            require_advice(callback, name, instead)
+        require_advice(callback, "parent", "run.notify")
+        with pytest.raises(UnknownAttributeError, match=f"^{type(callback).__name__} has no attribute 'nonsense'$"):
+            callback.nonsense  # noqa: B018  # type: ignore[attr-defined]
 
 
 def test_of_replay_buffers() -> None:

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments.toy import AnySpaceEnv
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from tests.test_known_defects import Counted
 
 SMALL: dict[str, Any] = {"seed": 0, "learning_starts": 50, "buffer_size": 500, "batch_size": 16}
@@ -42,6 +42,20 @@ def test_no_action_leaves_the_bounds(name: str, tmp_path: Path) -> None:
 def test_bounds_make_an_unbounded_space_one_to_explore() -> None:
     env = AnySpaceEnv(SEEN, spaces.Box(-np.inf, np.inf, (2,), np.float32))
     assert rlsdk.make("sac", env=env, action_bounds=(-3.0, 3.0), **SMALL).learn(60).num_timesteps == 60
+
+
+@pytest.mark.parametrize("name", ["sac", "tqc", "td3", "ddpg"])
+@pytest.mark.parametrize("high", [float(np.finfo(np.float32).max), 1e20, 1e308, np.inf])
+def test_numbers_that_stand_for_infinity_are_no_bounds(name: str, high: float) -> None:
+    """An action of 3e38 would be the consequence, or NaN."""
+    kind: Any = np.float64 if high == 1e308 else np.float32
+    env = AnySpaceEnv(SEEN, spaces.Box(np.array([-1.0, -high], kind), np.array([1.0, high], kind), dtype=kind))
+    with pytest.raises(UnsupportedSpaceError, match=r"finite bounds.*at most 1e\+18, got low"):
+        rlsdk.make(name, env=env, **SMALL)
+    if name in ("sac", "tqc"):
+        assert rlsdk.make(name, env=env, action_bounds=(-1.0, 1.0), **SMALL).learn(60).num_timesteps == 60
+    actions = rlsdk.make("ppo", env=env, n_steps=32, batch_size=32).predict(np.zeros((50, 2), np.float32))[0]
+    assert np.abs(actions).max() < 10.0
 
 
 @pytest.mark.parametrize("name", ["sac", "tqc"])

@@ -319,6 +319,8 @@ def test_members_say_how_they_change() -> None:
     agent.num_timesteps = 5
     assert agent.num_timesteps == 5
     assert rlsdk.load(_in_memory(agent)).num_timesteps == 5
+    agent.num_timesteps = 500  # more than were made
+    assert rlsdk.load(_in_memory(agent)).num_timesteps == 500
     with pytest.raises(SettingsError, match="num_timesteps = -1"):
         agent.num_timesteps = -1
 

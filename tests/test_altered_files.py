@@ -1,4 +1,5 @@
-"""Agent files with altered content and matching digests, over all algorithms, memories, wrappers and environments.
+"""Altered files of every kind that the product reads. Agent files are altered with matching digests, over all algorithms,
+memories, wrappers and environments.
 
 Each file loads and works, or is refused in bounded time and memory. Nothing outside the agent is written, imported or
 set. Separate processes load the files, so that crashes are found too.
@@ -6,6 +7,7 @@ set. Separate processes load the files, so that crashes are found too.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -17,17 +19,18 @@ from typing import Any
 
 import pytest
 
+from tests.altered_files.kinds import KINDS
 from tests.altered_files.subjects import SUBJECTS
 
-FAST = 16
+FAST, FAST_OF_KIND, SLOW_OF_KIND = 16, 3, 400
 SLOW = 2_500
 """Cases per subject in the slow test, 50,000 in all."""
 PROCESSES = 2
 
 
-def attack(names: Sequence[str], first: int, last: int) -> Counter[str]:
+def attack(names: Sequence[str], first: int, last: int, module: str = "child") -> Counter[str]:
     """Load the cases `first` to `last` of some subjects in another process, and count the outcomes."""
-    command = [sys.executable, "-m", "tests.altered_files.child", str(first), str(last), *names]
+    command = [sys.executable, "-m", f"tests.altered_files.{module}", str(first), str(last), *names]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
@@ -53,3 +56,24 @@ def test_50_000_altered_files() -> None:
     counts = sum(found, Counter[str]())
     assert counts.total() >= 50_000 - SLOW, "without mujoco there is a subject less"
     assert counts["loaded"] > 5_000
+
+
+def usable_kinds() -> list[str]:
+    """The kinds of files whose libraries are installed."""
+    return [name for name, kind in KINDS.items() if not kind.needs or importlib.util.find_spec(kind.needs)]
+
+
+def test_altered_files_of_every_kind_are_read_or_refused() -> None:
+    names = usable_kinds()
+    counts = attack(names, 0, FAST_OF_KIND, "others")
+    assert counts["refused"] + counts["loaded"] == FAST_OF_KIND * len(names)
+    assert counts["refused"] > len(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_many_altered_files_of_a_kind(name: str) -> None:
+    if name not in usable_kinds():
+        pytest.skip(f"{KINDS[name].needs} is not installed")
+    counts = attack([name], 1000, 1000 + SLOW_OF_KIND, "others")
+    assert counts["refused"] + counts["loaded"] == SLOW_OF_KIND

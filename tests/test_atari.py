@@ -17,7 +17,7 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import ChainEnv
-from rlsdk.environments.wrappers.atari import PressToStart
+from rlsdk.environments.wrappers.atari import AtariWrapper, PressToStart
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.experiments.runner import RunRequest, run
 
@@ -59,6 +59,49 @@ def test_fire_is_pressed_at_the_start_and_after_each_life() -> None:
     seen = [env.step(action)[1:3] for action in (0, 2, 0, 0)]
     assert inner.pressed == [1, 0, 2, 1, 0, 0]  # the second step lost a life, the last one the game
     assert seen == [(1.0, False), (2.0, False), (1.0, False), (1.0, True)]
+
+
+def test_games_that_need_it_get_a_second_action_as_in_the_documented_wrapper() -> None:
+    inner = Lives()
+    env = PressToStart(inner, (1, 2))
+    env.reset()
+    assert inner.pressed == [1, 2]
+    assert env.step(0)[1:3] == (3.0, False)
+    assert inner.pressed == [1, 2, 0, 1, 2], "the step lost a life"
+    assert env.step(0)[1:3] == (1.0, True)
+    assert len(inner.pressed) == 6, "the game is over"
+
+    class Short(Lives):
+        """The second action ends the game."""
+
+        games = 0
+
+        def reset(self, **kwargs: Any) -> Any:
+            self.games += 1
+            return super().reset(**kwargs)
+
+        def step(self, action: Any) -> Any:
+            observation, reward, _, truncated, info = super().step(action)
+            return observation, reward, action == 2, truncated, info
+
+    short = Short()
+    PressToStart(short, (1, 2)).reset()
+    assert (short.games, short.pressed) == (2, [])
+
+
+@pytest.mark.parametrize("game", ["BreakoutNoFrameskip-v4", "PongNoFrameskip-v4"])
+def test_games_start_as_those_of_the_documented_library(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ale_py = pytest.importorskip("ale_py")
+    wrappers = pytest.importorskip("stable_baselines3.common.atari_wrappers")
+    gymnasium.register_envs(ale_py)
+    pressed = list[list[int]]()
+    for wrapper in (wrappers.AtariWrapper, AtariWrapper):
+        env = wrapper(gymnasium.make(game), noop_max=0)
+        own, step = list[int](), env.unwrapped.step
+        monkeypatch.setattr(env.unwrapped, "step", lambda a, own=own, step=step: (own.append(int(a)), step(a))[1])
+        env.reset(seed=0)
+        pressed.append(own)
+    assert pressed[0] == pressed[1] == [1] * 4 + [2] * 4
 
 
 def test_an_unknown_game_is_named() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.registry import capabilities, extension, extensions, find, load, preset, preset_names, presets
-from rlsdk.registry.plain_files import PlainFileError, parse_toml
+from rlsdk.runtime.plain_files import PlainFileError, parse_toml
 from tests.effort import limited
 from tests.plugin_site import ENTRY, METADATA, Site
 from tests.throwaway import GOOD, MANIFEST

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from rlsdk.callbacks import (
     EvalCallback,
     EveryNSteps,
     LambdaCallback,
+    LogEveryNSteps,
     ParameterHistograms,
     StopOnNoImprovement,
     StopOnRewardThreshold,
@@ -27,6 +29,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation
 from rlsdk.records import Episode
 from rlsdk.registry import unregister
+from rlsdk.sinks import TensorBoardSink
 from rlsdk.tree import flatten, leaves
 from rlsdk_tqc import TQC
 from tests.small_algorithms import register_reinforce
@@ -110,6 +113,30 @@ def test_every_n_steps_counts_environment_steps(n_envs: int) -> None:
             return False
 
     assert off_policy(n_envs).learn(120, callback=EveryNSteps(48, Child())).num_timesteps == 48
+
+
+@pytest.mark.parametrize(
+    ("make", "callback", "every"),
+    [
+        (on_policy, lambda: EvalCallback(IdentityEnv(4, episode_length=10), eval_freq=7, verbose=0), 8),
+        (on_policy, lambda: EveryNSteps(7, lambda run: None), 8),
+        (on_policy, lambda: ParameterHistograms(7), 8),
+        (off_policy, lambda: EveryNSteps(2, lambda run: None), 3),
+        (off_policy, lambda: LogEveryNSteps(2), 3),
+    ],
+)
+def test_an_interval_shorter_than_a_round_is_named_at_the_start(
+    make: Any, callback: Any, every: int, tmp_path: Path
+) -> None:
+    agent = make() if make is on_policy else make(3)
+    if isinstance(callback(), ParameterHistograms):
+        agent.set_logger(TensorBoardSink.in_folder(tmp_path))
+    with pytest.warns(UserWarning, match=rf"takes effect only every {every} steps, at the end of a round; raise it"):
+        agent.learn(8, callback=callback())
+    longer = EveryNSteps(every, lambda run: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent.learn(8, callback=longer)
 
 
 def test_any_event_can_stop() -> None:
@@ -198,3 +225,12 @@ def test_histograms_and_hyperparameters_reach_tensorboard(tmp_path: Path) -> Non
     assert b"policy_kwargs.net_arch" in plugin
     with pytest.raises(SettingsError, match="no metric sink draws histograms"):
         off_policy().learn(10, callback=ParameterHistograms(5))
+
+
+def test_intervals_of_the_command_are_whole_rounds_unless_chosen(tmp_path: Path, cli: Any) -> None:
+    command = ("run", "ppo", "--env", "CartPole-v1", "--no-preset", "--set", "n_steps=64", "--steps", "100", "--out")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*takes effect only")
+        assert cli(*command, str(tmp_path / "default"))[0] == 0
+    with pytest.warns(UserWarning, match="--eval-every = 10 takes effect only every 64 steps"):
+        assert cli(*command, str(tmp_path / "chosen"), "--eval-every", "10")[0] == 0

@@ -23,7 +23,9 @@ HEAD = """# What each algorithm can do
 
 This table was measured. For every cell a small agent was trained, used for prediction, stopped and resumed, and
 exported (`python -m tests.test_capabilities`). `rlsdk check ID --capabilities` measures any plugin, and `rlsdk info
-ID` shows the result. "Resume" means that a resumed training gives exactly the result of an uninterrupted one.
+ID` shows the result. "Recurrent" is whether policies have a memory: none of them (no), some (optional) or all
+(always). "Resume" means that a resumed training gives exactly the result of an uninterrupted one. Memory and export
+were measured with every policy, and resuming with every policy for vectors.
 
 | algorithm | actions | observations | masks | recurrent | several environments | resume | export |
 |---|---|---|---|---|---|---|---|
@@ -44,8 +46,9 @@ def page() -> str:
     rows = []
     for name in OURS:
         found = capabilities(find(name)) or {}
-        marks = ["yes" if found[key] else "no" for key in ("recurrent", "environments", "resume", "export")]
-        cells = [f"`{name}`", ", ".join(found["actions"]), ", ".join(found["observations"]), found["masks"], *marks]
+        marks = ["yes" if found[key] else "no" for key in ("environments", "resume", "export")]
+        spaces = [", ".join(found[key]) for key in ("actions", "observations")]
+        cells = [f"`{name}`", *spaces, found["masks"], found["recurrent"], *marks]
         rows.append(f"| {' | '.join(cells)} |\n")
     return f"{HEAD}{''.join(rows)}{COMBINED}{table()}{END}\n"
 
@@ -66,9 +69,30 @@ def test_the_manifest_claims_what_works(name: str) -> None:
     assert found is not None
     assert tuple(found["actions"]) == plugin.manifest.actions
     assert set(found["observations"]) - {"image"} == set(plugin.manifest.observations)
-    assert found["recurrent"] is ("recurrent" in plugin.manifest.traits)
+    assert (found["recurrent"] == "always") is ("recurrent" in plugin.manifest.traits)
     assert found["resume"]
     assert found["environments"]
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    """The rows of the first table in a text: heading -> cell."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    heads = ["algorithm", *lines[0][1:]]
+    return [dict(zip(heads, [*cells, *[""] * len(heads)], strict=False)) for cells in lines[1:] if cells != lines[0]]
+
+
+def test_the_tables_of_the_page_agree() -> None:
+    """The first table is measured, the second comes from the manifests: what both show is the same."""
+    measured, _, combined = PAGE.read_text().partition("## What can be combined")
+    for one, two in zip(rows(measured), rows(combined), strict=True):
+        assert one["algorithm"] == two["algorithm"]
+        assert one["masks"] == two["masks"], one
+        assert (one["recurrent"] == "no") is (two["recurrent"] == ""), one
+        assert ("image" in one["observations"]) is ("images" in two["observations"]), one
+        every = {"Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple"}
+        for column in ("actions", "observations"):
+            stated = set(two[column].split(", ")) - {"images"}
+            assert set(one[column].split(", ")) - {"image"} == (every if stated == {"all"} else stated), one
 
 
 @pytest.mark.slow

@@ -208,6 +208,9 @@ def test_resume_goes_on_with_the_same_curve(cli: Any) -> None:
     assert cli("run", "tqc", "--resume", "--out", "run", "--eval-episodes", "1")[0] == 0  # nothing left to do
 
 
+HUGE = str(10**23)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -217,7 +220,30 @@ def test_resume_goes_on_with_the_same_curve(cli: Any) -> None:
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "0"], "positive whole number"),
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "-3"], "positive whole number"),
         (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1.5"], "positive whole number"),
-        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1e30"], "below 2**63, such as 100000 or 1e5"),
+        (["run", "tqc", "--env", "Pendulum-v1", "--steps", "1e30"], "up to 2**53, such as 100000 or 1e5"),
+        *(
+            ([*command, option, HUGE], words)
+            for command, option, words in (
+                (["tune", "ars", "--env", "CartPole-v1", "--steps", "20"], "--trials", "equal to 1000000"),
+                (["tune", "ars", "--env", "CartPole-v1", "--steps", "20"], "--eval-episodes", "equal to 10000000"),
+                (["tune", "ars", "--env", "CartPole-v1", "--steps", "20"], "--n-envs", "equal to 65536"),
+                (["run", "ars", "--env", "CartPole-v1", "--steps", "20"], "--n-envs", "equal to 65536"),
+                (["run", "ars", "--env", "CartPole-v1", "--steps", "20"], "--seeds", "whole number, up to 10000"),
+                (["run", "ars", "--env", "CartPole-v1", "--steps", "20"], "--threads", "equal to 4096"),
+                (["run", "ars", "--env", "CartPole-v1", "--steps", "20"], "--eval-episodes", "equal to 10000000"),
+                (["run", "ars", "--env", "CartPole-v1", "--steps", "20"], "--collectors", "equal to 65536"),
+                (["run", "ars", "--env", "CartPole-v1", "--steps", "20"], "--max-lag", "equal to 1000000"),
+                (["run", "ars", "--env", "CartPole-v1", "--steps", "20"], "--max-restores", "equal to 1000000"),
+                (["run", "ars", "--env", "CartPole-v1", "--steps", "20"], "--checkpoint-every", "up to 2**53"),
+                (["bench", "classic", "--algos", "ars"], "--seeds", "whole number, up to 10000"),
+                (["eval", "agent"], "--episodes", "equal to 10000000"),
+                (["eval", "agent"], "--n-envs", "equal to 65536"),
+                (["record", "agent"], "--episodes", "equal to 10000000"),
+                (["record-episodes", "agent"], "--episodes", "equal to 10000000"),
+                (["record-episodes", "agent"], "--n-envs", "equal to 65536"),
+                (["plot", "run"], "--smooth", "equal to 10000000"),
+            )
+        ),
         (["run", "tqc", "--env", "Pendulum-v1", "--eval-every", "-1"], "whole number of at least 0"),
         (["run", "tqc", "--env", "Pendulun-v1", "--steps", "10"], "did you mean 'Pendulum-v1'"),
         (["run", "tqc", "--env", "CartPole-v1", "--steps", "10"], "Discrete action space"),

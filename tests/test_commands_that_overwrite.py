@@ -149,7 +149,7 @@ def test_other_texts_with_points_stay_texts(text: str) -> None:
 
 
 def test_a_module_that_is_not_found_names_the_way() -> None:
-    with pytest.raises(EnvironmentFault, match="add its folder to PYTHONPATH"):
+    with pytest.raises(EnvironmentFault, match="add that folder to PYTHONPATH"):
         make_vec_env("no_such_module:My-v0")
 
 

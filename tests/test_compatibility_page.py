@@ -39,6 +39,9 @@ FILES = {
     "`load(force_reset=False)`": there("resume", "stopped_and_resumed_equals_never_stopped"),
     "`save`": there("documented_arguments", "where_files_go"),
     '`save(exclude=["learning_rate"])`': there("documented_arguments", "where_files_go"),
+    "`set_parameters` from an agent whose Dict spaces have their keys in another order": there(
+        "keys_in_another_order", "parameters_of_other_entries_are_refused"
+    ),
     "`set_parameters(exact_match=True)`": there("documented_arguments", "exact_match_means_every_parameter"),
     "`model.load(...)` on an instance": here("files_hold_no_pickle_and_ask_for_functions"),
 }
@@ -114,8 +117,13 @@ POLICIES = {
     "Tuple observations in an extractor": here("what_extractors_are_given"),
     "`model.critic(obs, actions)` with tensors of N rows": there("names_of_users", "what_networks_and_policies_answer"),
     "`model.actor(obs)`": there("names_of_users", "what_networks_and_policies_answer"),
-    "`features_extractor`, `mlp_extractor`, `action_net`, `value_net`, `optimizer`, `net_arch` and others of `model.policy` and"
-    " networks": there("absent_members", "layers_have_other_names", "of_every_policy_and_model"),
+    "`features_extractor`, `action_net`, `value_net`, `lstm_actor`, `log_std`, `mu`, `actor`, `q_net`, `quantile_net`, `device`"
+    " of `model.policy` and networks": there(
+        "absent_members", "parts_of_policies_are_given_under_their_documented_names", "a_part_that_a_user_sets_is_his"
+    ),
+    "`mlp_extractor`, `optimizer`, `net_arch`, `critic` and others of `model.policy` and networks": there(
+        "absent_members", "layers_have_other_names", "of_every_policy_and_model"
+    ),
     "what `get_distribution(obs)` returns": (
         *there("names_of_users", "distributions_have_their_numbers_themselves"),
         *there("absent_members", "of_distributions"),
@@ -140,6 +148,8 @@ POLICIES = {
 }
 CALLBACKS = {
     "callbacks": there("step_events", "every_event_reaches_callbacks_in_every_family_and_vectorisation"),
+    "`locals`, `n_calls`, `model`, `parent`, `training_env`, `logger` of `CallbackList`, `CheckpointCallback`,"
+    " `StopTraining...` and other callbacks here": there("absent_members", "of_callbacks"),
     "`locals` of callbacks": there("step_events", "locals_have_what_is_documented")
     + here("callbacks_that_return_nothing_go_on"),
     "a callback that returns None": here("callbacks_that_return_nothing_go_on"),
@@ -156,16 +166,22 @@ CALLBACKS = {
     "output formats of one's own": here("sinks_get_numbers_and_media_apart"),
     "`logger.dump(step)`": there("logger", "values_recorded_inside_and_outside_go_to_every_sink"),
     "media for a console or CSV": there("logger", "what_no_sink_shows_is_warned_of_once"),
+    "lists, tables and None in `logger.record`": there("logger", "lists_tables_and_other_kinds_are_written"),
+    "`Video` in TensorBoard": there("logger", "a_picture_that_cannot_be_drawn_costs_no_other_value"),
     "periods (`eval_freq`, checkpoints)": there("agent", "periods_count_environment_steps")
     + there("names_of_users", "evaluations_due_in_one_round_are_one"),
-    "best agent of `EvalCallback`": there("documented_callbacks", "what_an_evaluation_prints_and_calls"),
-    "evaluations.npz of a continued training": there("documented_callbacks", "evaluations_are_written_to_a_file"),
+    "best agent of `EvalCallback`": there("documented_callbacks", "what_an_evaluation_prints_and_calls")
+    + there("earlier_training", "a_new_evaluation_keeps_the_best_agent_of_an_earlier_training"),
+    "evaluations.npz of a continued training": there("documented_callbacks", "evaluations_are_written_to_a_file")
+    + there("earlier_training", "results_that_do_not_go_on_are_kept"),
     "`EvalCallback`: environments normalised like the training's": there(
         "preprocessing", "returns_stay_true_in_logs_and_evaluation"
     ),
     "`CheckpointCallback`": there("documented_callbacks", "checkpoints_with_a_prefix")
+    + there("earlier_training", "checkpoints_of_an_earlier_training_are_kept_beside_the_new_ones")
     + there("preprocessing", "a_file_holds_the_statistics_and_predict_applies_them"),
     "`evaluate_policy(model)`": there("documented_callbacks", "evaluation_calls_back_after_every_step"),
+    "evaluation of an environment that never ends": there("endless_episodes", "nobody_waits_for_ever"),
     "`evaluate_policy(render=True)`, `EvalCallback(render=True)`": there(
         "documented_callbacks", "rendering_needs_an_environment_that_shows_itself"
     ),
@@ -184,6 +200,17 @@ ENVIRONMENTS = {
         "a_running_training_is_not_disturbed",
     ),
     "`get_env().seed(s)`": here("streams_of_environments_differ") + there("documented_loop", "seeds"),
+    "`get_env().set_options(options)`": there(
+        "seeds_and_options", "options_reach_the_next_reset_once", "environments_that_take_no_options_say_so"
+    ),
+    "spaces that `seed` seeds": there(
+        "seeds_and_options",
+        "what_environments_draw_from_their_spaces_follows_from_the_seed",
+        "the_spaces_of_get_env_are_seeded_as_those_of_the_documented_library",
+    ),
+    "environments inside gymnasium's `NormalizeObservation` or `NormalizeReward`": there(
+        "statistics_of_wrappers", "trainings_in_them_warn_and_name_the_setting"
+    ),
     '`render("human")` of `get_env()`': there("documented_loop", "pictures"),
     "`make_vec_env(wrapper_class, vec_env_cls, vec_env_kwargs, start_index, monitor_kwargs)`": here(
         "arguments_of_make_vec_env_are_explained"
@@ -194,7 +221,9 @@ ENVIRONMENTS = {
         "environment_faults", "one_instance_is_not_two_environments"
     ),
     "`check_env`": here("documented_test_environments_pass_the_check")
-    + there("environment_faults", "check_env_finds_wrong_fields", "check_env_advises_where_training_is_possible"),
+    + there("environment_faults", "check_env_finds_wrong_fields", "check_env_advises_where_training_is_possible")
+    + there("environments_of_users", "check_env_looks_at_the_last_observation_of_episodes")
+    + there("environments_of_users", "check_env_calls_compute_reward_with_batches"),
     "arguments of `InvalidActionEnvDiscrete`, `IdentityEnv`, `FakeImageEnv`, `SimpleMultiObsEnv` and other test environments": (
         there("absent_members", "test_environments_have_arguments_of_their_own")
     ),
@@ -217,14 +246,39 @@ TRAINING = {
         "tqc", "settings", "train_freq_and_gradient_steps", "updates_count_rounds_over_several_environments"
     ),
     "`gradient_steps=-1` of TQC": plugin("tqc", "settings", "updates_count_rounds_over_several_environments"),
-    "`total_timesteps` that is not a multiple of a round": here("rounds_are_whole_and_actions_are_stored_as_given"),
+    "`total_timesteps` that is not a multiple of a round": here("rounds_are_whole_and_actions_are_stored_as_given")
+    + there(
+        "length_of_training",
+        "a_training_ends_after_exactly_the_steps_that_were_asked_for",
+        "a_rounded_number_of_steps_is_said_once_at_the_start",
+    ),
+    "schedules, exploration and progress": there(
+        "length_of_training",
+        "schedules_run_over_several_calls_and_files",
+        "the_count_goes_on_and_without_the_argument_each_call_has_a_schedule_of_its_own",
+    ),
     "action noise of another size than the action": there("exploration", "noise_of_another_size_is_refused"),
     "`optimizer_kwargs` of QRDQN without `optimizer_class`": there(
         "optimizer_arguments", "arguments_without_a_class_are_used_by_qrdqn"
     ),
+    "`optimizer_class`": there(
+        "layerwise_optimizers",
+        "the_steps_are_those_of_torch",
+        "stacked_critics_are_trained_as_separate_networks",
+        "what_cannot_be_used_is_refused_in_one_line",
+    ),
+    "`tau` of TD3 and DDPG with `share_features_extractor=True`": there(
+        "loop_parity", "a_shared_target_encoder_moves_once_per_update"
+    ),
     "`target_update_interval` of TQC": plugin("tqc", "settings", "target_update_interval_and_tau")
     + plugin("tqc", "schedule_parity", "the_target_network_moves_when_the_peers_does"),
+    "Box actions of SAC, TQC, TD3 and DDPG with bounds beyond 1e18, such as the largest float32": there(
+        "action_bounds", "numbers_that_stand_for_infinity_are_no_bounds"
+    ),
     "actions in the replay buffer": here("rounds_are_whole_and_actions_are_stored_as_given"),
+    "more environments than `target_update_interval` of DQN and QRDQN": here(
+        "a_target_interval_of_less_than_a_step_warns"
+    ),
     "`target_update_interval` and exploration of QRDQN": plugin(
         "qrdqn", "schedule_parity", "every_step_explores_and_every_target_moves_as_the_peers"
     ),
@@ -252,6 +306,9 @@ SINGLE = {
     ),
     "ARS in parallel": there("documented_arguments", "ars_takes_the_documented_helper_and_evaluates_candidates")
     + plugin("ars", "search_by_hand", "the_result_is_the_same_to_the_bit_wherever_candidates_are_played"),
+    "`seed`, `set_options`, `send_jobs`, `get_results`, `get_obs_rms`, `sync_obs_rms` of `AsyncEval`": there(
+        "documented_arguments", "ars_takes_the_documented_helper_and_evaluates_candidates"
+    ),
     "ARS with an environment id": here("ars_plays_sixteen_candidates_side_by_side"),
     "ARS, seeds of episodes": plugin(
         "ars", "search_by_hand", "the_result_is_the_same_to_the_bit_wherever_candidates_are_played"
@@ -282,6 +339,14 @@ def rows() -> list[tuple[str, str, list[str]]]:
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]
             found.append((section, cells[0], cells[1:]))
     return found
+
+
+ABSENT = "Names that do not exist here"
+SHOWN[ABSENT] = {
+    topic: there("absent_members", "of_packages", "the_page_lists_them")
+    for section, topic, _ in rows()
+    if section == ABSENT
+}
 
 
 @cache
@@ -318,5 +383,9 @@ def test_rows_are_whole_and_say_something_once() -> None:
 def test_errors_of_the_page_exist() -> None:
     from rlsdk import errors
 
-    for name in set(re.findall(r"`(\w+Error|\w+Fault)`", PAGE.read_text())) - {"TypeError", "ValueError"}:
+    for name in set(re.findall(r"`(\w+Error|\w+Fault)`", PAGE.read_text())) - {
+        "ImportError",
+        "TypeError",
+        "ValueError",
+    }:
         assert hasattr(errors, name) or name == "FormatUnsupportedError", name

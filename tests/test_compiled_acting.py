@@ -65,7 +65,7 @@ def test_noise_that_is_zero_counts_as_the_smallest_number() -> None:
         layer.bias.copy_(torch.tensor([1.0, 2.0, 0.0]))
     drawn, found, call = torch.zeros(1, 3), torch.zeros(1, dtype=torch.int64), CompiledDense([layer]).call
     function = compiled_library.loaded_library().act_by_choice
-    call(function, torch.zeros(1, 1), None, drawn.data_ptr(), FORBIDDEN, SMALLEST, found.data_ptr())
+    call(function, torch.zeros(1, 1), None, drawn.data_ptr(), SMALLEST, found.data_ptr())
     assert found.tolist() == [1]
 
 

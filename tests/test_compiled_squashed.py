@@ -246,3 +246,12 @@ def test_agents_learn_the_same_without_compiled_code(name: str) -> None:
     with compiled_off():
         expected = learnt()
     torch.testing.assert_close(learnt(), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.usefixtures("variant")
+def test_no_rows() -> None:
+    """Empty tensors have the address 0, which compiled code must not touch."""
+    mean, noise = torch.zeros(0, 3), torch.zeros(0, 3)
+    action, log_prob = Compiled(mean, mean).transform(noise)
+    assert (action.shape, log_prob.shape) == ((0, 3), (0,))
+    assert Compiled(mean, mean).transform_vjp(noise, action, action, log_prob)[0].shape == (0, 3)

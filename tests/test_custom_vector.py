@@ -174,6 +174,15 @@ def test_it_is_checked_as_other_environments_are() -> None:
     with pytest.raises(EnvironmentFault, match="Infinite, step 0: the rewards are"):
         check_env(Infinite())
 
+    class Lost(Points):
+        def step(self, action: Any) -> EnvStep:
+            ends = torch.ones(3, dtype=torch.bool)
+            last = Observation(torch.full((3, 1), float("nan")), NONE)
+            return replace(super().step(action), truncated=ends, final_observation=last)
+
+    with pytest.raises(EnvironmentFault, match="Lost, step 0, final_observation holds NaN"):
+        check_env(Lost())
+
     class Closeless:
         num_envs, observation_space, action_space = 3, Points.observation_space, Points.action_space
         reset, step = Points.reset, Points.step

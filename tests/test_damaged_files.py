@@ -20,6 +20,7 @@ from rlsdk import tree
 from rlsdk.agent.agent_file import KIND
 from rlsdk.errors import ArtifactError, RlsdkError
 from rlsdk.storage import read_archive
+from tests.altered_files.alterations import flipped, spliced, truncated
 from tests.effort import limited
 
 FAST, SLOW = 2_000, 100_000
@@ -48,23 +49,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 # --- changed bytes: the digests detect them --------------------------------------------------------------------------
-
-
-def flipped(data: bytes, draw: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(draw.choice((1, 1, 1, 2, 8, 64))):
-        changed[draw.randrange(len(changed))] = draw.randrange(256)
-    return bytes(changed)
-
-
-def truncated(data: bytes, draw: random.Random) -> bytes:
-    return data[: draw.randrange(len(data))]
-
-
-def spliced(data: bytes, draw: random.Random) -> bytes:
-    start, end, to = (draw.randrange(len(data)) for _ in range(3))
-    piece = data[min(start, end) : max(start, end)][: draw.choice((1, 16, 4096))]
-    return data[:to] + piece + data[to + draw.choice((0, len(piece))) :]
 
 
 def numbered(data: bytes, draw: random.Random) -> bytes:

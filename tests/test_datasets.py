@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -356,3 +357,42 @@ def test_frames_are_stacked_within_episodes(demo: Path) -> None:
     assert batch.observation.features["a"].shape == (3, 3)
     sequences = open_episodes(demo, stacking).sequences(torch.tensor([3, 4]), 2, 0.9)
     assert sequences.steps.observation.features["b"][:, 0, ::2].tolist() == [[100, 100, 100], [100, 100, 101]]
+
+
+def test_damaged_data_sets_of_minari_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    record_episodes("random", "CartPole-v1", 3, tmp_path / "demo", seed=0)
+    export_minari(tmp_path / "demo", "rlsdk/cart-v0", author="a", author_email="a@b", code_permalink="c")
+    data = tmp_path / "minari" / "rlsdk" / "cart-v0" / "data" / "main_data.hdf5"
+    whole = data.read_bytes()
+    for content in (whole[:5000], b"", whole[:-100]):
+        data.write_bytes(content)
+        with pytest.raises(ArtifactError, match="Minari") as refused:
+            import_minari("rlsdk/cart-v0", tmp_path / "back")
+        assert "\n" not in str(refused.value)
+        assert not (tmp_path / "back.safetensors").exists()
+
+
+def test_minari_needs_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a disk becomes full, HDF5 can end the process. A part of a data set would be in the way of another try."""
+    storages = pytest.importorskip("minari.dataset.minari_storage")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    record_episodes("random", "CartPole-v1", 3, tmp_path / "demo", seed=0)
+    by = {"author": "a", "author_email": "a@b", "code_permalink": "c"}
+
+    def fails(*_: object) -> None:
+        raise OSError("line one\nline two")
+
+    with monkeypatch.context() as patched:
+        usage = shutil.disk_usage(tmp_path)
+        patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=50_000))
+        with pytest.raises(
+            ArtifactError, match="its disk has 50,000 free; free some space, or set MINARI_DATASETS_PATH"
+        ):
+            export_minari(tmp_path / "demo", "rlsdk/cart-v0", **by)
+    with monkeypatch.context() as patched:
+        patched.setattr(storages.MinariStorage, "update_metadata", fails)
+        with pytest.raises(ArtifactError, match="OSError: line one line two"):
+            export_minari(tmp_path / "demo", "rlsdk/cart-v0", **by)
+    export_minari(tmp_path / "demo", "rlsdk/cart-v0", **by)

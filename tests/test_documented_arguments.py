@@ -197,6 +197,17 @@ def test_ars_takes_the_documented_helper_and_evaluates_candidates() -> None:
         pytest.warns(UserWarning, match="async_eval is not needed"),
     ):
         model.learn(100, async_eval=helper)
+    with pytest.warns(UserWarning, match="AsyncEval.seed has no effect"):
+        assert helper.seed(3) == []
+    for name, words in (
+        ("send_jobs", r"model\.evaluate_candidates"),
+        ("get_results", r"model\.evaluate_candidates"),
+        ("set_options", "env_kwargs"),
+        ("get_obs_rms", r"model\.normalizer"),
+        ("sync_obs_rms", r"model\.normalizer"),
+    ):
+        with pytest.raises(UnknownAttributeError, match=f"AsyncEval has no attribute '{name}'; .*{words}"):
+            getattr(helper, name)
     with pytest.raises(SettingsError, match="no argument 'async_eval'"):
         trpo().learn(8, async_eval=helper)
     steps, weights = model.num_timesteps, dict(model.policy.state_dict())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -466,3 +467,17 @@ def _bytes(model: Any) -> bytes:
     target = BytesIO()
     model.save(target)
     return target.getvalue()
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "qrdqn"])
+def test_a_target_interval_of_less_than_a_step_warns(algorithm: str) -> None:
+    settings: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "seed": 0}
+    words = r"target_update_interval = 2 is less than one step of 3 environments: .* every 3 environment steps"
+    env = make_vec_env("CartPole-v1", 3)
+    with pytest.warns(UserWarning, match=words):
+        rlsdk.make(algorithm, env=env, target_update_interval=2, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = rlsdk.make(algorithm, env=env, target_update_interval=3, **settings)
+    with pytest.warns(UserWarning, match=words):
+        model.target_update_interval = 2

@@ -226,9 +226,14 @@ def test_pictures(kind: str) -> None:
         assert vec_env.render("human") is None
     assert bool(caught) == (kind == "async"), "windows of other processes cannot be opened"
     assert vec_env.get_attr("shown") == ([1, 1, 1] if kind == "sync" else [0, 0, 0])
-    with pytest.raises(UsageError, match="accepted: 'human', 'rgb_array'"):
-        vec_env.render("ansi")
+    with pytest.raises(UsageError, match=r"'ansi' is not theirs: .*render_mode=None; accepted: 'human', 'rgb_array'"):
+        vec_env.render(mode="ansi")
     vec_env.close()
+    text = NumpyVectorEnv(make_vec_env("FrozenLake-v1", 2, env_kwargs={"render_mode": "ansi"}, vectorization=kind))
+    text.reset()
+    assert text.render(mode="ansi") is text.render() is None
+    text.close()
+    IdentityEnv(3).render(mode="human")
     blind = NumpyVectorEnv(connect(ChainEnv(3)))
     assert blind.get_images() == [None]
     with pytest.warns(UserWarning, match="nothing is shown: the environment has no render mode 'human'"):

@@ -458,3 +458,44 @@ def test_an_error_of_an_environment_is_one_line_that_names_the_users(how: dict[s
     assert "\n" not in text
     elsewhere = how and how.get("executor") != "in-process"
     assert any("in read_sensor" in note for note in getattr(caught.value, "__notes__", [])) == bool(elsewhere)
+
+
+class Careless(IdentityEnv):
+    """Raises another error than AttributeError for names that it does not have."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ValueError(f"no {name}")
+
+
+class Endless(IdentityEnv):
+    def __getattr__(self, name: str) -> object:
+        return getattr(self, f"{name}x")
+
+
+def property_that_raises(name: str) -> type[ChainEnv]:
+    def get(self: object) -> object:
+        raise KeyError(name)
+
+    return type("Guarded", (ChainEnv,), {name: property(get, lambda self, value: None)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Careless, "action_masks"),
+        (Endless, "action_masks"),
+        *((property_that_raises(name), name) for name in ("observation_space", "action_space", "spec", "unwrapped")),
+    ],
+)
+def test_attributes_that_raise_are_named(kind: type[ChainEnv], name: str) -> None:
+    makers: dict[str, Any] = {
+        "alone": lambda: connect(kind()),
+        "wrapped": lambda: connect(Monitor(kind())),
+        "several": lambda: make_vec_env(kind, 2),
+        "processes": lambda: make_vec_env(kind, 2, vectorization="async"),
+    }
+    for how, make in makers.items():
+        with pytest.raises(EnvironmentFault) as refused:
+            make().close()
+        assert f"the attribute {name!r}" in str(refused.value), how
+        assert "reading an attribute may raise nothing but AttributeError" in str(refused.value)

@@ -18,7 +18,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import ReshapeObservation, TimeLimit
 
 import rlsdk
 from rlsdk.environments import Monitor, check_env, connect, make_vec_env
@@ -31,8 +31,10 @@ from rlsdk.errors import (
     RlsdkError,
     SettingsError,
     UnsupportedSpaceError,
+    UsageError,
 )
 from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk_tqc import TQC
 
 TINY: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
 
@@ -447,8 +449,8 @@ class Endless(ChainEnv):
 
 
 def test_who_waits_for_the_end_of_an_episode_is_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("rlsdk.evaluation.evaluate", "rlsdk.training.population_episodes"):
-        monkeypatch.setattr(f"{module}.LONG", 50)
+    for module in ("environments.vector.endless", "training.population_episodes"):
+        monkeypatch.setattr(f"rlsdk.{module}.LONG", 50)
     agent = rlsdk.make("ppo", env=ChainEnv(3), **TINY)
     with pytest.warns(UserWarning, match="'Endless': no episode ended in 50 steps.*give it a time limit"):
         run_episodes(agent, Endless(), 1)
@@ -536,3 +538,130 @@ def test_the_advice_on_actions_without_bounds_works() -> None:
         rlsdk.make("sac", env=env)
     wrapped = gymnasium.wrappers.TransformAction(env, lambda action: action, spaces.Box(-1.0, 1.0, (1,)))
     rlsdk.make("sac", env=wrapped, learning_starts=4, buffer_size=20, batch_size=4).learn(8)
+
+
+# --- check_env: the end of episodes, and goals ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (None, "the last observation of its episode: .*is None"),
+        (np.full(2, np.nan, np.float32), "NaN"),
+        (np.zeros(3, np.float32), r"shape \(3,\)"),
+    ],
+)
+def test_check_env_looks_at_the_last_observation_of_episodes(length: int, last: Any, words: str) -> None:
+    wrong = step_of(lambda o, r, t, u, i: (last if t or u else o, r, t, u, i))
+    with pytest.raises(EnvironmentFault, match=words):
+        check_env(wrong(length), warn=False)
+    check_env(ChainEnv(length), warn=False)
+
+
+def goals_with(reward: Callable[..., Any]) -> BitFlippingEnv:
+    class Goals(BitFlippingEnv):
+        def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+            return reward(np.asarray(achieved_goal), np.asarray(desired_goal))
+
+    return Goals(3)
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (
+            lambda a, d: float(np.all(a == d)) - 1.0,
+            r"compute_reward must give one finite number per row .*gave shape \(\)",
+        ),
+        (lambda a, d: float(a[0] == d[0]), "raised TypeError in compute_reward|raised ValueError in compute_reward"),
+        (lambda a, d: -np.abs(a - d).sum(0).astype(float) if a.ndim > 1 else -1.0, r"gave shape \(3,\)"),
+        (lambda a, d: np.full(a.shape[:-1], -float(np.abs(a - d).sum())), "one by one .*compute each row by itself"),
+    ],
+)
+def test_check_env_calls_compute_reward_with_batches(reward: Any, words: str) -> None:
+    with pytest.raises(EnvironmentFault, match=words):
+        check_env(goals_with(reward), warn=False)
+
+
+def test_check_env_compares_rewards_of_goals_with_those_of_steps() -> None:
+    assert not [advice for advice in check_env(BitFlippingEnv(8), warn=False) if advice.about == "goals"]
+
+    class Costly(BitFlippingEnv):
+        def step(self, action: Any) -> Any:
+            observation, reward, *more = super().step(action)
+            return observation, reward - 0.1, *more
+
+    assert "goals: compute_reward of a step's goals is not its reward" in str(check_env(Costly(3), warn=False)[-1])
+
+
+# --- messages with a way out ---------------------------------------------------------------------------------------------
+
+
+class Shown(ChainEnv):
+    """An environment with observations of a given space."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(3)
+        self.observation_space = space
+
+    def _observation(self) -> Any:
+        return self.observation_space.sample()
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Box(0, 255, (84, 80), np.uint8), r"ReshapeObservation\(env, \(84, 80, 1\)\)"),
+        (spaces.Box(0, 1, (84, 84, 1), np.float32), r"policy_kwargs=\{'normalize_images': False\}"),
+        (spaces.Box(-1, 1, (4,), np.float32), "use MlpPolicy"),
+    ],
+)
+def test_what_cnn_policies_cannot_take_has_a_way_out(space: Any, words: str) -> None:
+    with pytest.raises(UnsupportedSpaceError, match=words):
+        rlsdk.make("ppo", env=Shown(space), policy="CnnPolicy", **TINY)
+    if len(space.shape) == 2:
+        rlsdk.make("ppo", env=ReshapeObservation(Shown(space), (84, 80, 1)), policy="CnnPolicy", **TINY)
+    elif len(space.shape) == 3:
+        settings = {**TINY, "policy_kwargs": {"normalize_images": False}}
+        rlsdk.make("ppo", env=Shown(space), policy="CnnPolicy", **settings)
+
+
+def test_other_spaces_and_other_numbers_of_environments_have_a_way_out(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"buffer_size": 100, "learning_starts": 10, "seed": 0}
+    model = TQC("MlpPolicy", make_vec_env(lambda: ChainEnv(3), 2), **settings).learn(20)
+    with pytest.raises(
+        UsageError, match=r"filled from 2 environments; give as many, not 1, .*TQC\.load\(path, env=env\)"
+    ):
+        model.set_env(ChainEnv(3))
+    file = model.save(tmp_path / "agent")
+    TQC.load(file, env=ChainEnv(3)).learn(20)
+    other = Shown(spaces.Box(-1, 1, (5,), np.float32))
+    for change in (lambda: model.set_env(other), lambda: TQC.load(file, env=other)):
+        with pytest.raises(UnsupportedSpaceError, match=r"save it, then TQC\.load_policy\(path, env\)"):
+            change()
+    with pytest.warns(UserWarning, match="fresh|not copied|shape"):
+        TQC.load_policy(file, other, **settings).learn(20)
+
+
+class Several:
+    """The members of an environment of PettingZoo."""
+
+    possible_agents = agents = ("a", "b")
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(2)
+
+    observation_space = action_space
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any: ...
+
+    def step(self, actions: Any) -> Any: ...
+
+
+@pytest.mark.parametrize("env", [Several(), Several])
+def test_environments_of_several_agents_are_explained(env: Any) -> None:
+    with pytest.raises(
+        EnvironmentFault, match=r"several agents \(PettingZoo\).*a gymnasium.Env of one agent, in whose step"
+    ):
+        rlsdk.make("ppo", env=env, **TINY)

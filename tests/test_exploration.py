@@ -121,6 +121,42 @@ def test_rollout_starts_reach_the_innermost_policy() -> None:
     assert policy.begin_rollout is None, "loops call nothing then"
 
 
+class Remembering:
+    """A policy whose carry is its last action [B, 2], and which acts by it."""
+
+    def initial_carry(self, batch: int) -> torch.Tensor:
+        return torch.zeros(batch, 2)
+
+    def action_played(self, carry: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        return action
+
+    def act(self, observation: Observation, carry: torch.Tensor, **_: Any) -> Act[torch.Tensor, Any]:
+        action = 0.5 * carry + 0.1
+        return Act(action, action, ())
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("random_steps", [0, 4, 100])
+def test_a_policy_that_remembers_its_last_action_remembers_the_one_that_was_played(
+    random_steps: int, noisy: bool
+) -> None:
+    policy: Any = UniformWarmUp(Remembering(), BOX, random_steps)  # type: ignore[arg-type]
+    policy = NoisyPolicy(policy, NormalActionNoise(0.0, 0.3), ActionScale(BOX)) if noisy else policy
+    carry, generator = policy.initial_carry(2), torch.Generator().manual_seed(0)
+    for _ in range(6):
+        act = policy.act(seen(2), carry, deterministic=False, generator=generator)
+        carry = act.carry
+        assert torch.equal((carry.inner.inner if noisy else carry.inner), act.action)
+    act = policy.act(seen(2), carry, deterministic=True, generator=generator)
+    own = act.carry.inner.inner if noisy else act.carry.inner
+    assert torch.equal(own, act.action), "deterministic actions are the policy's own"
+    assert policy.action_played is not None
+    plain: Any = Inner(torch.zeros(2, 2), ())
+    assert (
+        NoisyPolicy(UniformWarmUp(plain, BOX, 0), NormalActionNoise(0.0, 0.1), ActionScale(BOX)).action_played is None
+    )
+
+
 def test_ornstein_uhlenbeck_starts_where_it_is_told_to() -> None:
     noise = OrnsteinUhlenbeckActionNoise(0.0, 0.0, theta=0.5, dt=0.1, initial_noise=[1.0, -2.0])
     inner: Any = Inner(torch.zeros(1, 2), ())

@@ -245,7 +245,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="does not do what the agent does"):
         export(odd, tmp_path / "x", "torch-export")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(SettingsError, match=r"pip install rlsdk\[export\]"):
+    with pytest.raises(SettingsError, match=r"pip install .*\[export\]\""):
         export(agent, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
@@ -262,6 +262,20 @@ def test_model_cards_say_what_it_is(tmp_path: Path) -> None:
         "rlsdk 0.",
     ):
         assert words in card
+
+
+def test_the_card_is_written_from_python_too(tmp_path: Path) -> None:
+    agent = trained("trpo")
+    exported = export(agent, tmp_path / "policy", "torch-export", results="Mean return 500")
+    assert exported.card == tmp_path / "policy.md"
+    assert exported.card.read_text() == model_card(agent, exported, "Mean return 500")
+    export(agent, tmp_path / "policy", "torch-export")
+    assert "Mean return 500" not in exported.card.read_text()
+    assert export(agent, tmp_path / "alone", "torch-export", card=False).card is None
+    (tmp_path / "notes.md").write_text("mine")
+    with pytest.raises(SettingsError, match=r"the model card would replace .*notes\.md, which is another text"):
+        export(agent, tmp_path / "notes", "torch-export")
+    assert {path.name for path in tmp_path.iterdir()} == {"policy.pt2", "policy.md", "alone.pt2", "notes.md"}
 
 
 def test_command_line(cli: Any) -> None:

@@ -85,7 +85,8 @@ def test_a_record_imports_no_module(folder: Path, module: Path) -> None:
 
 def test_an_environment_that_is_given_again_is_trusted(folder: Path, module: Path) -> None:
     changed(folder / "run.json", env=FOREIGN, steps=56)
-    assert run(attrs.evolve(RESUME, out=folder, env=FOREIGN)).needs_trust
+    assert not run(attrs.evolve(RESUME, out=folder, env=FOREIGN)).needs_trust
+    run(attrs.evolve(RESUME, out=folder, steps=64))  # since then it is a run of this user
 
 
 def test_a_sweep_imports_no_module(tmp_path: Path, module: Path) -> None:
@@ -174,6 +175,7 @@ def test_a_replay_memory_is_on_disk_again_where_its_directory_is_given(
     )
     run(request)
     resumed = RunRequest(algorithm="tqc", out=tmp_path / "run", resume=True)
+    changed(tmp_path / "run" / "run.json", made_here="")  # as if someone else had made it
     with pytest.raises(SettingsError, match=r"--set replay_buffer_kwargs\.directory="):
         run(resumed)
     run(attrs.evolve(resumed, steps=24, trust=True))

@@ -132,8 +132,10 @@ def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     agent.save(tmp_path / "small", exclude=["training"])  # without the training state, as in a zoo
     lines = [["push", "mine.rlsdk", "me/pendulum"], ["pull", "me/pendulum", "--out", "back.rlsdk"]]
     lines += [["push", "small", "me/small"], ["pull", "me/small", "--out", "small-back.rlsdk"]]
+    lines += [["pull", "me/small", "--out", "small-back"], ["pull", "me/small", "--out", "back"]]
     answers = commands(hub, lines, tmp_path)
-    assert [code for code, _, _ in answers] == [0, 0, 0, 0], answers
+    assert [code for code, _, _ in answers] == [0, 0, 0, 0, 0, 1], answers
+    assert "back.rlsdk exists; choose another --out, or add --overwrite" in answers[-1][2]
     pushed = answers[0]
     assert (tmp_path / "small-back.rlsdk").read_bytes() == (tmp_path / "small.rlsdk").read_bytes()
     assert "me/pendulum" in pushed[1]
@@ -186,9 +188,10 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(hub: Any, tmp_path: Path) ->
     assert (tmp_path / "again.rlsdk").read_bytes() == (tmp_path / "mine.rlsdk").read_bytes()
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from rlsdk_interchange.hub import pull
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(SettingsError, match=r"pip install rlsdk\[hub\]"):
+    with pytest.raises(SettingsError, match=r"pip install \"rlsdk\[hub\]\""):
         pull("me/x")

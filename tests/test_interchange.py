@@ -166,6 +166,14 @@ def test_settings_are_theirs(pair: Any) -> None:
     assert ours.spec.id == CASES[case][3]
 
 
+def test_seed_and_steps_are_theirs(pair: Any, tmp_path: Path) -> None:
+    theirs, ours, _ = pair
+    assert (ours.seed, ours.num_timesteps) == (theirs.seed, theirs.num_timesteps)
+    ours.save(tmp_path / "ours")
+    again = rlsdk.load(tmp_path / "ours")
+    assert (again.seed, again.num_timesteps) == (theirs.seed, theirs.num_timesteps)
+
+
 def test_values_and_targets_are_theirs(pair: Any) -> None:
     theirs, ours, case = pair
     seen = torch.randn(5, 3 if "Pendulum" in CASES[case][2] else 4)
@@ -259,7 +267,10 @@ def test_the_model_is_not_replaced(cli: Any) -> None:
     assert (code, out) == (1, "")
     assert "--out model.zip is the model itself, which would be replaced; choose another name" in err
     assert Path("model.zip").read_bytes() == before
-    assert cli("import", "trpo", "model.zip", "--env", "CartPole-v1", "--out", "model")[0] == 0
+    command = ("import", "trpo", "model.zip", "--env", "CartPole-v1", "--out", "model")
+    assert cli(*command)[0] == 0
+    code, _, err = cli(*command)
+    assert (code, "model.rlsdk exists; choose another --out, or remove it first" in err) == (1, True)
     assert (
         "give the .zip that model.save(path) of that library wrote"
         in cli("import", "trpo", "model.rlsdk", "--env", "CartPole-v1", "--out", "other")[2]

@@ -15,7 +15,8 @@ from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.errors import ArtifactError
-from rlsdk.storage import inspect_archive
+from rlsdk.storage import inspect_archive, read_archive, write_archive
+from rlsdk.storage.journal import KIND as KIND_OF_PART
 from rlsdk.storage.journal import Journal, joined
 
 MEMORIES: dict[str, tuple[str, Any, dict[str, Any]]] = {
@@ -124,3 +125,20 @@ def test_one_file_still_holds_everything_where_that_is_asked(tmp_path: Path) -> 
     model = make("plain", 500).learn(100)
     model.save(tmp_path / "all", include=["replay"])
     assert len(rlsdk.load(tmp_path / "all", env="CartPole-v1").replay_buffer) == 100
+
+
+def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
+    """Without the check, rows of a missing column were what happened to be in memory."""
+    journal, memory = Journal(tmp_path), make("plain", 60)
+    memory.learn(20)
+    journal.write(memory.replay_buffer.state_dict())
+    memory.learn(20, reset_num_timesteps=False)
+    rest, names = journal.write(memory.replay_buffer.state_dict())
+    document, sections = read_archive(tmp_path / names[1], kind=KIND_OF_PART)
+    rows = tree.flatten(sections["rows"])
+    key = next(name for name, rows_of in rows.items() if rows_of.dtype == torch.float32)
+    for changed in ({**rows, key: rows[key].double()}, {n: r for n, r in rows.items() if n != key}):
+        header = {name: document[name] for name in ("kind", "start", "end")}
+        write_archive(tmp_path / names[1], header, {"rows": tree.unflatten(changed)})
+        with pytest.raises(ArtifactError, match="has other columns than the first"):
+            joined(rest, tmp_path, names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import warnings
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from rlsdk.sinks import (
     JsonlSink,
     Logger,
     TensorBoardOutputFormat,
+    Video,
     configure,
     several,
 )
@@ -203,7 +205,9 @@ def test_what_no_sink_shows_is_warned_of_once() -> None:
             logger.dump(1)
         if _ == 0:
             assert len(caught) == 1
-            assert "no metric sink shows 'picture', a Image; set tensorboard_log" in str(caught[0].message)
+            assert "no metric sink (RecordingSink) shows 'picture' (Image); left out; set tensorboard_log" in str(
+                caught[0].message
+            )
         else:
             assert not caught
     with warnings.catch_warnings():
@@ -211,6 +215,122 @@ def test_what_no_sink_shows_is_warned_of_once() -> None:
         logger.record("other", Image(np.zeros((2, 2, 3))), exclude="csv")
         logger.dump(1)
         Logger().record("x", "y")
+
+
+def test_lists_tables_and_other_kinds_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logger = configure(tmp_path, ["stdout", "csv", "json"])
+    recorded: dict[str, tuple[object, object]] = {
+        "list": ([1, 2.5, float("nan")], [1.0, 2.5, None]),
+        "nested": (((1, 2), [3, 4]), [[1, 2], [3, 4]]),
+        "tensors": ([torch.tensor(1.0), np.float32(2.0)], [1.0, 2.0]),
+        "half": (torch.zeros(2, dtype=torch.bfloat16), [0.0, 0.0]),
+        "ragged": ([[1], [2, 3]], "[[1], [2, 3]]"),
+        "mixed": ([1, "a", None, Path("p")], '[1, "a", null, "p"]'),
+        "words": (np.array(["a", "b"]), '["a", "b"]'),
+        "empty": (np.zeros(0), "[]"),
+        "path": (Path("a/b"), "a/b"),
+        "huge": (10**400, str(10**400)),
+        "half_of": (Fraction(1, 2), 0.5),
+        "lines": ("a\nb\u2028c", "a\nb\u2028c"),
+        "none": (None, None),
+    }
+    for name, (value, _) in recorded.items():
+        logger.record(name, value)
+    logger.record("table", {"a": 1, "deeper": {"b": 2.0, "c": [1, 2]}, 3: "d"}, exclude="stdout")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logger.dump(7)
+    row = json.loads((tmp_path / "progress.json").read_text())
+    table = {"table/a": 1, "table/deeper/b": 2.0, "table/deeper/c": [1, 2], "table/3": "d"}
+    assert row == {"step": 7, **{name: stored for name, (_, stored) in recorded.items()}, **table}
+    lines = (tmp_path / "progress.csv").read_text().splitlines()
+    (cells,) = csv.DictReader(lines)
+    assert len(lines) == 2, "every row is one line, which resuming relies on"
+    assert (cells["list"], cells["none"], cells["lines"]) == ("[1.0, 2.5, null]", "", r"a\nb\u2028c")
+    assert (cells["table/deeper/c"], cells["half_of"]) == ("[1, 2]", "0.5")
+    printed = capsys.readouterr().out
+    assert "[1.0, 2.5, null]" in printed
+    assert "deeper" not in printed
+    assert all(len(line) < 120 for line in printed.splitlines())
+
+
+def test_every_value_that_no_sink_shows_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    endless: list[object] = []
+    endless.append(endless)
+    round_: dict[str, object] = {}
+    round_["x"] = round_
+    logger = configure(tmp_path, ["csv", "tensorboard"])
+    for name, value in {"b": b"x", "a": object(), "endless": endless, "round": round_, "large": "x" * 200_000}.items():
+        logger.record(name, value)
+    with pytest.warns(UserWarning, match="no metric sink") as caught:
+        logger.dump(1)
+    (message,) = (str(one.message) for one in caught)
+    assert "'a' (object), 'b' (bytes), 'endless' (list), 'round/" in message
+    assert message.endswith("left out; record numbers, texts, lists, arrays or the objects of rlsdk.sinks")
+    assert "tensorboard_log" not in message, "TensorBoard is on"
+    logger.record("large", np.zeros(5000))
+    csv_alone = Logger(None, [CsvSink(tmp_path / "alone.csv")])
+    csv_alone.record("large", np.zeros(5000))
+    csv_alone.record("x", b"")
+    with pytest.warns(
+        UserWarning, match=r"'large' \(ndarray\), 'x' \(bytes\); left out; set tensorboard_log.*; record num"
+    ):
+        csv_alone.dump(1)
+    with pytest.raises(SettingsError, match="there is a mean of numbers only; use record"):
+        logger.record_mean("mean", "text")  # type: ignore[arg-type]
+
+
+def test_a_picture_that_cannot_be_drawn_costs_no_other_value(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logger = configure(tmp_path, ["tensorboard"])
+    frames = np.zeros((2, 3, 1, 4, 6), np.uint8)
+    for name, value in {
+        "a/bad": Image(np.zeros(4)),
+        "b/bad": Video(np.zeros((2, 2))),
+        "c": [1, 2, 3],
+        "d": Image(np.zeros((2, 2, 3))),
+        "video": Video(frames),
+        "moving": Video(torch.rand(1, 2, 3, 4, 4)),
+    }.items():
+        logger.record(name, value)
+    with pytest.warns(UserWarning, match="/bad") as caught:
+        logger.dump(1)
+    assert len(caught) == 2
+    logger.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert set(events.Tags()["images"]) == {"d", "video", "moving"}
+    assert events.Tags()["histograms"] == ["c"]
+    picture = events.Images("video")[0]
+    assert (picture.height, picture.width) == (4, 12)
+    pixels = pytest.importorskip("imageio.v3").imread(picture.encoded_image_string)
+    assert pixels.shape[1:3] == (4, 12)
+
+
+@pytest.mark.parametrize("name", ["x[16, 16]", "a/b*", "?", "%d{}", "q²"])
+def test_a_run_name_may_hold_any_characters(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    sinks = [TensorBoardOutputFormat(tmp_path, name) for _ in range(2)]
+    other = TensorBoardOutputFormat(tmp_path, f"{name}_1")
+    again = TensorBoardOutputFormat(tmp_path, name, continue_last=True)
+    for sink in (*sinks, other, again):
+        sink.close()
+    assert [sink.path.name.removeprefix(Path(name).name) for sink in (*sinks, other, again)] == [
+        "_1",
+        "_2",
+        "_1_1",
+        "_2",
+    ]
+
+
+def test_a_run_name_that_no_folder_can_have_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    for name in ("a\0b", "a" * 300):
+        with pytest.raises(SettingsError, match="metrics cannot be written into"):
+            TensorBoardOutputFormat(tmp_path, name)
 
 
 class Full:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+import rlsdk
 import rlsdk.exploration.uniform
 from rlsdk.environments import make_vec_env
 from rlsdk_interchange.sb3 import import_sb3
@@ -127,3 +128,40 @@ def test_a_whole_training_is_that_of_the_peer(case: str, tmp_path: Path, monkeyp
     assert np.allclose(peer.replay_buffer.observations[:rows], stored["observation"].features[:rows], atol=1e-3)
     assert np.allclose(peer.replay_buffer.rewards[:rows], stored["reward"][:rows], atol=1e-3)
     assert distance(ours, peer, ours.spec.from_sb3) < 2e-4
+
+
+class Layer(torch.nn.Module):
+    """A features extractor with one layer, for either library."""
+
+    def __init__(self, observation_space: Any) -> None:
+        super().__init__()
+        self.features_dim, self.layer = 4, torch.nn.Linear(3, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.layer(x))
+
+
+@pytest.mark.parametrize("name", ["td3", "ddpg"])
+def test_a_shared_target_encoder_moves_once_per_update(name: str) -> None:
+    """The peer moves it as a part of the target actor and again as a part of the target critics: 1 - (1 - tau)^2."""
+    networks = {"net_arch": [4], "share_features_extractor": True, "features_extractor_class": Layer}
+    common: dict[str, Any] = {"tau": 0.1, "learning_rate": 1e-12, "batch_size": 4, "learning_starts": 8, "seed": 0}
+    common |= {"policy_kwargs": networks, "device": "cpu"} | ({"policy_delay": 1} if name == "td3" else {})
+    ours = rlsdk.make(name, env="Pendulum-v1", **common)
+    theirs = PEERS[name]("MlpPolicy", "Pendulum-v1", **common)
+    update: Any = ours.parts.algorithm
+    policy = theirs.policy
+    targets = [update.actor_target.network.encoder, update.critic_target.network.encoder]
+    assert policy.actor_target.features_extractor is policy.critic_target.features_extractor
+    for target in (*targets, policy.actor_target.features_extractor):
+        for parameter in target.parameters():
+            parameter.data.add_(1.0)
+    for model in (ours, theirs):
+        model.learn(9)  # one update, whose rate is so small that only the targets move
+    for online, encoders, left in (
+        (update.actor.encoder, targets, 0.9),
+        (policy.actor.features_extractor, [policy.actor_target.features_extractor], 0.81),
+    ):
+        for encoder in encoders:
+            for one, other in zip(online.parameters(), encoder.parameters(), strict=True):
+                torch.testing.assert_close(other - one, torch.full_like(one, left), rtol=1e-4, atol=1e-4)

@@ -20,6 +20,7 @@ from rlsdk.settings import load_settings
 SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
 
 
+@pytest.mark.usefixtures("from_an_index")
 @pytest.mark.parametrize("name", ["ppo", "trpo", "td3-bc"])
 def test_the_package_of_one_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
@@ -32,6 +33,7 @@ def test_a_mistyped_algorithm() -> None:
         find("tqcc")
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_a_suite_whose_algorithm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
     with pytest.raises(
@@ -75,7 +77,7 @@ def test_a_settings_file_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nosuch\.toml cannot be read: No such file or directory$"):
         load_settings(Path("nosuch.toml"))
     (text := tmp_path / "run.toml").write_bytes(b"\x89PNG")
-    with pytest.raises(SettingsError, match="not text in UTF-8"):
+    with pytest.raises(SettingsError, match="not UTF-8"):
         load_settings(text)
 
 

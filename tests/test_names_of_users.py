@@ -76,7 +76,7 @@ def test_documented_arguments_of_replay_buffers_are_explained() -> None:
     for name in ("copy_info_dict", "handle_timeout_termination", "max_episode_length", "online_sampling"):
         with pytest.raises(SettingsError, match=rf"'hindsight' has no '{name}'; leave it out: \w+"):
             QRDQN("MultiInputPolicy", BitFlippingEnv(3), **GOALS, replay_buffer_kwargs={name: False})
-    with pytest.raises(SettingsError, match="do not fit 'hindsight'"):
+    with pytest.raises(SettingsError, match="'hindsight' has no 'n_goals'; accepted: "):
         QRDQN("MultiInputPolicy", BitFlippingEnv(3), **GOALS, replay_buffer_kwargs={"n_goals": 3})
 
 

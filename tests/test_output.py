@@ -201,6 +201,7 @@ def test_a_run_that_failed_at_once_does_not_block_its_retry(tmp_path: Path) -> N
         del gymnasium.registry["Failing-v0"]
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_an_algorithm_that_is_not_installed_leaves_nothing(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
     code, _, err = cli("run", "ars", "--env", "CartPole-v1", "--steps", "5", "--seeds", "3")

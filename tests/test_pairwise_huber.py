@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rlsdk.kernels import compiled_huber, pairwise_huber, reference, sorted_huber
+from rlsdk.kernels import compiled_huber, compiled_vectors, pairwise_huber, reference, sorted_huber
 from rlsdk.kernels.switch import compiled_off
 from rlsdk.math.quantiles import midpoints, quantile_huber, smallest
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
@@ -148,6 +148,24 @@ def test_compiled_code_finds_the_sums_over_all_pairs(library: str, monkeypatch: 
 
 @needs_library
 @pytest.mark.kernels("tests compiled kernels")
+@pytest.mark.parametrize("library", RUNNABLE)
+def test_compiled_sums_over_many_atoms_are_as_exact_as_those_of_torch(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = loaded(library)
+    monkeypatch.setattr(compiled_huber, "_function", lambda: chosen.pairwise_huber)
+    monkeypatch.setattr(compiled_huber, "by_torch", None)
+    generator = torch.Generator().manual_seed(0)
+    for quantiles, atoms in ((100, 100), (100, 200), (100, 500)):
+        z, y = (torch.randn(64, size, generator=generator) * 2.0 for size in (quantiles, atoms))
+        asymmetry = 2.0 * midpoints(quantiles, z) - 1.0
+        _, expected = reference.pairwise_huber(z.double() + 1.0, y.double(), asymmetry.double(), None)
+        _, found = compiled_huber.pairwise_huber((z.double() + 1.0).float(), y, asymmetry, None)
+        assert (found - expected).abs().max() / expected.abs().max() < 1e-6
+
+
+@needs_library
+@pytest.mark.kernels("tests compiled kernels")
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["predicted", "target"])
 def test_compiled_code_notices_what_is_not_finite(wrong: float, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,3 +207,12 @@ def test_the_smallest_entries(rows: int, size: int, count: int, seed: int) -> No
         found = smallest(given_values, count).detach()
         assert found.shape == (rows, count)
         torch.testing.assert_close(found.sort(-1).values, expected, rtol=0.0, atol=0.0, equal_nan=True)
+
+
+def test_sums_beyond_float32_are_infinite() -> None:
+    """As in a computation in float32. torch raises a RuntimeError when such a number becomes a tensor."""
+    z, y, skew = torch.full(SMALL, -3e38), torch.full(SMALL, 3e38), torch.zeros(SMALL[1])
+    assert compiled_huber.pairwise_huber(z, y, skew, None)[0] == math.inf
+    target = torch.tensor([0.0, 1.0, 2.0])
+    assert compiled_vectors.explained_variance(torch.tensor([1e25, -1e25, 1e25]), target) == -math.inf
+    assert reference.explained_variance(torch.tensor([1e18, -1e18, 1e18]), target * 1e-18) == -math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rlsdk.cli.main import app
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
+from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.experiments.curves import CurveSettings, curves, runs_below
 from rlsdk.experiments.metrics_file import read_metric
 from rlsdk.experiments.plotting import PictureSettings, plot_runs
@@ -60,6 +61,8 @@ def test_curves_of_seeds_become_a_band(tmp_path: Path) -> None:
         *("tqc", "3", "1000.0", "20.0", "10.0", "30.0"),
     ]
     assert curves(runs, CurveSettings())[0].value[-1] == 6.0, "evaluations, where all runs have them"
+    once = fake_run(tmp_path / "once", "a2c", -1.0, evaluations=1)
+    assert curves([*runs, once], CurveSettings())[-1].value.tolist() == [-1.0], "also if a run has one alone"
     (smoothed,) = curves(runs[:1], CurveSettings(metric="rollout/ep_rew_mean", x="time", smooth=4))
     assert smoothed.x[-1] == pytest.approx(0.1)
     assert smoothed.value[0] == 1.0
@@ -216,3 +219,40 @@ def test_bad_requests_for_videos(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match=r"rgb_array|could not be made"):
         record_video(agent, "rlsdk/ChainEnv-v0", tmp_path / "video.gif")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk leaves the picture and the numbers that were there before."""
+    folder, output = fake_run(tmp_path / "a", "tqc", 1.0), tmp_path / "curves.png"
+    plot_runs([folder], output)
+    before = output.read_bytes(), output.with_suffix(".csv").read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(SettingsError, match=r"cannot write the picture .*curves\.png: No space left on device"):
+        plot_runs([folder], output, CurveSettings(smooth=3))
+    assert (output.read_bytes(), output.with_suffix(".csv").read_bytes()) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "curves.png", "curves.csv"}
+
+
+def test_a_video_of_which_a_part_is_missing_is_no_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ffmpeg fails at the end where the disk is full, and imageio says nothing of it."""
+    imageio = pytest.importorskip("imageio.v3")
+    pytest.importorskip("imageio_ffmpeg")
+    from rlsdk.experiments.video import record_video
+
+    write = imageio.imwrite
+
+    def cut(path: Path, *arguments: Any, **options: Any) -> None:
+        write(path, *arguments, **options)
+        os.truncate(path, path.stat().st_size // 2)
+
+    monkeypatch.setattr(imageio, "imwrite", cut)
+    agent = TQC("MlpPolicy", "Pendulum-v1", seed=1, **SMALL)
+    with pytest.raises(
+        ArtifactError, match="of 200 frames are in the file; the disk may be full; choose another place"
+    ):
+        record_video(agent, "Pendulum-v1", tmp_path / "video.mp4", episodes=1)
+    assert list(tmp_path.iterdir()) == []

@@ -135,7 +135,7 @@ def test_what_cannot_be_loaded_names_file_and_versions(
         rlsdk.load(old)
     message = str(caught.value)
     assert words in message
-    assert f"{old} was made with acme-bad 1.2.3, installed is acme-bad 2.0; install acme-bad==1.2.3" in message
+    assert f"{old} was made with acme-bad 1.2.3, installed is acme-bad 2.0; pip install acme-bad==1.2.3" in message
     assert len(message.splitlines()) == 1
 
 
@@ -215,6 +215,7 @@ def test_a_file_names_the_package_to_install(site: Site, old: Path) -> None:
         assert installed
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_the_package_of_an_algorithm_of_ours_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
     for name, words in (("ars", "; install it: "), ("maskable-pp", "did you mean 'maskable-ppo'? install it: ")):

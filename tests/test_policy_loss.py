@@ -76,6 +76,18 @@ def test_gradients_are_those_of_autograd() -> None:
 
 
 @by_all
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [1e18, 1e20, 1e30, 1e37])
+def test_large_advantages_are_normalised(loss: PolicyLoss, size: float, weighted: bool) -> None:
+    """Their squares are beyond float32."""
+    terms, (rows, now) = LossTerms(0.2, None, 0.0, 0.5, True), rows_of(64, weighted)
+    wanted, _ = loss(rows, now, terms)
+    found, (grad, *_) = loss(replace(rows, advantage=rows.advantage * size), now, terms)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    assert torch.isfinite(grad).all()
+
+
+@by_all
 def test_what_is_not_finite_comes_out_so(loss: PolicyLoss) -> None:
     rows, now = rows_of(5, weighted=False)
     terms = LossTerms(0.2, None, 0.0, 0.5, True)

@@ -244,6 +244,18 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
         agent.pretrain(tmp_path / "damaged")
 
 
+@pytest.mark.parametrize("masks", [False, True])
+def test_an_agent_without_masking_needs_no_masks_and_uses_none(masks: bool, tmp_path: Path) -> None:
+    """Masks of the data forbid the recorded actions, which an agent that uses no masks does not notice."""
+    seen = np.linspace(-1, 1, 12).reshape(6, 2).astype(np.float32)
+    forbidden = torch.tensor([[True, False]]).expand(6, 2) if masks else None
+    episode = RecordedEpisode(seen, torch.full((5,), 4), torch.ones(5), terminated=True, action_masks=forbidden)
+    data = write_episodes(tmp_path / "demo", [episode], to_space(SEEN), to_space(CHOICE))
+    agent = rlsdk.make("maskable-ppo", env=RecordedOnly(SEEN, CHOICE), use_masking=False, seed=0)
+    agent.pretrain(data, n_epochs=60, learning_rate=0.01, train_fraction=1.0)
+    assert agent.predict(seen, deterministic=True)[0].tolist() == [4] * 6
+
+
 def test_masks_that_forbid_what_was_done_are_found(tmp_path: Path) -> None:
     seen, allowed = torch.zeros(6, 2), torch.ones(6, 2, dtype=torch.bool)
     allowed[2, 1] = False

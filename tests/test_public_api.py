@@ -67,6 +67,7 @@ MODULES = [
     "rlsdk.records",
     "rlsdk.runtime.deprecation",
     "rlsdk.runtime.lazy",
+    "rlsdk.runtime.pip_commands",
     "rlsdk.runtime.stored",
     "rlsdk.settings.actor_critic",
     "rlsdk.math.value_losses",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +67,23 @@ def test_steps_before_the_end_of_the_last_rollout_are_those_of_the_first_call(cl
     begun = (*RUN[:6], "30", *RUN[7:])
     assert cli(*begun, "--seeds", "2", "--jobs", "1", "--executor", "in-process", "--out", "both")[0] == 0
     assert cli(*AGAIN, "both", "--steps", "30")[0] == 0
+
+
+@pytest.mark.parametrize("seeds", [(), ("--seeds", "1", "--executor", "in-process")])
+def test_a_run_that_was_killed_after_it_exceeded_its_steps_is_finished(cli: Any, seeds: tuple[str, ...]) -> None:
+    """Whole rollouts: a run of 30 steps ends at step 32."""
+    assert cli(*RUN[:6], "30", *RUN[7:], *seeds, "--out", "run")[0] == 0
+    folder = Path("run/seed-0" if seeds else "run")
+    for more in ((), ("--steps", "30"), ("--steps", "31")):
+        (folder / "final.rlsdk").unlink()  # as after a kill between the last checkpoint and the final agent
+        record = json.loads((folder / "run.json").read_text())
+        del record["final_evaluation"]
+        (folder / "run.json").write_text(json.dumps({**record, "status": "running"}))
+        code, _, err = cli(*AGAIN, "run", *more)
+        assert code == 0, err
+        done = json.loads((folder / "run.json").read_text())
+        assert (done["status"], done["env_steps"], (folder / "final.rlsdk").exists()) == ("finished", 32, True)
+    assert "--steps 29 is less than the 32 steps that run" in refusal(cli, "run", "--steps", "29")
 
 
 @pytest.mark.parametrize("options", [("empty",), ("empty", "--seeds", "2")])

@@ -15,11 +15,12 @@ import torch
 import rlsdk
 from rlsdk.agent import agent_class
 from rlsdk.errors import ContractViolation, PluginError
-from rlsdk.registry import AlgorithmSpec, Manifest, find, load, register, unregister
-from rlsdk.registry.manifest import ManifestError, parse_manifest
+from rlsdk.registry import AlgorithmSpec, Manifest, discovery, find, load, plugins, register, unregister
+from rlsdk.registry.manifest import ManifestError, parse_manifest, read_manifest
 from rlsdk.settings import AgentConfig
 from rlsdk_testing import verify
 from tests import small_algorithms
+from tests.plugin_site import Site
 from tests.throwaway import Environment, build_wheels, write_distribution, write_extension
 
 ASK = """
@@ -68,6 +69,19 @@ def test_listing_shows_all_and_runs_none(house: Environment) -> None:
     assert listed["acme-good/good"] is None
     assert "needs rlsdk >=99" in listed["acme-future/future"]
     assert "is not valid TOML" in listed["acme-garbled/garbled"]
+
+
+def test_each_manifest_is_read_once_however_many_entry_points_name_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 entry points of one package took 69 seconds."""
+    lines = "".join(f"a{i} = acme_many.part{i}\n" for i in range(300))
+    site.add("many", entry=f"[rlsdk.plugins]\n{lines}")
+    read = list[str]()
+    monkeypatch.setattr(discovery, "read_manifest", lambda module: read.append(module) or read_manifest(module))
+    found = [plugin for plugin in plugins(rescan=True) if plugin.distribution == "acme-many"]
+    assert (len(found), read.count("acme_many")) == (300, 1)
+    assert all("make them equal" in str(plugin.problem) for plugin in found)
 
 
 def test_the_command_line_lists_past_broken_plugins(house: Environment) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from io import BytesIO
 from typing import Any
 
@@ -18,8 +19,12 @@ import rlsdk
 from rlsdk.environments import to_space
 from rlsdk.errors import UsageError
 from rlsdk.kernels import Structure, factory
+from rlsdk.kernels.compiled_dense import CompiledDense
+from rlsdk.kernels.compiled_library import loaded_library
+from rlsdk.kernels.switch import compiled_off, kernels_off
 from rlsdk.networks import NatureEncoder
 from rlsdk.updates import FlatOptimizer, TargetNetwork
+from tests.compiled_variants import needs_library
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "tqc": ("Pendulum-v1", {"buffer_size": 100, "learning_starts": 4, "batch_size": 4}),
@@ -391,3 +396,98 @@ def test_ars_with_bias_or_without(policy: str, with_bias: bool) -> None:
     file = BytesIO()
     model.save(file)
     np.testing.assert_array_equal(acted(model), acted(rlsdk.load(BytesIO(file.getvalue()))))
+
+
+def _turned(weight: nn.Parameter) -> None:
+    weight.data = weight.data.T
+
+
+def _expanded(weight: nn.Parameter) -> None:
+    weight.data = weight.data[:1].expand(weight.shape)
+
+
+def _reversed_by_strides(weight: nn.Parameter) -> None:
+    weight.data = torch.as_strided(weight.data, weight.shape, (1, 0))
+
+
+def _set(weight: nn.Parameter) -> None:
+    other = weight.detach().clone().T
+    weight.data.set_(other)  # changes only the alias
+    weight.data = other
+
+
+LAYOUTS = [_turned, _expanded, _reversed_by_strides, _set]
+LAID_OUT: dict[str, tuple[str, dict[str, Any]]] = {
+    "ppo": ("CartPole-v1", {"n_steps": 16, "batch_size": 8}),
+    "a2c": ("Pendulum-v1", {"n_steps": 16}),
+    "dqn": ("CartPole-v1", {"learning_starts": 4, "batch_size": 4}),
+    "qrdqn": SMALL["qrdqn"],
+    "sac": ("Pendulum-v1", {"learning_starts": 4, "batch_size": 4}),
+    "td3": ("Pendulum-v1", {"learning_starts": 4, "batch_size": 4}),
+}
+KERNELS: dict[str, Any] = {"compiled": nullcontext, "uncompiled": compiled_off, "off": kernels_off}
+
+
+def laid_out(name: str) -> tuple[Any, nn.Parameter]:
+    env, settings = LAID_OUT[name]
+    model = rlsdk.make(name, env=env, policy_kwargs={"net_arch": [6, 6]}, seed=0, **settings)
+    acted(model)  # kernels have read the addresses
+    (weight,) = [p for n, p in model.policy.named_parameters() if p.shape == (6, 6) and "critic" not in n][:1]
+    return model, weight
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("change", LAYOUTS)
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_another_layout_at_the_same_address_is_noticed(name: str, change: Any, kernels: str) -> None:
+    with KERNELS[kernels]():
+        model, weight = laid_out(name)
+        before, address = acted(model), weight.data_ptr()
+        change(weight)
+        assert change is _set or weight.data_ptr() == address
+        many = np.tile(model.observation_space.sample(), (100, 1))
+        assert np.allclose(acted(model), by_torch(model), atol=1e-6)
+        model.predict(many)
+        assert not np.array_equal(acted(model), before) or model.action_space.dtype == np.int64
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_another_layout_is_noticed_while_training(name: str, kernels: str) -> None:
+    with KERNELS[kernels]():
+        one, weight = laid_out(name)
+        two, other = laid_out(name)
+        weight.data = weight.data.T
+        other.data.copy_(other.data.T.clone())
+        for model in (one, two):
+            model.learn(48)
+        for mine, theirs in zip(one.policy.parameters(), two.policy.parameters(), strict=True):
+            assert torch.allclose(mine, theirs, atol=1e-5)  # torch multiplies turned matrices with other rounding
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_a_parameter_without_memory_is_refused(name: str) -> None:
+    model, weight = laid_out(name)
+    model.learn(32)
+    try:
+        weight.untyped_storage().resize_(0)
+    except RuntimeError:  # torch refuses it where numpy reads the memory, too
+        return
+    for call in (lambda: acted(model), lambda: model.learn(32)):
+        with pytest.raises(UsageError, match="lost its memory"):
+            call()
+
+
+@needs_library
+@pytest.mark.kernels("tests compiled kernels")
+def test_memory_that_a_parameter_gives_away_stays_while_it_is_used() -> None:
+    """A callback may do so in the middle of a rollout, in which compiled code knows the addresses from its beginning."""
+    layer, seen, found, log_std = nn.Linear(4, 3), torch.randn(2, 5, 4), torch.zeros(5, 3), torch.zeros(3)
+    network, expected = CompiledDense([layer]), layer(seen[1])
+    call = network.calls(loaded_library().act_by_noise, seen)
+    layer.weight.data, layer.bias.data = torch.zeros(3, 4), torch.zeros(3)
+    others = [torch.full((size,), torch.nan) for size in (3, 12) for _ in range(50)]  # what takes freed memory
+    call(1, log_std.data_ptr(), found.data_ptr())
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert others
+    assert not network(seen[1]).any()

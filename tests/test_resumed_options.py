@@ -46,6 +46,8 @@ SHAPING: dict[str, Option] = {
     "vectorization": ("vectorization", "sync", lambda record: record.vectorization),
     "sink": ("sinks", ("tensorboard",), lambda record: record.sinks),
     "max_restores": ("max_restores", 2, lambda record: record.max_restores),
+    "schedule_until": ("schedule_until", 96, lambda record: record.schedule_until),
+    "exact_steps": ("exact_steps", True, lambda record: record.exact_steps),
     "device": (
         "settings",
         {**BASE.settings, "device": "cpu"},
@@ -78,6 +80,7 @@ NOT_SHAPING = {
 TYPED = {
     "env": "X-v0", "steps": 7, "seed": 3, "n_envs": 2, "eval_every": 5, "eval_episodes": 4, "checkpoint_every": 6,
     "stop_at": 1.5, "threads": 2, "vectorization": "sync", "max_restores": 2, "sink": "console", "device": "cpu",
+    "schedule_until": 96, "exact_steps": None,
     "no_preset": None,
 }  # fmt: skip
 """Option -> the value on the command line; None for a flag."""
@@ -173,5 +176,7 @@ def test_the_command_line_hands_over_every_option(cli: Any, monkeypatch: pytest.
     plain, *given = (attrs.asdict(request) for request in caught)
     for (name, value), request in zip(TYPED.items(), given, strict=True):
         field = SHAPING[name][0]
-        wanted = {"settings": {name: value}, "sinks": (value,), "use_preset": False}.get(field, value)
+        wanted = {"settings": {name: value}, "sinks": (value,), "use_preset": False, "exact_steps": True}.get(
+            field, value
+        )
         assert {key: item for key, item in request.items() if item != plain[key]} == {field: wanted}

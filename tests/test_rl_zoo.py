@@ -116,7 +116,7 @@ def test_the_default_table_is_for_all_others(file: Path) -> None:
     [
         ("sb3_contrib.common.wrappers.TimeFeatureWrapper", r"add --wrapper TimeFeature$"),
         ("[mine.wrappers.Slow, mine.Fast]", r"add --wrapper mine.wrappers:Slow --wrapper mine:Fast$"),
-        ("[{mine.Skip: {skip: 2}}]", r"in mine.Skip\(skip=2\); .* write a function that applies them"),
+        ("[{mine.Skip: {skip: 2}}]", r"in mine.Skip\(skip=2\); .* add --wrapper 'mine:Skip\(skip=2\)'"),
     ],
 )
 def test_wrappers_are_not_imported(file: Path, wrapper: str, message: str) -> None:

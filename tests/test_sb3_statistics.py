@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "rewards": (BOX, {"norm_obs": False}),
     "dict": (DICT, {"norm_obs_keys": ["z", "a"]}),
     "one entry": (DICT, {"norm_obs_keys": ["z"]}),
+    "unsorted entries": (spaces.Dict(OrderedDict(z=BOX, a=BOX)), {"norm_obs_keys": ["a", "z"]}),
 }
 
 

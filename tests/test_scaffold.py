@@ -96,6 +96,11 @@ def test_the_command_of_the_offline_package(site: Path, tmp_path: Path) -> None:
     its_test(site, "my-offline", "learns").test_the_command_line(tmp_path)
 
 
+def test_the_offline_package_without_data_names_the_setting(site: Path) -> None:
+    with pytest.raises(SettingsError, match="recorded episodes: give dataset=PATH, or --dataset FILE"):
+        rlsdk.make("my-offline", env="CartPole-v1")
+
+
 def test_packages_are_formatted(site: Path) -> None:
     for identity in TEMPLATES:
         package = site / f"rlsdk-{identity}"
@@ -135,6 +140,17 @@ def test_the_tests_of_an_untouched_package_pass(house: tuple[Environment, Path],
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+def test_an_id_that_is_installed_gets_a_warning(tmp_path: Path, cli: Any) -> None:
+    with pytest.warns(
+        UserWarning, match="rlsdk-tqc has an algorithm 'tqc' too; installing the new package replaces it"
+    ):
+        assert (new_package("tqc", "on-policy", tmp_path / "a") / "pyproject.toml").is_file()
+    with pytest.warns(UserWarning, match="replaces it"):  # the command line prints it as one line
+        code, out, _ = cli("new", "tqc")
+    assert code == 0
+    assert 'pip install -e "./rlsdk-tqc[dev]"' in out
+
+
 @pytest.mark.parametrize(
     ("identity", "message"),
     [
@@ -142,7 +158,6 @@ def test_the_tests_of_an_untouched_package_pass(house: tuple[Environment, Path],
         ("2fast", "lower-case words"),
         ("a/../b", "lower-case words"),
         ("", "lower-case words"),
-        ("tqc", "installed already"),
     ],
 )
 def test_ids_that_cannot_be(identity: str, message: str, tmp_path: Path) -> None:

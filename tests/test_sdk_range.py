@@ -253,10 +253,11 @@ def test_public_names_refuse_it(world: World, name: str) -> None:
     assert {path.name for path in world.folder.iterdir()} == before, "something was left behind"
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_registering_refuses_it(world: World) -> None:
     """The message names no package to upgrade, because registered code is not installed."""
     words = (
-        "registered/bad cannot be used: it needs rlsdk >=0.0.1,<0.1, installed is .*pip install 'rlsdk>=0.0.1,<0.1'$"
+        'registered/bad cannot be used: it needs rlsdk >=0.0.1,<0.1, installed is .*pip install "rlsdk>=0.0.1,<0.1"$'
     )
     with pytest.raises(PluginError, match=words):
         rlsdk.register(attrs.evolve(world.spec, id="bad"), registry.find("bad").manifest)
@@ -389,20 +390,21 @@ def test_a_suite_reports_it(world: World, cli: Any) -> None:
     assert f"needs rlsdk {REFUSED}" in err
 
 
+@pytest.mark.usefixtures("from_an_index")
 @pytest.mark.parametrize(
     ("stated", "here", "fix"),
     [
-        (">=0.2", "0.1.0", "newer SDK: pip install 'rlsdk>=0.2'"),
-        (">=0.2,<0.3", "0.1.9", "newer SDK: pip install 'rlsdk>=0.2,<0.3'"),
-        ("~=1.1", "0.1.0", "newer SDK: pip install 'rlsdk~=1.1'"),
-        ("==0.2.*", "0.1.0", "newer SDK: pip install 'rlsdk==0.2.*'"),
-        ("<0.1", "0.1.0", "pip install --upgrade acme-bad, or an older SDK: pip install 'rlsdk<0.1'"),
-        (">=0.1,<0.2", "0.2.0", "pip install --upgrade acme-bad, or an older SDK: pip install 'rlsdk>=0.1,<0.2'"),
+        (">=0.2", "0.1.0", 'newer SDK: pip install "rlsdk>=0.2"'),
+        (">=0.2,<0.3", "0.1.9", 'newer SDK: pip install "rlsdk>=0.2,<0.3"'),
+        ("~=1.1", "0.1.0", 'newer SDK: pip install "rlsdk~=1.1"'),
+        ("==0.2.*", "0.1.0", 'newer SDK: pip install "rlsdk==0.2.*"'),
+        ("<0.1", "0.1.0", 'pip install --upgrade acme-bad, or an older SDK: pip install "rlsdk<0.1"'),
+        (">=0.1,<0.2", "0.2.0", 'pip install --upgrade acme-bad, or an older SDK: pip install "rlsdk>=0.1,<0.2"'),
         (">=0.1,!=0.1.3", "0.1.3", "pip install --upgrade acme-bad"),
         (">=0.1,<0.2", "0.1.0", None),
         (">=0.1,<0.2", "0.1.1.dev3", None),
         ("0.1", "0.1.0", "is not a version range"),
-        ("===o'ne", "0.1.0", "pip install 'rlsdk===o'\"'\"'ne'"),
+        ("===o'ne", "0.1.0", 'pip install "rlsdk===o\'ne"'),
     ],
 )
 def test_the_command_that_mends_it(stated: str, here: str, fix: str | None) -> None:
@@ -411,6 +413,7 @@ def test_the_command_that_mends_it(stated: str, here: str, fix: str | None) -> N
     assert (fix or "") in (problem or "")
 
 
+@pytest.mark.usefixtures("from_an_index")
 @pytest.mark.parametrize("place", ["config", "build", "agent"])
 @pytest.mark.parametrize(
     "line",

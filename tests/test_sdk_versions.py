@@ -132,7 +132,8 @@ def test_a_renamed_setting_without_upgrade_names_file_version_and_setting(tmp_pa
     message = str(caught.value)
     assert "unknown setting 'polyak'" in message
     assert (
-        f"{file} was made with acme-recall 1.0.0, installed is acme-recall 1.1.0; install acme-recall==1.0.0" in message
+        f"{file} was made with acme-recall 1.0.0, installed is acme-recall 1.1.0; pip install acme-recall==1.0.0"
+        in message
     )
     assert len(message.splitlines()) == 1
 
@@ -163,11 +164,12 @@ def test_the_next_sdk_refuses_them_until_their_range_reaches_it(
     plugins(rescan=True)
 
 
+@pytest.mark.usefixtures("from_an_index")
 @pytest.mark.parametrize(
     ("claimed", "fix"),
     [
-        (f">={NEXT[:-2]}", f"pip install 'rlsdk>={NEXT[:-2]}'"),
-        ("<0.1", "pip install --upgrade acme-recall, or an older SDK: pip install 'rlsdk<0.1'"),
+        (f">={NEXT[:-2]}", f'pip install "rlsdk>={NEXT[:-2]}"'),
+        ("<0.1", 'pip install --upgrade acme-recall, or an older SDK: pip install "rlsdk<0.1"'),
     ],
 )
 def test_plugins_for_other_versions_of_the_sdk(claimed: str, fix: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from rlsdk.buffers import ReplayBuffer, SequenceReplay
 from rlsdk.buffers.columns import Columns
 from rlsdk.errors import PluginError, SettingsError, UsageError
 from rlsdk.records import Observation, Rollout, Sequences, StepData
+from rlsdk.storage.factory import read, write
 from tests.test_replay import Script, context
 
 
@@ -164,6 +166,36 @@ def test_lengths_that_make_no_sequence_are_refused() -> None:
     memory = SequenceReplay(ReplayBuffer(context(1), 20, 0.5), length=3, carry=(torch.zeros(1, 4),))
     with pytest.raises(UsageError, match="build the memory with its initial_carry"):
         Recorded(memory, 1).play([["c"]])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("extras", [(), {}, None, Extras.__new__(Extras)], ids=["()", "{}", "None", "a record"])
+@pytest.mark.parametrize("stored", [True, False, (), {}, None], ids=lambda value: f"extras={value}")
+@pytest.mark.parametrize("carry", [(), None], ids=["carry=()", "carry=None"])
+def test_a_policy_without_extras_leaves_checkpoints_that_load(
+    extras: Any, stored: Any, carry: Any, tmp_path: Path
+) -> None:
+    if isinstance(extras, Extras):
+        extras = replace(Extras(None, (), {}), info={})  # type: ignore[arg-type]
+
+    class Plain(Recorded):
+        def record(self, given: Any, ends: Any, valid: Any, finals: Any) -> Rollout[Any, Any]:
+            item = super().record(given, ends, valid, finals)
+            return replace(item, steps=replace(item.steps, extras=extras), initial_carry=())
+
+    def memory() -> SequenceReplay[Any]:
+        return SequenceReplay(ReplayBuffer(context(2), 18, 0.5), length=3, extras=stored, carry=carry)
+
+    before = memory()
+    script = Plain(before, 2)  # type: ignore[arg-type]
+    script.play([["c", "c"], ["c", "t"], ["c", "c"]])
+    write(tmp_path / "memory", {"kind": "rlsdk-replay"}, {"replay": before.state_dict()})
+    after = memory()
+    after.load_state_dict(read(tmp_path / "memory", kind="rlsdk-replay")[1]["replay"])
+    first, second = (each.sample(5, torch.Generator().manual_seed(1)) for each in (before, after))
+    assert torch.equal(first.steps.reward, second.steps.reward)
+    assert first.steps.extras == second.steps.extras == {}
+    script.play([["c", "c"]])
+    Plain(after, 2).play([["c", "c"]])  # type: ignore[arg-type]
 
 
 def test_damaged_extras_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from rlsdk.settings import (
     unstructure,
 )
 from rlsdk.settings.schedules import Constant, Custom, Linear, Piecewise, as_schedule
+from tests.effort import limited
 
 
 @attrs.frozen
@@ -222,3 +224,80 @@ def test_the_commented_file_is_the_settings() -> None:
 def test_a_schedule_without_a_kind_says_what_is_accepted() -> None:
     with pytest.raises(SettingsError, match=r"the schedule \{'a': 1\} has no kind; write a number"):
         as_schedule({"a": 1})
+
+
+ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 8)
+)
+"""300 bytes of YAML that stand for 4 million values."""
+MERGED = "a0: &a0 {b: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (ALIASES, "more than 10000 values, aliases included"),
+        (
+            ALIASES.replace("[x, x", "{<<: {b: 1}, c: [x").replace("x]", "x]}"),
+            "more than 10000 values, aliases included",
+        ),
+        (MERGED, "more than 10000 values, aliases included"),
+        ("a: &a [b, *a]\n", "the alias 'a' stands for what contains it"),
+        ("a: " + "[" * 2000, "nested too deeply"),
+        ("- " * 2000, "nested too deeply"),
+        ("1: 2\n", "has the key 1, which is not a text; write it in quotes"),
+        ("a: {b: {null: 3}}\n", "has the key None, which is not a text"),
+        ("a: [{? [b, c] : 3}]\n", "which is not a text"),
+        ("? {a: b}\n: 3\n", "is not valid YAML: while constructing a mapping"),
+        ("a: !!float ''\n", "is not valid YAML"),
+        ("a: !!int 0x_\n", "is not valid YAML"),
+        ("a: 2001-99-99\n", "is not valid YAML"),
+        ("#" * 300_000, "is larger than 256 kB"),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_texts_in_yaml_that_are_refused_cost_little(tmp_path: Path, text: str, words: str) -> None:
+    (path := tmp_path / "bad.yml").write_text(text)
+    with limited(), pytest.raises(SettingsError) as refused:
+        load_settings(path)
+    assert words in str(refused.value)
+    assert str(refused.value).startswith(f"settings file {path} ")
+    assert "\n" not in str(refused.value)
+
+
+def test_aliases_are_read(tmp_path: Path) -> None:
+    (path := tmp_path / "good.yaml").write_text("a: &a {b: 1, c: [x]}\nd: *a\ne: {<<: *a, b: 2}\n")
+    assert load_settings(path) == {"a": (a := {"b": 1, "c": ["x"]}), "d": a, "e": {"b": 2, "c": ["x"]}}
+
+
+def test_toml_has_the_same_limits(tmp_path: Path) -> None:
+    for text, words in (
+        ("a = " + "[" * 5000, "nested too deeply"),
+        (".".join("a" * 20_000) + " = 1", "nested too deeply"),
+    ):
+        (path := tmp_path / "bad.toml").write_text(text)
+        with limited(), pytest.raises(SettingsError, match=words):
+            load_settings(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(SettingsError, match="is not a regular file"):
+        load_settings(tmp_path / "pipe.toml")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "setting"),
+    [
+        ("ppo", "clip_range"),
+        ("ppo", "learning_rate"),
+        ("td3", "target_noise_clip"),
+        ("ars", "delta_std"),
+    ],
+)
+@pytest.mark.parametrize("value", [1e39, 1e308, 10**400])
+def test_numbers_beyond_float32_are_refused(algorithm: str, setting: str, value: float) -> None:
+    """torch raises a RuntimeError for them, in the middle of a training."""
+    with pytest.raises(SettingsError, match=setting):
+        structure({"policy": "MlpPolicy", "env": "X", setting: value}, load(algorithm).config_type)

@@ -265,6 +265,7 @@ def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> No
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_an_executor_in_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "is_offered", lambda kind, name: False)
     with pytest.raises(

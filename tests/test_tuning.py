@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -310,3 +311,76 @@ def test_a_file_of_another_program_is_no_journal(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"journal\.log is damaged, or not of a search; choose another --out"):
         tune(plan(tmp_path))
     assert journal.read_text() == "Monday: nothing to report\n"
+
+
+def test_damaged_journals_are_refused_in_one_line(tmp_path: Path) -> None:
+    """Lines that are JSON, and not what Optuna wrote: its own errors are those of its code, such as KeyError."""
+    tune(plan(tmp_path, trials=2))
+    journal = tmp_path / "journal.log"
+    whole = [json.loads(line) for line in journal.read_text().splitlines()]
+    kinds = {line["op_code"]: number for number, line in enumerate(whole)}
+    value = next(n for n, line in enumerate(whole) if line.get("values"))
+    parameter = next(n for n, line in enumerate(whole) if "param_name" in line)
+    plan_of = next(n for n, line in enumerate(whole) if "plan" in line.get("user_attr", {}))
+    changes: list[tuple[int, dict[str, Any] | None]] = [
+        (0, {"study_name": "other"}),
+        (0, {"study_name": 3}),
+        *((number, None) for number in (0, value - 1, parameter)),
+        *((number, {"op_code": 99}) for number in kinds.values()),
+        (value, {"values": ["x"]}),
+        (value, {"values": [1, 2]}),
+        (value, {"values": 3}),
+        (value, {"state": 77}),
+        (value, {"trial_id": 10**9}),
+        (parameter, {"param_name": 3}),
+        (parameter, {"distribution": "{}"}),
+        (parameter, {"param_value_internal": 1e30}),
+        (plan_of, {"user_attr": {"plan": "{"}}),
+        (plan_of, {"user_attr": {"plan": [3]}}),
+    ]
+    for number, change in changes:
+        lines = [line if n != number else {**line, **(change or {})} for n, line in enumerate(whole)]
+        lines = [line for n, line in enumerate(lines) if change is not None or n != number]
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        journal.write_text(text)
+        try:
+            tune(plan(tmp_path, trials=2))
+        except SettingsError as refused:
+            assert "\n" not in str(refused), (number, change)  # noqa: PT017
+            assert journal.read_text().startswith(text), "what is refused keeps its lines"
+        else:
+            assert change is None or change.keys() & {"op_code", "trial_id"}, (number, change)
+
+
+def test_a_full_disk_ends_a_search_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from optuna.storages.journal import JournalFileBackend
+
+    tune(plan(tmp_path, trials=1))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JournalFileBackend, "append_logs", full)
+        with pytest.raises(SettingsError, match=r"cannot write .*journal\.log: No space left on device"):
+            tune(plan(tmp_path, trials=2))
+    assert tune(plan(tmp_path, trials=2)).trials == 2
+
+
+def test_the_lock_of_a_killed_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optuna waits for a lock that leads nowhere forever, and half a minute for one that leads to the journal."""
+    monkeypatch.chdir(tmp_path)
+    lock, seen, sync = Path("study/journal.log.lock"), [], os.fsync
+
+    def watched(number: int) -> None:
+        if lock.is_symlink():
+            seen.append(lock.exists())
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    tune(plan(Path("study"), trials=1))
+    assert set(seen) == {True}
+    lock.symlink_to("study/journal.log")
+    assert not lock.exists()
+    assert tune(plan(Path("study"), trials=1)).trials == 1
+    assert not lock.is_symlink()

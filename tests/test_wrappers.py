@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import resource
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +39,7 @@ from rlsdk.environments.toy import (
     InvalidActionEnvDiscrete,
     SimpleMultiObsEnv,
 )
-from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 
@@ -315,3 +318,35 @@ def test_the_documented_atari_preprocessing() -> None:
     assert rewards <= {0.0, 1.0}
     assert 0 < env.get_attr("lives")[0] < 5, "the game continues"
     env.close()
+
+
+def test_a_monitor_on_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of the header would be in the way of the next monitor, a part of a row in that of `load_results`."""
+    env = Monitor(gymnasium.make("CartPole-v1"), tmp_path / "a")
+    whole = (tmp_path / "a.monitor.csv").read_bytes()
+
+    def play() -> None:
+        env.reset(seed=0)
+        while not any(env.step(0)[2:4]):
+            pass
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(ArtifactError, match=r"cannot write .*b\.monitor\.csv: No space left on device"):
+            Monitor(gymnasium.make("CartPole-v1"), tmp_path / "b")
+        assert [path.name for path in tmp_path.iterdir()] == ["a.monitor.csv"]
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 3, limit[1]))
+    try:
+        with pytest.raises(ArtifactError, match=r"cannot write .*a\.monitor\.csv"):
+            play()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (tmp_path / "a.monitor.csv").read_bytes() == whole
+    play()
+    assert load_results(tmp_path)["l"] == [float(env.get_episode_lengths()[-1])]

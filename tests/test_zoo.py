@@ -111,6 +111,13 @@ def test_the_commands(zoos: Zoos, cli: Any) -> None:
     Path("own.txt").write_text("mine")
     assert cli("zoo", "get", NAME, "-o", "own.txt")[1].startswith("own.txt.rlsdk: ")
     assert Path("own.txt").read_text() == "mine"
+    Path("own.rlsdk").write_bytes(b"the agent of a training")
+    code, _, err = cli("zoo", "get", NAME, "-o", "own")
+    assert (code, "own.rlsdk exists; choose another --out, or add --overwrite" in err) == (1, True)
+    assert Path("own.rlsdk").read_bytes() == b"the agent of a training"
+    assert cli("zoo", "get", NAME, "-o", "mine.rlsdk")[0] == 0, "a copy of the same agent is accepted"
+    assert cli("zoo", "get", NAME, "-o", "own", "--overwrite")[0] == 0
+    assert Path("own.rlsdk").read_bytes() == file.read_bytes()
     assert "return" in cli("eval", "mine.rlsdk", "--episodes", "1")[1]
     code, out, _ = cli("zoo", "show", NAME)
     assert code == 0
@@ -187,6 +194,7 @@ def test_two_zoos_with_the_same_name(zoos: Zoos) -> None:
     assert rlsdk_zoo.find(f"acme-more:{NAME}").zoo == "acme-more"
 
 
+@pytest.mark.usefixtures("from_an_index")
 def test_what_has_to_be_installed_is_named(zoos: Zoos, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in (["list"], ["get", NAME], ["show", NAME]):
         code, _, err = cli("zoo", *command)

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from docs.generator.pages import heading, write_pages
+from rlsdk import Agent
 from tests.test_public_api import MODULES, PACKAGES
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +117,14 @@ def classes_of(package: str) -> list[type[Any]]:
 
 def algorithm_entry(package: str) -> str:
     """The classes of an algorithm with their constructors, as a part of its card."""
-    return "".join(_directive(package, kind.__name__, kind) for kind in classes_of(package))
+    return "".join(_class_entry(package, kind) for kind in classes_of(package))
+
+
+def _class_entry(package: str, kind: type[Any]) -> str:
+    """A class without the values that rlsdk sets on it: `spec` and `policy_aliases` repeat in one line what the page has."""
+    given = sorted(set(vars(kind)) & set(inspect.get_annotations(Agent)) if issubclass(kind, Agent) else ())
+    without = f"   :exclude-members: {', '.join(given)}\n" if given else ""
+    return f".. autoclass:: {package}.{kind.__name__}\n{without}\n"
 
 
 def members(module: ModuleType) -> Iterator[str]:

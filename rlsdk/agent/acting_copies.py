@@ -15,6 +15,7 @@ from rlsdk.interfaces import VectorEnv
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings import evolve
 from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.spaces import Space
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=AgentConfig)
 
@@ -27,12 +28,12 @@ class ActingCopy(Generic[ConfigT]):
     config: ConfigT
     num_envs: int
     """The number of environments of all collectors, because steps are counted over all of them."""
+    spaces: tuple[Space, Space]
+    """The spaces of the learner, whose weights belong to the entries of Dicts in its order."""
 
     def __call__(self, env: VectorEnv) -> AssembledAgent[ConfigT]:
         """The agent for the environments of one collector; the learner sends its weights at the start of every round."""
-        envs = connect(env)
-        spaces = envs.observation_space, envs.action_space
-        return assemble(self.spec, self.config, spaces, self.num_envs, envs)
+        return assemble(self.spec, self.config, self.spaces, self.num_envs, connect(env))
 
 
 def acting_copies(agent: AssembledAgent) -> ActingCopy | None:
@@ -44,4 +45,5 @@ def acting_copies(agent: AssembledAgent) -> ActingCopy | None:
     if not isinstance(agent.env, CollectorsVectorEnv):
         return None
     require_same_layers(agent, "collectors cannot have copies of the policy")
-    return ActingCopy(agent.spec, evolve(agent.config, {"env_groups": 1}), agent.context.num_envs)
+    context, config = agent.context, evolve(agent.config, {"env_groups": 1})
+    return ActingCopy(agent.spec, config, context.num_envs, (context.observation_space, context.action_space))

@@ -185,9 +185,11 @@ class Agent(Generic[ConfigT]):
         progress_bar: bool = False,
         *,
         threads: int | None = 1,
+        schedule_until: float | None = None,
+        exact_steps: bool = False,
         **documented: Any,
     ) -> Self:
-        """Train for `total_timesteps` more environment steps, and return the agent itself.
+        """Train for `total_timesteps` more environment steps, rounded up to whole rounds, and return the agent itself.
 
         Args:
             total_timesteps: steps counted over all environments (may be 1e6, or 0); updates if a data set is learnt from.
@@ -197,17 +199,23 @@ class Agent(Generic[ConfigT]):
             reset_num_timesteps: count steps from 0 again; False continues the count and the TensorBoard curve.
             progress_bar: show progress on standard error.
             threads: the number of threads of torch and compiled code during training; None: torch's setting.
+            schedule_until: run schedules, exploration and progress to this count of steps (`num_timesteps`), over as many calls
+                and files as it takes; the count then continues, as with `reset_num_timesteps=False`. None: to the end of this
+                call.
+            exact_steps: end after exactly `total_timesteps`, with a shorter last round; see docs/resuming.md.
             documented: arguments of stable-baselines3 such as `eval_env`, with values that have no effect (see compatibility).
 
         Raises:
-            UsageError: there is no environment, or a stable-baselines3 argument is not supported. SettingsError: a count
-            is negative.
+            UsageError: there is no environment, a stable-baselines3 argument is not supported, or an algorithm that plays
+            whole episodes gets `exact_steps`. SettingsError: a count is negative, or not a multiple of the environments with
+            `exact_steps`.
             EnvironmentFault: the environment raised an error or returned invalid values. DivergenceError: a loss became NaN.
             ResourceError: the replay buffer does not fit into memory.
         """
         check_learn_arguments(self.spec, documented, progress_bar)
         name = tb_log_name or self.spec.id.upper()
-        request = Request(total_timesteps, log_interval, name, reset_num_timesteps, threads)
+        fresh = reset_num_timesteps and schedule_until is None
+        request = Request(total_timesteps, log_interval, name, fresh, threads, schedule_until, exact_steps)
         run_training(self._assembled, request, callbacks_of(callback, progress_bar), self)
         return self
 
@@ -341,12 +349,12 @@ class Agent(Generic[ConfigT]):
         """Replace parameters in place, from an agent file or a mapping in the form that `get_parameters` returns.
 
         Args:
-            load_path_or_dict: the file or mapping.
+            load_path_or_dict: the file or mapping. Both know the order of Dict keys; a dict of items of the mapping does not.
             exact_match: require every parameter; False replaces the given parameters and does not change the others.
             device: has no effect.
 
         Raises:
-            ArtifactError: names or shapes do not fit; then no parameter is changed.
+            ArtifactError: names, shapes or entries of Dict spaces do not fit; then no parameter is changed.
         """
         parameters.set_parameters(self._assembled, load_path_or_dict, exact_match=exact_match)
 
@@ -408,21 +416,21 @@ class Agent(Generic[ConfigT]):
 
     @class_only
     def load_policy(cls, path: str | Path | IO[bytes], env: object = None, **settings: object) -> Self:  # noqa: N805
-        """Make a new agent that begins with the policy in a file of any algorithm. The settings `policy`, `policy_kwargs`,
-        `normalize` and `frame_stack` come from the file, unless given in `settings`. Tensors of the same name and shape are
-        copied; a warning lists the others (`policy_transfer`). Without `env` the agent has the file's spaces; call `set_env`.
+        """Make a new agent that begins with the policy in a file of any algorithm. The order of Dict keys and the settings
+        `policy`, `policy_kwargs`, `normalize`, `frame_stack` are the file's, unless `settings` have them. Tensors of the same
+        name and shape are copied; a warning lists the others (`policy_transfer`). Without `env` the agent needs `set_env`.
 
         Raises:
-            ArtifactError: as for `load`, or no tensor fits. PluginError: the plugin of the file is not installed.
+            ArtifactError: as `load`, no tensor fits, or `env` lacks entries of the file. PluginError: its plugin is missing.
             SettingsError: the class lacks the file's policy, and `settings` do not choose another.
         """
         stored = StoredPolicy.read(path)
-        merged, agent = stored.settings_for(cls.spec, settings), cls.__new__(cls)
+        merged, agent = stored.settings_for(cls.spec, {**settings, "env": env}), cls.__new__(cls)
         with stored.fitting(cls.spec, settings):
             if env is None:
                 agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
             else:
-                agent._assembled = from_arguments(cls.spec, (), {**merged, "env": env}, class_name=cls.__name__)
+                agent._assembled = from_arguments(cls.spec, (), merged, class_name=cls.__name__, order=stored.spaces)
         warn_of_rest(stored.into(agent._assembled))
         return agent
 

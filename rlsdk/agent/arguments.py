@@ -37,7 +37,17 @@ OF_LEARN: dict[str, tuple[tuple[object, ...], str]] = {
     "eval_log_path": ((None,), EVALUATION),
 }
 """Argument of `learn` -> (accepted values, replacement for other values)."""
-LEARN = ("total_timesteps", "callback", "log_interval", "tb_log_name", "reset_num_timesteps", "progress_bar", "threads")
+LEARN = (
+    "total_timesteps",
+    "callback",
+    "log_interval",
+    "tb_log_name",
+    "reset_num_timesteps",
+    "progress_bar",
+    "threads",
+    "schedule_until",
+    "exact_steps",
+)
 ASYNC_EVAL = (
     "async_eval is not needed and has no effect: candidates are played side by side, in other processes where the environment"
     ' is made by make_vec_env(..., vectorization="async")'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol, TypeVar
 
 import attrs
@@ -24,7 +25,7 @@ from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.goals import GoalRules
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.wrapper_settings import split_wrapper_settings
+from rlsdk.environments.wrapper_settings import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import BuildContext, HasRolloutLength, NormalizesEpisodes, Reconfigurable
 from rlsdk.interfaces.abilities import ability
@@ -37,7 +38,7 @@ from rlsdk.runtime.seeding import Streams, fresh_seed
 from rlsdk.settings import evolve, structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
-from rlsdk.spaces import Space
+from rlsdk.spaces import Space, in_order_of
 from rlsdk.training.groups import require_groups
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig)
@@ -50,9 +51,17 @@ class ReadsInputs(Protocol):
 
 
 def from_arguments(
-    spec: AlgorithmSpec, args: tuple[object, ...], kwargs: Mapping[str, object], *, class_name: str
+    spec: AlgorithmSpec,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    *,
+    class_name: str,
+    order: tuple[Space, Space] | None = None,
 ) -> AssembledAgent:
     """Build an agent from the arguments of the constructor of an agent class.
+
+    `order`: the spaces whose order of Dict keys the agent's spaces take over, because weights belong to keys by position; None:
+    those of the environment. Records of environments are read by key, so that an agent may have another order.
 
     Raises:
         UsageError: there is no environment. SettingsError, UnsupportedSpaceError, EnvironmentFault, ResourceError: as for
@@ -67,8 +76,11 @@ def from_arguments(
     for request in requests:
         config = request.applied_to(config)
     spaces = env.observation_space, env.action_space
+    if order is not None:
+        spaces = in_order_of(spaces[0], order[0]), in_order_of(spaces[1], order[1])
     agent = assemble(spec, config, spaces, env.num_envs, env, class_name=class_name)
     agent.masks.check_environment(env)
+    warn_of_statistics(env, "the training environment")
     take_groups(agent, env)
     require_room(agent)
     warn_of_small_minibatches(agent)
@@ -134,7 +146,8 @@ def assemble(
         use != "ignored" and env is not None and env.has_masks,
         use == "ignored",
         GoalRules(lambda: agent.env),
-        to_gymnasium=to_gymnasium,
+        # networks of users see sorted keys: files of earlier versions hold their weights in this order
+        to_gymnasium=partial(to_gymnasium, by_name=True),
         algorithm=spec.id,
     )
     agent.decode_action, agent.stack = ActionDecoder(spaces[1]), ObservationBatcher(spaces[0])

@@ -239,7 +239,7 @@ def _finished_episodes(agent: AssembledAgent) -> int:
 
 def _progress_remaining(agent: AssembledAgent) -> float:
     run = agent.run
-    return 1.0 if run is None else 1.0 - min(1.0, (run.count - run.origin) / (run.end - run.origin))
+    return 1.0 if run is None else run.progress_remaining
 
 
 def _last_observation(agent: AssembledAgent) -> object:
@@ -292,5 +292,17 @@ ELSEWHERE = {
     "_total_timesteps": "callbacks find it in self.locals['total_timesteps']",
     "_vec_normalize_env": "get_vec_normalize_env() is it",
     "action_space": "it is the environment's",
+    "action_probability": "model.policy.get_distribution(observation) is the distribution of actions",
+    "get_policy": "model.policy is it",
+    "load_parameters": "set_parameters(path_or_parameters) loads them",
+    "parameters": "model.policy.parameters() are those of the policy, get_parameters() all",
+    "state_dict": "get_parameters() has all tensors, save(path) writes them",
+    "load_state_dict": "set_parameters(parameters) loads them",
+    "value": "model.policy.predict_values(observation) predicts values",
+    **dict.fromkeys(
+        ("act", "choose_action", "compute_single_action", "get_action", "sample_action", "select_action", "step"),
+        "predict(observation) acts",
+    ),
+    **dict.fromkeys(("evaluate", "test"), "rlsdk.evaluation.evaluate_policy(model) evaluates"),
 }
 """Attribute that is absent or cannot be assigned -> what to use instead."""

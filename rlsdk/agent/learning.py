@@ -16,7 +16,9 @@ from rlsdk.agent.stored_replay import require_room
 from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
 from rlsdk.environments import fingerprint_of
 from rlsdk.errors import UsageError
+from rlsdk.runtime.output import print_line
 from rlsdk.settings import flat_scalars
+from rlsdk.training.length import require_exact, rounded_up
 from rlsdk.training.run import Run
 from rlsdk.training.train import train
 from rlsdk.training.trained_agent import TrainedAgent
@@ -33,6 +35,10 @@ class Request:
     fresh: bool
     """Whether steps are counted from 0 again (`reset_num_timesteps`)."""
     threads: int | None
+    schedule_until: float | None = None
+    """The agent's count of steps at which schedules end; None: at the end of this call."""
+    exact: bool = False
+    """Whether the last round is cut at `total_timesteps`."""
 
 
 def callbacks_of(given: object, progress_bar: bool) -> list[Callback]:
@@ -54,6 +60,12 @@ def run_training(
     default = 4 if agent.parts.plan.log_every == "episodes" else 1
     interval = positive(default if request.log_interval is None else request.log_interval, "log_interval")
     total = positive(request.total_timesteps, "total_timesteps", least=0)
+    until = None if request.schedule_until is None else positive(request.schedule_until, "schedule_until")
+    plan, num_envs = agent.parts.plan, agent.context.num_envs
+    if request.exact:
+        require_exact(plan, num_envs, total, agent.spec.id)
+    elif agent.config.verbose and (line := rounded_up(plan, num_envs, total)) is not None:
+        print_line(f"learn: {line}")
     if request.fresh:
         agent.step_offset = agent.total_steps
     if not total:
@@ -63,7 +75,7 @@ def run_training(
         require_room(agent)
         begin(agent, env)
         observe_data_set(agent)
-    agent.run = run = _begun(agent, request, Run(user_facing, agent, agent.counts, total, callbacks))
+    agent.run = run = _begun(agent, request, Run(user_facing, agent, agent.counts, total, callbacks, until))
     try:
         train(run, env, log_every=interval, threads=request.threads)
     finally:
@@ -82,7 +94,7 @@ def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
     run.copies = lambda: acting_copies(agent)
     run.copies()  # raises an error about agents that cannot be copied before anything is collected
     agent.logger.hyperparameters(flat_scalars(agent.config))
-    run.tb_log_name = request.name
+    run.tb_log_name, run.exact = request.name, request.exact
     if not request.fresh and agent.stored_log is not None:
         run.episode_statistics.load_state_dict(agent.stored_log)
     return run

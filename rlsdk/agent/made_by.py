@@ -12,6 +12,7 @@ from rlsdk.errors import ArtifactError, PluginError, RlsdkError, fitting, shown
 from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec, plugin_of, plugins
 from rlsdk.registry import load as load_plugin
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.settings.renamed import with_current_names
 
 _PACKAGE, _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), re.compile(r"[\w.!+-]{1,100}")
@@ -48,7 +49,7 @@ def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
         return load_plugin(qualified if installed else name)
     except PluginError as error:
         missing = not installed and distribution not in (UNKNOWN, "registered")
-        fix = f"; install its plugin: pip install {distribution}" if missing else ""
+        fix = f"; install its plugin: {pip_install(distribution)}" if missing else ""
         raise PluginError(
             f"the file holds a {shown(name, 100)} agent made with {distribution}: {error}{fix}"
         ) from error
@@ -90,5 +91,5 @@ def naming(source: Path | IO[bytes], document: Mapping[str, object], spec: Algor
             raise type(error)(str(error) if file in str(error) else f"{file}: {error}") from error
         here = f", installed is {plugin.distribution} {plugin.version}" if plugin is not None else ""
         if plugin is not None and UNKNOWN not in (distribution, number) and number != plugin.version:
-            here += f"; install {distribution}=={number}, or give other settings: load(..., custom_objects={{...}})"
+            here += f"; {pip_install(f'{distribution}=={number}')}, or give other settings: load(..., custom_objects={{...}})"
         raise type(error)(f"{error}; {file} was made with {distribution} {number}{here}") from error

@@ -34,7 +34,8 @@ def update_from_memory(
         raise UsageError(f"{type(plan).__name__}, the plan of {agent.spec.id}, has no learn_offline; call learn")
     size = None if batch_size is None else positive(batch_size, "batch_size")
     count, steps = positive(gradient_steps, "gradient_steps"), agent.total_steps
-    training = Training(NoCollector(), agent.parts, agent.streams, steps, steps, agent.context.device)
+    collector = NoCollector(agent.context.num_envs)
+    training = Training(collector, agent.parts, agent.streams, steps, steps, agent.context.device)
     with limited_threads(1), torch.inference_mode(False), torch.enable_grad():
         metrics = plan.learn_offline(training, count, size)
     agent.counts = Cursor(agent.counts.env_steps, agent.counts.updates + count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.file_checks import require_same_places, spaces_of
 from rlsdk.agent.further_states import further_states, restore_states
 from rlsdk.agent.made_by import upgraded
 from rlsdk.agent.torch_modes import in_plain_modes
@@ -23,9 +25,19 @@ from rlsdk.storage.archive import table_in
 from rlsdk.storage.storable import nested_state
 from rlsdk.tree import flatten
 
+PLACES = "_metadata"
+"""The attribute of the parameters that holds the agent's spaces as JSON values. The `state_dict` of torch also has one of this
+name, which copies and `torch.save` keep."""
 
-def parameters_of(agent: AssembledAgent) -> dict[str, State]:
+
+def parameters_of(agent: AssembledAgent) -> OrderedDict[str, State]:
     """Name -> state of every network and optimiser; see `Agent.get_parameters`."""
+    found = OrderedDict(_parameters(agent))
+    setattr(found, PLACES, spaces_of(agent.context))
+    return found
+
+
+def _parameters(agent: AssembledAgent) -> dict[str, State]:
     policy = agent.preprocessing.policy_state(agent.parts.policy)
     return {"policy": policy, **agent.parts.algorithm.state_dict(), **_further(agent)}
 
@@ -39,7 +51,9 @@ def _further(agent: AssembledAgent) -> dict[str, State]:
 @in_plain_modes
 def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State, *, exact_match: bool) -> None:
     """Replace parameters in place; see `Agent.set_parameters`."""
-    current = parameters_of(agent)
+    current = _parameters(agent)
+    if isinstance(spaces := getattr(source, PLACES, None), Mapping):
+        require_same_places(spaces, agent.context)
     given = source if isinstance(source, Mapping) else _parameters_in(source, agent)
     if unknown := sorted(set(given) - set(current)):
         raise ArtifactError(f"the agent has no {unknown}; it has {sorted(current)}")
@@ -93,7 +107,7 @@ def _require_all(current: object, given: object, place: str) -> None:
 def _require_emptied(agent: AssembledAgent, given: State) -> None:
     """Raise ValueError if a state is empty in `given`, like that of an optimiser before its first step, but was not emptied in
     the agent."""
-    now = flatten(parameters_of(agent))
+    now = flatten(_parameters(agent))
     for name, value in flatten(given).items():
         if isinstance(value, Mapping) and name not in now:
             raise ValueError(f"{name!r} is empty")
@@ -135,6 +149,7 @@ def _take_over_count(agent: AssembledAgent) -> None:
 
 def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> State:
     document, stored = factory.read(agent_file.existing(path), ("policy", "training"), kind=agent_file.KIND)
+    require_same_places(document, agent.context)
     _, sections = upgraded(document, stored, agent.spec)
     training = sections.get("training", {})
     states = {"states": training["states"]} if "states" in training else {}

@@ -82,13 +82,13 @@ def save_as_asked(
         {"replay" if n == "replay_buffer" else n for n in ([names] if isinstance(names, str) else names or ())}
         for names in (exclude, include)
     )
-    known = {*SECTIONS, *attributes}
+    known, settings = {*SECTIONS, *attributes}, setting_names(type(agent.config))
     for name in sorted(excluded | included):
         if name not in known:
             raise SettingsError(
-                f"an agent file has no section {name!r} and the agent no such attribute; {suggest(name, known)}"
+                f"an agent file has no section {name!r} and the agent no such attribute;"
+                f" {suggest(name, {*SECTIONS, *settings})}"
             )
-    settings = setting_names(type(agent.config))
     stored = {*settings, *SECTIONS, "num_timesteps"} - {*agent_file.NOT_RESTORED}
     if absent := sorted(included - stored):
         advice = f"give it again when loading, load(path, {absent[0]}=...)"

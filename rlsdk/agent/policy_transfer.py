@@ -16,7 +16,7 @@ from rlsdk.agent import agent_file, persistence
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.construction_limit import ConstructionLimit
-from rlsdk.agent.file_checks import bytes_of, require_finite
+from rlsdk.agent.file_checks import SPACES, bytes_of, require_finite, require_same_places
 from rlsdk.agent.made_by import algorithm_in, spec_for, upgraded
 from rlsdk.agent.transferred import PolicyTransfer
 from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, shown
@@ -26,6 +26,7 @@ from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
+from rlsdk.spaces import Space
 
 SHARED = ("policy", "normalize", "frame_stack")
 """Settings that define the policy, in addition to `policy_kwargs`."""
@@ -54,6 +55,12 @@ class StoredPolicy:
         document, sections = upgraded(file.document, file.sections, spec_for(file.document))
         name = f"the file {path}" if isinstance(path, str | Path) else "the file"
         return StoredPolicy(algorithm_in(document), name, document, agent_file.policy_in(sections))
+
+    @property
+    def spaces(self) -> tuple[Space, Space]:
+        """The observation space and the action space of the file; raises ArtifactError if it has none."""
+        observation, action = (spaces.from_json(self.document.get(name)) for name in SPACES)
+        return observation, action
 
     def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
         """The settings `given`, and those of the file that define the policy, if the algorithm of `spec` has them.
@@ -105,8 +112,10 @@ class StoredPolicy:
         """Copy every tensor of the file that the agent's policy has under the same name and with the same shape.
 
         Raises:
-            ArtifactError: there is none, or a tensor is not finite; then the agent is unchanged.
+            ArtifactError: there is none, a tensor is not finite, or the file's spaces have other entries; then the agent is
+            unchanged.
         """
+        require_same_places(self.document, agent.context)
         own = tree.flatten(agent.preprocessing.policy_state(agent.parts.policy))
         theirs, unchanged, merged = tree.flatten(self.state), dict[str, str](), dict[str, object]()
         require_finite(own, theirs, "policy")
@@ -162,11 +171,8 @@ def without_environment(
 ) -> AssembledAgent:
     """Assemble a new agent with the spaces of the file. It can predict, and train after `set_env`."""
     config = bind(spec.config_type, (), settings)
-    observation, action = (
-        spaces.from_json(stored.document.get(name)) for name in ("observation_space", "action_space")
-    )
     with ConstructionLimit(bytes_of(stored.state)):
-        return assemble(spec, config, (observation, action), 1, None, class_name=class_name)
+        return assemble(spec, config, stored.spaces, 1, None, class_name=class_name)
 
 
 def warn_of_rest(transfer: PolicyTransfer) -> None:

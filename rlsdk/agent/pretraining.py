@@ -72,7 +72,7 @@ def pretrain(agent: AssembledAgent, source: Source, wanted: Pretraining) -> None
         )
     dataset = as_dataset(source)
     episodes = open_episodes(dataset, agent.preprocessing.build_context)
-    episodes.require_masks(required=agent.spec.action_masks == "required", used=agent.masks.used)
+    episodes.require_masks(required=agent.masks.required, used=agent.masks.used)
     training, held_out = _split(episodes, wanted.train_fraction, dataset.name)
     with _unchanged_after_errors(agent, policy), limited_threads(1), torch.inference_mode(False), torch.enable_grad():
         _observe(agent, training)
@@ -181,10 +181,11 @@ class _Fitting:
             return float(sum(losses.sum() for losses in self._losses(episodes, shuffle=False))) / episodes.steps
 
     def _losses(self, episodes: Episodes, *, shuffle: bool) -> Iterator[Tensor]:
-        """Yield the losses [N] of each batch."""
+        """Yield the losses [N] of each batch, under the masks of the data if the agent uses masks."""
+        masks = self.agent.masks.used
         for observation, action, starts in self._batches(episodes, shuffle=shuffle):
             seen = self.agent.preprocessing.build_context.observation_normalizer(observation.features)
-            features = Observation(seen, observation.is_first, observation.action_mask)
+            features = Observation(seen, observation.is_first, observation.action_mask if masks else None)
             yield self.policy.imitation_loss(features, action, starts)
 
     def _batches(self, episodes: Episodes, *, shuffle: bool) -> Iterator[tuple[Observation, Features, Tensor | None]]:

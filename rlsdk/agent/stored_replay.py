@@ -9,7 +9,7 @@ from typing import IO
 
 from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.agent.file_checks import blaming_the_file
+from rlsdk.agent.file_checks import blaming_the_file, require_same_entries, spaces_of
 from rlsdk.agent.further_states import restore_memories
 from rlsdk.agent.made_by import upgraded
 from rlsdk.errors import ArtifactError, RlsdkError, UsageError, fitting
@@ -128,7 +128,8 @@ def save_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
     restore_replay(agent)
-    factory.write(agent_file.with_suffix(path), {"kind": KIND}, {SECTION: agent.parts.buffer.state_dict()})
+    document = {"kind": KIND, **spaces_of(agent.context)}
+    factory.write(agent_file.with_suffix(path), document, {SECTION: agent.parts.buffer.state_dict()})
 
 
 def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> None:
@@ -140,7 +141,8 @@ def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
             "load_replay_buffer would mix the buffer with the steps of the round that is being collected; call it before learn,"
             " or between rounds: in on_training_start or on_rollout_start (_on_training_start, _on_rollout_start)"
         )
-    _, sections = factory.read(agent_file.existing(path), kind=KIND)
+    document, sections = factory.read(agent_file.existing(path), kind=KIND)
+    require_same_entries(document, agent.context)
     with fitting("the file holds no replay buffer for this agent"):
         agent.parts.buffer.load_state_dict(sections[SECTION])
     agent.pending_replay = None

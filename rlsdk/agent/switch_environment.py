@@ -14,8 +14,9 @@ from rlsdk.agent.resumption import leave_episodes
 from rlsdk.agent.torch_modes import in_plain_modes
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
 from rlsdk.environments.env_in_training import EnvInTraining, refuse_move
-from rlsdk.environments.wrapper_settings import split_wrapper_settings
+from rlsdk.environments.wrapper_settings import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import UnsupportedSpaceError, UsageError
+from rlsdk.runtime.seeding import derive
 from rlsdk.spaces import Box
 from rlsdk.training.groups import require_groups
 
@@ -30,7 +31,9 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
         )
     bare, requests = split_wrapper_settings(env)
     envs = connect(bare, agent.spec.default_envs)
-    require_same_spaces(agent, envs, "the new environment")
+    hint = f"; a new agent can begin with its policy: save it, then {agent.class_name}.load_policy(path, env)"
+    require_same_spaces(agent, envs, "the new environment", hint)
+    warn_of_statistics(envs, "the training environment")
     agent.masks.check_environment(envs)
     if any(request.applied_to(agent.config) != agent.config for request in requests):
         raise UsageError(
@@ -55,7 +58,8 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
         return None
     known = agent.numpy_env
     if known is None or known.env is not agent.env:
-        known = agent.numpy_env = NumpyVectorEnv(agent.env, lambda: _user_moves(agent))
+        seed = derive(agent.seed, "spaces") % 2**31
+        known = agent.numpy_env = NumpyVectorEnv(agent.env, lambda: _user_moves(agent), seed)
     return known
 
 
@@ -70,13 +74,14 @@ def _user_moves(agent: AssembledAgent) -> None:
     leave_episodes(agent)
 
 
-def require_same_spaces(agent: AssembledAgent, envs: object, what: str) -> None:
-    """Raise UnsupportedSpaceError if `envs` has other spaces than the agent; `what` names `envs` in the message."""
+def require_same_spaces(agent: AssembledAgent, envs: object, what: str, hint: str = "") -> None:
+    """Raise UnsupportedSpaceError if `envs` has other spaces than the agent; the message begins with `what`, its name, and ends
+    with `hint`."""
     for name in ("observation_space", "action_space"):
         mine, theirs = getattr(agent.context, name), getattr(envs, name)
         if mine != theirs:
             there, here = (f"{space}{_bounds(space) if str(mine) == str(theirs) else ''}" for space in (theirs, mine))
-            raise UnsupportedSpaceError(f"{what} has the {name} {there}, the agent was made for {here}")
+            raise UnsupportedSpaceError(f"{what} has the {name} {there}, the agent was made for {here}{hint}")
 
 
 def _bounds(space: object) -> str:
@@ -89,7 +94,8 @@ def _resize(agent: AssembledAgent, num_envs: int) -> None:
     recorded = not agent.parts.plan.needs_environment  # then the buffers hold a data set and are built again
     if not recorded and any(memory is not None and len(memory) for memory in memories):
         raise UsageError(
-            f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}"
+            f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}, or begin"
+            f" with an empty buffer: save the agent, then {agent.class_name}.load(path, env=env)"
         )
     require_same_layers(agent, "the agent cannot be made for another number of environments")
     policy, algorithm = agent.preprocessing.policy_state(agent.parts.policy), agent.parts.algorithm.state_dict()

@@ -15,7 +15,7 @@ from rlsdk.agent.stored_replay import restore_replay
 from rlsdk.errors import SettingsError, UsageError, fitting, suggest
 from rlsdk.interfaces import BuildContext, State
 from rlsdk.registry import AlgorithmSpec
-from rlsdk.runtime.stored import count_in
+from rlsdk.runtime.stored import MAX_COUNT, count_in
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.training.acting_weights import ActingWeights
 from rlsdk.training.episode_statistics import EpisodeStatistics
@@ -69,7 +69,7 @@ class Learning:
             EpisodeStatistics(1).load_state_dict(log)
         further = {name: state[name] for name in ("states", PLAN) if name in state}
         ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(state.get("ahead", {}).items()))
-        offset = count_in(counts, "step_offset")
+        offset = count_in(counts, "step_offset", -MAX_COUNT)  # negative after `num_timesteps` was set to more
         frozen = state.get("frozen", {})
         return Learning(state["algorithm"], state["streams"], offset, cursor, log, further, ahead, frozen)
 

@@ -1,5 +1,7 @@
 """Replay buffers and data sets of recorded episodes."""
 
+from typing import TYPE_CHECKING
+
 from rlsdk.buffers.columns import Columns
 from rlsdk.buffers.episode_file import write_episodes
 from rlsdk.buffers.episodes import Episodes, open_episodes
@@ -12,6 +14,7 @@ from rlsdk.buffers.replay import ReplayBuffer
 from rlsdk.buffers.rows_in_order import rows_in_order
 from rlsdk.buffers.sequences import SequenceReplay
 from rlsdk.buffers.sum_tree import SumTree
+from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.runtime.memory_budget import require_memory
 
 __all__ = [
@@ -32,3 +35,6 @@ __all__ = [
     "rows_in_order",
     "write_episodes",
 ]
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+    __getattr__ = names_elsewhere(__name__)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
+from rlsdk.environments.adapters.space_conversion import to_space
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interfaces.require_inside import require_inside
 from rlsdk.records import Features
@@ -53,22 +54,24 @@ class Header:
 def write_episodes(
     path: str | Path,
     episodes: Sequence[RecordedEpisode],
-    observation_space: Space,
-    action_space: Space,
+    observation_space: object,
+    action_space: object,
     environment: str | None = None,
 ) -> Path:
     """Write episodes to a file and return its path; `.safetensors` is appended to a name without suffix.
 
-    The fields of episodes may also be arrays or lists instead of tensors.
+    The fields of episodes may also be arrays or lists instead of tensors, and spaces may also be those of gymnasium.
 
     Raises:
-        SettingsError: there are no episodes, only some of them have masks, or a space is not one of `rlsdk.spaces`.
+        SettingsError: there are no episodes, or only some of them have masks.
+        UnsupportedSpaceError: a space is none of `rlsdk.spaces` or gymnasium, or is not supported.
         ObservationError: an episode does not fit the spaces, or has numbers that are not finite.
         ArtifactError: the file cannot be written.
     """
     if not episodes:
         raise SettingsError("a data set needs at least one episode")
-    spaces = _own(observation_space, "observation_space"), _own(action_space, "action_space")
+    observation_space, action_space = _own(observation_space, "observation_space"), _own(action_space, "action_space")
+    spaces = observation_space, action_space
     episodes = [checked_episode(spaces, episode, f"episode {number}") for number, episode in enumerate(episodes)]
     with_masks = {episode.action_masks is not None for episode in episodes}
     if len(with_masks) > 1:
@@ -104,12 +107,8 @@ def write_episodes(
 
 
 def _own(space: object, name: str) -> Space:
-    """The space, unchanged. Raises SettingsError if it is not a class of `rlsdk.spaces`."""
-    if not isinstance(space, Space):
-        raise SettingsError(
-            f"{name} is of type {type(space).__module__}.{type(space).__name__}; give rlsdk.environments.to_space(space)"
-        )
-    return space
+    """A space of `rlsdk.spaces`; one of gymnasium is converted. Raises UnsupportedSpaceError if it is neither."""
+    return space if isinstance(space, Space) else to_space(space, name)
 
 
 def _named(space: Space, prefix: str) -> list[tuple[str, Space]]:

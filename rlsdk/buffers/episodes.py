@@ -19,7 +19,7 @@ from rlsdk.errors import ArtifactError, MaskError, SettingsError, UnsupportedSpa
 from rlsdk.interfaces import BuildContext, Frames
 from rlsdk.records import Features, Observation, Sequences, StepData, Transitions
 from rlsdk.settings.dataset import Dataset
-from rlsdk.spaces import Space
+from rlsdk.spaces import Space, choice_places
 
 T = TypeVar("T")
 
@@ -57,7 +57,9 @@ def open_episodes(dataset: Dataset | str | Path, context: BuildContext | None = 
     )
     _require_spaces(name, "observations", header.observation_space, single)
     _require_spaces(name, "actions", header.action_space, context.action_space)
-    return Episodes(EpisodeFile(header), None, context.device, context.frames)
+    episodes = Episodes(EpisodeFile(header), None, context.device, context.frames)
+    episodes.mask_places = choice_places(context.action_space, header.action_space)
+    return episodes
 
 
 def _require_spaces(name: str, what: str, recorded: Space, wanted: Space) -> None:
@@ -85,6 +87,8 @@ class Episodes:
         # `searchsorted` of numpy takes a fifth of the time of torch's
         self._searched = tuple(f.numpy() for f in (self._before, self.numbers, file.start[self.numbers] - self._before))
         self._ends_checked = False
+        self.mask_places: list[int] | None = None
+        """The places of the entries of an agent's masks in those of the file, whose keys have another order; None: the same."""
 
     @property
     def observation_space(self) -> Space:
@@ -122,6 +126,7 @@ class Episodes:
         order = torch.randperm(len(self), generator=Generator().manual_seed(seed))
         parts = (self.numbers[rows.sort().values] for rows in (order[:count], order[count:]))
         first, rest = (Episodes(self.file, part, self.device, self.frames) for part in parts)
+        first.mask_places = rest.mask_places = self.mask_places
         return first, rest
 
     def episode(self, number: int) -> RecordedEpisode:
@@ -242,12 +247,13 @@ class Episodes:
         """(observations [..], next observations [..]) of steps int64 [..] in the episodes `number` int64 [..]."""
         row, begin = step + number, self._first_row[number]
         first = row == begin
-        features, masks = self.file.observations(), self.file.masks()
+        features, masks, places = self.file.observations(), self.file.masks(), self.mask_places
 
         def observation(rows: Tensor, is_first: Tensor) -> Observation:
             """The observations at rows int64 [..] of the file."""
             seen = _at(features, rows) if self.frames is None else _stacked(self.frames, features, rows, begin)
-            return Observation(seen, is_first, None if masks is None else masks[rows])
+            mask = None if masks is None else masks[rows]
+            return Observation(seen, is_first, mask if mask is None or places is None else mask[..., places])
 
         return observation(row, first), observation(row + 1, torch.zeros_like(first))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -85,5 +87,14 @@ def _misfit(choice: str | Callable[..., Memory], arguments: Mapping[str, object]
         return f"replay_buffer_class = {module}.{name} is a class of another library; give {DOCUMENTED[name]!r}"
     for unknown in sorted(WITHOUT_COUNTERPART.keys() & arguments.keys()):
         return f"replay_buffer_kwargs: {choice!r} has no {unknown!r}; leave it out: {WITHOUT_COUNTERPART[unknown]}"
+    unexpected = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if unexpected and isinstance(choice, str):
+        accepted = {*_named(MEMORIES[choice]), *_named(ReplayBuffer)} - {"shared_observations", "n_steps"}
+        return f"replay_buffer_kwargs: {choice!r} has no {unexpected[1]!r}; {suggest(unexpected[1], accepted)}"
     kinds = f"a memory is {', '.join(map(repr, MEMORIES))}, or a class called as rlsdk.buffers.ReplayBuffer is"
     return f"replay_buffer_kwargs {arguments} do not fit {choice!r}: {error}; {kinds}"
+
+
+def _named(make: Callable[..., object]) -> list[str]:
+    """The arguments that can only be given by name."""
+    return [p.name for p in inspect.signature(make).parameters.values() if p.kind is p.KEYWORD_ONLY]

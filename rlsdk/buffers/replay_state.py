@@ -100,7 +100,7 @@ def _allocate_named(rows: RowStorage, column: str, stored: Mapping[str, Tensor],
     """Allocate a column that is a mapping of names to tensors, for the stored tensors [used, B, ..]."""
     lead = used, rows.context.num_envs
     wrong = [name for name, leaf in stored.items() if not isinstance(leaf, Tensor) or tuple(leaf.shape[:2]) != lead]
-    if wrong or not 0 < len(stored) <= MAX_NAMED:
+    if wrong or len(stored) > MAX_NAMED:  # none, if the policy that collected has no extras
         raise UsageError(f"the stored replay buffer has {column} that do not belong to its {used} rows: {wrong[:3]}")
     rows.allocate_named(column, stored)
 

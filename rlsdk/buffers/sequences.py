@@ -38,7 +38,7 @@ class SequenceReplay(Generic[CarryT]):
         *,
         length: int,
         burn_in: int = 0,
-        extras: bool | Sequence[str] | Mapping[str, Tensor] = True,
+        extras: bool | Sequence[str] | Mapping[str, Tensor] | None = True,
         carry: CarryT | None = None,
     ) -> None:
         """
@@ -46,8 +46,8 @@ class SequenceReplay(Generic[CarryT]):
             rows: an empty replay buffer, which stores the steps.
             length: the number of rows T of a sequence, with the burn-in.
             burn_in: the number of rows at the start of each sequence whose `loss_mask` is False.
-            extras: the names of the policy's extras to store, True for all, False for none. With an example of each for one
-                row, such as `{"log_prob": torch.zeros(())}`, the size of the buffer is known before the first row.
+            extras: the names of the policy's extras to store, True for all, False or None for none. With an example of each for
+                one row, such as `{"log_prob": torch.zeros(())}`, the size of the buffer is known before the first row.
             carry: `collecting_policy.initial_carry(context.num_envs)` to store carries; None stores none.
 
         Raises:
@@ -58,7 +58,7 @@ class SequenceReplay(Generic[CarryT]):
                 f"sequences of length = {length} with burn_in = {burn_in} leave no row to learn from;"
                 " 0 <= burn_in < length"
             )
-        names: Names = (ALL if extras else ()) if isinstance(extras, bool) else tuple(extras)
+        names: Names = ALL if extras is True else tuple(extras or ())
         like = extras if isinstance(extras, Mapping) else {}
         self.length, self.burn_in = length, burn_in
         self.inner = rows.with_columns(Columns(names, like, ends=True, carry=carry))

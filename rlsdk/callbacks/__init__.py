@@ -21,6 +21,7 @@ from rlsdk.callbacks.periodic import EveryNSteps, LogEveryNSteps, ParameterHisto
 from rlsdk.callbacks.progress import ProgressBar
 from rlsdk.callbacks.restoring import RestoreOnDivergence
 from rlsdk.callbacks.stopping import StopOnMaxEpisodes, StopOnNoImprovement, StopOnRewardThreshold
+from rlsdk.runtime.documented_names import names_elsewhere
 
 if TYPE_CHECKING:
     from rlsdk.training.run import Run as Run
@@ -53,3 +54,6 @@ __all__ = [
     "StopTrainingOnRewardThreshold",
     "as_callbacks",
 ]
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+    __getattr__ = names_elsewhere(__name__)

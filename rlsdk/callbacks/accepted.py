@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from rlsdk.callbacks.callback import Callback
+from rlsdk.callbacks.callback import Callback, explains_documented_members
 from rlsdk.callbacks.documented import DocumentedCallback, FunctionCallback, is_documented
 from rlsdk.errors import SettingsError
 from rlsdk.training.step_values import require_two_arguments
 
 
+@explains_documented_members
 class CallbackList(list[object]):
     """A list of callbacks that is passed as one callback; a plain list has the same effect."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
+from rlsdk.interfaces.unknown_members import explaining
 from rlsdk.records import EnvStep, Episode, Report
+from rlsdk.training import OfflinePlan, OffPolicyPlan
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
     from rlsdk.training.run import Run
+    from rlsdk.training.trained_agent import DrivenAgent
 
 
 HOOKS = {
@@ -25,6 +29,25 @@ HOOKS = {
 """Method that users override in a `BaseCallback` -> the corresponding method of a `Callback`."""
 
 
+explains_documented_members = explaining(
+    {
+        **dict.fromkeys(
+            ("globals", "locals", "update_child_locals", "update_locals"), "derive from BaseCallback: it has locals"
+        ),
+        "callback": "pass several callbacks to learn as a list",
+        "init_callback": "on_training_start(run) is called first",
+        "logger": "run.agent.logger is it: every event gets the run",
+        "model": "run.agent is it: every event gets the run",
+        "n_calls": "run.num_timesteps counts environment steps; on_step counts calls where a callback needs them",
+        "num_timesteps": "run.num_timesteps is it: every event gets the run",
+        "parent": "no callback calls another here: run.notify(event, ...) calls the other callbacks of the run",
+        "training_env": "run.agent.get_env() is it: every event gets the run",
+    }
+)
+"""A class decorator: access to one of these members of a `BaseCallback` raises an error which names the replacement."""
+
+
+@explains_documented_members
 class Callback:
     """The base class of callbacks. Its methods do nothing: override those that you need.
 
@@ -132,6 +155,16 @@ class LambdaCallback(Callback):
         return "on_rollout_end" in vars(self)
 
 
+def steps_of_round(agent: DrivenAgent) -> int:
+    """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
+    plan, num_envs = agent.parts.plan, agent.context.num_envs
+    if isinstance(length := getattr(plan, "n_steps", None), int):  # see `rlsdk.interfaces.HasRolloutLength`
+        return length * num_envs
+    if isinstance(plan, OffPolicyPlan):
+        return 0 if plan.episodes else plan.train_every * num_envs
+    return plan.updates_per_round if isinstance(plan, OfflinePlan) else 0
+
+
 class StepCounter:
     """Counts intervals of `every` environment steps: `due(steps)` returns True once per interval that has passed."""
 
@@ -146,8 +179,16 @@ class StepCounter:
         other.start(self.passed * self.every)
         return other
 
-    def start(self, steps: int) -> None:
+    def start(self, steps: int, round_steps: int = 0) -> None:
+        """Begin at `steps`. Warn if rounds of `round_steps` steps are longer than the interval, which then ends only with
+        them; 0: the length of rounds is not known."""
         self.passed = steps // self.every
+        if self.every < round_steps:
+            warnings.warn(
+                f"{self.name} = {self.every} takes effect only every {round_steps:,} steps, at the end of a round;"
+                " raise it, or make rounds shorter with a smaller n_steps or fewer environments",
+                stacklevel=3,
+            )
 
     def due(self, steps: int) -> bool:
         before, self.passed = self.passed, steps // self.every

@@ -8,7 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.callbacks.callback import Callback, StepCounter, steps_of_round
+from rlsdk.callbacks.earlier_training import belongs, set_aside
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.records import Report
 from rlsdk.runtime.output import print_line
@@ -30,6 +31,9 @@ class CheckpointCallback(Callback):
     """Saves the agent every `save_freq` environment steps and deletes all but the last `keep` files; None deletes none.
 
     The files are `save_path`/step_000010000.rlsdk, or `save_path`/`name_prefix`_10000_steps.rlsdk with a `name_prefix`.
+    Only files of the same training are deleted. Those of another training move to `save_path`/earlier_1, with a warning,
+    before the first file is written. A training from step 0 is another training than those before it. If a training
+    continues from an earlier checkpoint, the later ones move.
 
     A training that is resumed from such a file continues exactly as if it had not been interrupted. To resume it, call
     `load(path, env, force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. This needs `save_replay_buffer` for
@@ -65,6 +69,9 @@ class CheckpointCallback(Callback):
         self.name_prefix, self.verbose = name_prefix, verbose
         self.keep, self.save_replay_buffer, self.cut_episodes = keep, save_replay_buffer, cut_episodes
         self.journal = Journal(replay_folder(self.folder))
+        self._own: dict[Path, int] | None = None
+        """Checkpoint of this training -> when it was written, in nanoseconds; None before the training is known."""
+        self._foreign: list[Path] = []
 
     @property
     def save_path(self) -> Path:
@@ -81,7 +88,8 @@ class CheckpointCallback(Callback):
         self.counter = self.counter.changed(value)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps)
+        self.counter.start(run.num_timesteps, steps_of_round(run.driven))
+        self._look(run.agent)
         return None
 
     def on_report(self, run: Run, report: Report) -> bool | None:
@@ -98,16 +106,42 @@ class CheckpointCallback(Callback):
 
     def _write(self, agent: TrainedAgent) -> tuple[Path, bool]:
         """(the path of the new file, whether it contains the running episodes)."""
+        if self._own is None:
+            self._look(agent)
         path = self.folder / self._name(agent.num_timesteps)
+        self._clear_the_way(path)
         whole = agent.save_checkpoint(path, replay=self.save_replay_buffer, journal=self.journal)
         if self.verbose:
             print_line(f"checkpoint at step {agent.num_timesteps:,}: {path}")
+        assert self._own is not None
+        self._own[path] = path.stat().st_mtime_ns
         if self.keep is not None:
-            for old in self._files()[: -self.keep]:
+            for old in [file for file in self._files() if self._is_own(file)][: -self.keep]:
                 old.unlink(missing_ok=True)
+                del self._own[old]
         if self.save_replay_buffer and agent.replay_buffer is not None:
             self.journal.clear(name for file in self.folder.glob("*.rlsdk") for name in _parts_of(file))
         return path, whole
+
+    def _look(self, agent: TrainedAgent) -> None:
+        """Divide the checkpoints in the folder into those of the training that `agent` continues, and foreign ones."""
+        known = self._files() if self.folder.is_dir() else []
+        self._own = {path: path.stat().st_mtime_ns for path in known if belongs(path, agent)}
+        self._foreign = [path for path in known if path not in self._own]
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether this training wrote the file, and no other has replaced it since."""
+        try:
+            return self._own is not None and self._own.get(path) == path.stat().st_mtime_ns
+        except FileNotFoundError:  # another training has moved it just now
+            return False
+
+    def _clear_the_way(self, path: Path) -> None:
+        """Move foreign checkpoints aside, with their parts of the replay buffer, also one that came to `path` meanwhile."""
+        foreign = [*self._foreign, *([path] if path.exists() and not self._is_own(path) else [])]
+        foreign, self._foreign = [file for file in dict.fromkeys(foreign) if file.exists()], []
+        names = {name for file in foreign for name in _parts_of(file)}
+        set_aside(foreign, {f"{FOLDER}/{name}": self.journal.folder / name for name in names})
 
     def _name(self, steps: int) -> str:
         return f"step_{steps:09d}.rlsdk" if self.name_prefix is None else f"{self.name_prefix}_{steps}_steps.rlsdk"

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rlsdk.callbacks.accepted import as_callbacks
-from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.callbacks.callback import Callback, StepCounter, steps_of_round
 from rlsdk.callbacks.documented import HOOK_VALUES, DocumentedCallback, Hooks
+from rlsdk.callbacks.earlier_training import belongs, set_aside
 from rlsdk.callbacks.evaluation_log import EvaluationLog
 from rlsdk.environments import connect
 from rlsdk.evaluation.evaluate import Evaluation, require_display, run_episodes
@@ -22,6 +23,10 @@ class EvalCallback(Callback):
     It saves the best agent to `best_model_save_path`/best.rlsdk and all results to `log_path`/evaluations.npz. It logs
     `eval/mean_reward`, `eval/std_reward` and `eval/mean_ep_length`, and `eval/success_rate` if episodes report success. Then it
     calls `on_evaluation` of every callback of the run. With `stop_at`, training ends once the mean return reaches that value.
+
+    A continued training adds to the results in `log_path`, and replaces the best agent only by a better one. The files of
+    another training move to the subfolder `earlier_1`, with a warning. So does a best agent whose mean return is not known,
+    because there is no `log_path`.
 
     Evaluation does not change training in any bit: it uses the agent's normaliser without updating it. `callback_after_eval` is
     called after every evaluation, and `callback_on_new_best` only after one with a new best mean return. `render`, `warn` and
@@ -65,6 +70,8 @@ class EvalCallback(Callback):
         self.on_new_best = as_callbacks(callback_on_new_best, self)
         self.after = as_callbacks(callback_after_eval, self)
         self.best = float("-inf")
+        self.owns_best = False
+        """Whether the file of the best agent, if there is one, is this training's."""
         self.logged_at: int | None = None
         """The number of environment steps at the last log of the training."""
         self.history: list[tuple[int, Evaluation]] = []
@@ -130,11 +137,24 @@ class EvalCallback(Callback):
 
     def on_training_start(self, run: Run) -> bool | None:
         self.documented.on_training_start(run)
-        self.counter.start(run.num_timesteps)
-        if self.log is not None and not self.history:
-            self.log.start(run.num_timesteps)
+        self.counter.start(run.num_timesteps, 0 if self.own_step else steps_of_round(run.driven))
+        if not self.history:
+            self._take_up(run)
         answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]
         return not any(map(says_stop, answers))
+
+    def _take_up(self, run: Run) -> None:
+        """Take up the results that an earlier callback of the same training left in the folders."""
+        if self.log is not None:
+            self.log.start(run.num_timesteps)
+        best = self._best_file
+        if best is not None and best.exists() and belongs(best, run.agent):
+            self.best = max(self.best, float("-inf") if self.log is None else self.log.best)
+            self.owns_best = self.best > float("-inf")
+
+    @property
+    def _best_file(self) -> Path | None:
+        return None if self.best_model_save_path is None else Path(self.best_model_save_path) / "best.rlsdk"
 
     def on_log(self, run: Run, values: dict[str, float]) -> None:
         self.logged_at = run.num_timesteps
@@ -192,6 +212,10 @@ class EvalCallback(Callback):
             use_masking=self.use_masking,
         )
         self.history.append((run.num_timesteps, result))
+        best = self._best_file
+        foreign = [best] if best is not None and not self.owns_best else []
+        set_aside([*foreign, *(self.log.outdated(len(result.returns)) if self.log is not None else ())])
+        self.owns_best = True
         if self.log is not None:
             self.log.write(self.history)
         self._write(run, _metrics(result))
@@ -201,8 +225,8 @@ class EvalCallback(Callback):
         if better:
             self.best = result.mean
             listeners = [*self.on_new_best, *listeners]
-            if self.best_model_save_path is not None:
-                run.agent.save(Path(self.best_model_save_path) / "best.rlsdk")
+            if best is not None:
+                run.agent.save(best)
         answers = [child.on_evaluation(run, result) for child in listeners]
         run.notify("on_evaluation", result)
         return not any(map(says_stop, answers)) and (self.stop_at is None or result.mean < self.stop_at)

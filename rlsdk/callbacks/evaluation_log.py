@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
+from rlsdk.errors import one_line
 from rlsdk.runtime.whole_files import write_atomically
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ class EvaluationLog:
         self.path = Path(folder) / "evaluations.npz"
         self.before: Arrays = {}
         """The arrays that an earlier call of `learn` of the same training wrote."""
+        self._replaces = False
+        """Whether the file holds evaluations that the next `write` would remove."""
 
     def start(self, steps: int) -> None:
-        """Prepare the log for a training that continues at `steps` environment steps: evaluations up to there are not removed
-        from the file, and new ones are appended. A training that begins at step 0 replaces the file."""
-        self.before = {}
-        if not steps or not self.path.exists():
+        """Prepare the log for a training that continues at `steps` environment steps: evaluations up to there stay in the file,
+        and new ones are appended. A training that begins at step 0 begins a new file."""
+        self.before, self._replaces = {}, self.path.exists()
+        if not steps or not self._replaces:
             return
         try:
             with np.load(self.path, allow_pickle=False) as found:
@@ -45,14 +47,31 @@ class EvaluationLog:
             self.before = {name: arrays[name][earlier] for name in (*NAMES, "successes") if name in arrays}
             if set(NAMES) - set(self.before):
                 raise ValueError("arrays are missing")
-        except (OSError, ValueError, KeyError, IndexError, TypeError, BadZipFile) as error:
+            if self.before["results"].ndim != 2:
+                raise ValueError("results is not [evaluations, episodes]")
+            self._replaces = not earlier.all()
+        except Exception as error:  # numpy and zipfile raise any error for a damaged file
             self.before = {}
-            warnings.warn(f"{self.path} cannot be continued and is begun again: {error}", stacklevel=3)
+            warnings.warn(f"{self.path} cannot be continued and is begun again: {one_line(error, 300)}", stacklevel=3)
+
+    @property
+    def best(self) -> float:
+        """The highest mean return of the earlier evaluations of the training; minus infinity without any."""
+        results = self.before.get("results")
+        return float("-inf") if results is None or not results.size else float(results.mean(1).max())
+
+    def outdated(self, n_episodes: int) -> list[Path]:
+        """The file, if it holds evaluations that evaluations of `n_episodes` episodes would replace: those of another training,
+        later ones, or ones with another number of episodes. The caller moves it aside; `write` begins a new file."""
+        fits = not self.before or self.before["results"].shape[1] == n_episodes
+        if not fits:
+            self.before = {}
+        found = [self.path] if self._replaces or not fits else []
+        self._replaces = False
+        return found
 
     def write(self, history: Sequence[tuple[int, Evaluation]]) -> None:
         """Replace the file atomically with the earlier evaluations and those in `history`, as (environment steps, result).
-
-        Earlier evaluations with another number of episodes are dropped.
 
         Raises:
             ArtifactError: the file cannot be written.
@@ -65,7 +84,7 @@ class EvaluationLog:
         successes = [[episode.success for episode in result.episodes] for _, result in history]
         if not any(None in row for row in successes):
             arrays["successes"] = np.array(successes, np.bool_)
-        if self.before and self.before["results"].shape[1:] == arrays["results"].shape[1:]:
+        if self.before:
             names = [name for name in arrays if name in self.before]
             arrays = {name: np.concatenate([self.before[name], arrays[name]]) for name in names}
         write_atomically(self.path, lambda stream: np.savez(stream, **arrays))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from rlsdk.callbacks.accepted import as_callbacks
-from rlsdk.callbacks.callback import Callback, StepCounter
+from rlsdk.callbacks.callback import Callback, StepCounter, steps_of_round
 from rlsdk.callbacks.documented import DocumentedCallback, is_documented
 from rlsdk.records import EnvStep, Report
 from rlsdk.training.run import Run, says_stop
@@ -42,8 +42,8 @@ class EveryNSteps(Callback):
         return bool(self.at_steps)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.rounds.start(run.num_timesteps)
-        self.steps.start(run.num_timesteps)
+        self.rounds.start(run.num_timesteps, steps_of_round(run.driven) if self.function or self.at_rounds else 0)
+        self.steps.start(run.num_timesteps, run.agent.context.num_envs if self.at_steps else 0)
         answers = [child.on_training_start(run) for child in self.children]
         return not any(map(says_stop, answers))
 
@@ -74,7 +74,7 @@ class LogEveryNSteps(Callback):
         self.counter = StepCounter(n_steps, "LogEveryNSteps n_steps")
 
     def on_training_start(self, run: Run) -> None:
-        self.counter.start(run.num_timesteps)
+        self.counter.start(run.num_timesteps, run.agent.context.num_envs)
 
     def on_step(self, run: Run, step: EnvStep) -> None:
         if self.counter.due(run.num_timesteps):
@@ -91,7 +91,7 @@ class ParameterHistograms(Callback):
         self.counter = StepCounter(every, "ParameterHistograms every")
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps)
+        self.counter.start(run.num_timesteps, steps_of_round(run.driven))
         run.write_histograms()
         return None
 

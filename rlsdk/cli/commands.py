@@ -8,12 +8,13 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from rlsdk.errors import PluginError
+from rlsdk.errors import CALLED_ELSEWHERE, PluginError, closest, known_as
 from rlsdk.registry import plugins
 from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.loading import command, offered_commands
+from rlsdk.runtime.pip_commands import pip_install
 
 OWN: Mapping[str, tuple[str, str, str]] = {
     "list": ("rlsdk.cli.listing:list_algorithms", "List the installed algorithms.", "list"),
@@ -80,6 +81,39 @@ class Commands(Mapping[str, Any]):
         return self._made[name]
 
 
+class Command(TyperCommand):
+    """A command whose error for an unknown option names ours for what other libraries call so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            given = getattr(error, "option_name", None)
+            if given and hasattr(
+                error, "possibilities"
+            ):  # NoSuchOption, which versions of typer import from two places
+                options = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
+                if "--set" in options and (advice := _setting(str(given), options)):
+                    ctx.fail(f"No such option: {given}; {advice}")
+                meant = closest(str(given), options)
+                error.possibilities = [meant] if meant is not None else []
+            raise
+
+
+def _setting(given: str, options: list[str]) -> str | None:
+    """Advice for an unknown option of a command with settings; None if another option is probably meant."""
+    name = given.strip("-").replace("-", "_")
+    if name in ("algo", "algorithm", "agent"):
+        return "the algorithm is the first argument, such as ppo"
+    if known_as(given, options) is not None:
+        return None
+    meant = name if name in CALLED_ELSEWHERE else known_as(name, CALLED_ELSEWHERE)
+    if meant is not None:
+        table = "policy_kwargs." if meant in ("net_arch", "activation_fn") else ""
+        return f"it is a setting: --set {table}{meant}=VALUE"
+    return None if closest(given, options) is not None else "settings of the algorithm are given as --set NAME=VALUE"
+
+
 class CommandGroup(TyperGroup):
     """The program `rlsdk`: its list of commands imports none of them."""
 
@@ -90,6 +124,12 @@ class CommandGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # other programs call some commands differently, such as `train`
+        if args and self.get_command(ctx, args[0]) is None and (meant := closest(args[0], self.commands)) is not None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -113,7 +153,10 @@ def _command(name: str) -> Any:
         function = getattr(import_module(module), attribute)
     elif name in PACKAGES and name not in offered_commands():
         hidden = f" or hidden by {SWITCH}" if os.environ.get(SWITCH) else ""
-        raise PluginError(f"`rlsdk {name}` is a command of {PACKAGES[name]}, which is not installed{hidden}")
+        fix = pip_install(PACKAGES[name])
+        raise PluginError(
+            f"`rlsdk {name}` is a command of {PACKAGES[name]}, which is not installed{hidden}; install it: {fix}"
+        )
     elif any(name in dict(plugin.manifest.commands) for plugin in plugins() if plugin.manifest):
         function = command(name)
     else:
@@ -122,5 +165,5 @@ def _command(name: str) -> Any:
         return typer.main.get_command(function)
     _, summary, example = _texts(name)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    alone.command(name, short_help=summary, epilog=f"Example: rlsdk {example}")(function)
+    alone.command(name, cls=Command, short_help=summary, epilog=f"Example: rlsdk {example}")(function)
     return typer.main.get_command(alone)

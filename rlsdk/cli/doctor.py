@@ -12,6 +12,7 @@ import typer
 from rlsdk.errors import one_line
 from rlsdk.registry import Plugin, plugins
 from rlsdk.registry.discovery import SWITCH
+from rlsdk.runtime.pip_commands import pip_install
 
 if TYPE_CHECKING:
     from rlsdk.registry.trial import Trial
@@ -35,7 +36,7 @@ def diagnose(as_json: Annotated[bool, typer.Option("--json", help="Print JSON in
         for plugin, trial in trials:
             _show(plugin, trial)
     if not trials:
-        typer.echo("no plugin is installed; try: pip install rlsdk-tqc", err=as_json)
+        typer.echo(f"no plugin is installed; try: {pip_install('rlsdk-tqc')}", err=as_json)
     if any(trial.problem is not None or trial.effects for _, trial in trials):
         raise typer.Exit(1)
 

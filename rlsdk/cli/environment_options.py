@@ -15,9 +15,10 @@ Wrappers = Annotated[
     typer.Option(
         "--wrapper",
         help="A wrapper of the environment, innermost first: a name of gymnasium.wrappers or rlsdk.environments, or"
-        " package.module:Class. Can be repeated.",
+        " package.module:Class, also with arguments: 'NAME(ARGUMENT=VALUE)'. Can be repeated.",
     ),
 ]
 TrustedFile = Annotated[
-    bool, typer.Option("--trust", help="Allow the agent file to name a module to import for its environment.")
+    bool,
+    typer.Option("--trust", help="Allow an agent file from elsewhere to name a module to import for its environment."),
 ]

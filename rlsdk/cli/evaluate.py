@@ -10,7 +10,7 @@ import typer
 
 from rlsdk.cli.completions import complete_executor
 from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
-from rlsdk.cli.step_counts import MOST_SEED
+from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_SEED
 from rlsdk.runtime.output import counted
 from rlsdk.settings.environment_id import changed_environment
 
@@ -20,8 +20,8 @@ def evaluate_file(
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 20,
-    n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.")] = 1,
+    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1, max=MOST_EPISODES)] = 20,
+    n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.", max=MOST_ENVS)] = 1,
     seed: Annotated[
         int, typer.Option(help="Seed of the environments and of sampled actions.", min=0, max=MOST_SEED)
     ] = 0,

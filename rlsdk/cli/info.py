@@ -55,12 +55,9 @@ def _measured(found: dict[str, Any] | None) -> str:
     """Return one line with the measured capabilities of an algorithm, or the command that measures them."""
     if found is None:
         return "not yet; rlsdk check ID --capabilities"
-    words = {name: value for name, value in found.items() if isinstance(value, bool)}
-    lists = {name: value for name, value in found.items() if isinstance(value, list)}
-    able = [name for name, value in words.items() if value]
-    return "; ".join(
-        [*(f"{name} {', '.join(value)}" for name, value in lists.items()), f"masks {found.get('masks')}", *able]
-    )
+    lists = [f"{name} {', '.join(value)}" for name, value in found.items() if isinstance(value, list)]
+    texts = [f"{name} {value}" for name, value in found.items() if isinstance(value, str)]
+    return "; ".join([*lists, *texts, *(name for name, value in found.items() if value is True)])
 
 
 def _show(doc: dict[str, Any], indent: int) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from rlsdk.errors import one_line
 from rlsdk.registry import Plugin, algorithms
+from rlsdk.runtime.pip_commands import pip_install
 
 
 def list_algorithms(
@@ -21,7 +22,7 @@ def list_algorithms(
         typer.echo(json.dumps([_record(plugin) for plugin in found], indent=1))
         return
     if not found:
-        typer.echo("no algorithm is installed; try: pip install rlsdk-tqc")
+        typer.echo(f"no algorithm is installed; try: {pip_install('rlsdk-tqc')}")
         return
     rows: list[tuple[str, ...]] = [("id", "version", "family", "actions", "summary")]
     for plugin in found:
@@ -30,8 +31,10 @@ def list_algorithms(
         summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else manifest.summary if manifest else ""
         rows.append(tuple(map(one_line, (plugin.id, plugin.version, family, actions, summary))))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    for row in rows:
-        typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[4]}")
+    lines = (
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[4]}" for row in rows
+    )
+    typer.echo("\n".join(lines))  # at once: `echo` flushes, and there may be thousands of rows
 
 
 def _record(plugin: Plugin) -> dict[str, object]:

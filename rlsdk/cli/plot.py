@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlsdk.cli.step_counts import MOST_EPISODES
 from rlsdk.errors import SettingsError, shown
 from rlsdk.settings.dataset import SUFFIX, data_file
 from rlsdk.settings.suffixes import suffix_of
@@ -22,7 +23,9 @@ def plot_curves(  # noqa: PLR0913  # options of the command
         str | None, typer.Option(help="Column of metrics.csv (default: returns of evaluations if all runs have them).")
     ] = None,
     x: Annotated[str, typer.Option(help="Horizontal axis: steps, episodes or time.")] = "steps",
-    smooth: Annotated[int, typer.Option(help="Number of points of the running mean; 1 means none.", min=1)] = 1,
+    smooth: Annotated[
+        int, typer.Option(help="Number of points of the running mean; 1 means none.", min=1, max=MOST_EPISODES)
+    ] = 1,
     statistic: Annotated[
         str, typer.Option(help="Statistic over seeds: mean, iqm (interquartile mean) or median.")
     ] = "mean",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
-from rlsdk.cli.step_counts import MOST_SEED
+from rlsdk.cli.step_counts import MOST_EPISODES, MOST_SEED
 from rlsdk.settings.environment_id import changed_environment
 
 
@@ -18,7 +18,7 @@ def record_file(
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 1,
+    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1, max=MOST_EPISODES)] = 1,
     seed: Annotated[
         int, typer.Option(help="Seed of the environment and of sampled actions.", min=0, max=MOST_SEED)
     ] = 0,

@@ -20,12 +20,12 @@ from rlsdk.cli.completions import Algorithm, complete_environment, complete_exec
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.misplaced import require_settings
-from rlsdk.cli.step_counts import METAVAR, steps_from
+from rlsdk.cli.step_counts import METAVAR, MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
-from rlsdk.settings.environment_id import applied, changed_environment
+from rlsdk.settings.environment_id import applied, changed_environment, located_id
 
 DEFAULT_EXECUTOR = "processes"
 
@@ -58,14 +58,17 @@ def run_training(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
     n_envs: Annotated[
-        int | None, typer.Option(help="Number of environments that are stepped together (default 1; ARS: 16).")
+        int | None,
+        typer.Option(help="Number of environments that are stepped together (default 1; ARS: 16).", max=MOST_ENVS),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory (default: a new one under runs/).")] = None,
     eval_every: Annotated[
         int | None,
         typer.Option(parser=steps_from(0), metavar=METAVAR, help="Environment steps between evaluations; 0 = never."),
     ] = None,
-    eval_episodes: Annotated[int | None, typer.Option(help="Episodes per evaluation (default: 10).", min=1)] = None,
+    eval_episodes: Annotated[
+        int | None, typer.Option(help="Episodes per evaluation (default: 10).", min=1, max=MOST_EPISODES)
+    ] = None,
     checkpoint_every: Annotated[
         int | None, typer.Option(parser=steps_from(1), metavar=METAVAR, help="Environment steps between checkpoints.")
     ] = None,
@@ -78,7 +81,7 @@ def run_training(
         ),
     ] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
-    threads: Annotated[int | None, typer.Option(help="torch threads (default: 1).", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="torch threads (default: 1).", min=1, max=MOST_THREADS)] = None,
     no_preset: Annotated[bool, typer.Option("--no-preset", help="Do not use the plugin's tuned settings.")] = False,
     preset: Annotated[
         str | None,
@@ -103,22 +106,37 @@ def run_training(
     ] = None,
     collectors: Annotated[
         int | None,
-        typer.Option(help="Number of collectors that share the environments, each with a copy of the policy."),
+        typer.Option(
+            help="Number of collectors that share the environments, each with a copy of the policy.", max=MOST_ENVS
+        ),
     ] = None,
     max_lag: Annotated[
         int | None,
         typer.Option(
             help="Number of rounds that collectors may collect ahead of the learner (default 0: always with the newest"
-            " policy)."
+            " policy).",
+            max=MOST_RESTORES,
         ),
     ] = None,
     max_restores: Annotated[
         int | None,
         typer.Option(
             help="If training diverges, restore parameters of a few thousand steps earlier, at most this often (default 0:"
-            " stop)."
+            " stop).",
+            max=MOST_RESTORES,
         ),
     ] = None,
+    schedule_until: Annotated[
+        int | None,
+        typer.Option(
+            parser=steps_from(1),
+            metavar=METAVAR,
+            help="Step at which schedules and exploration end, for runs that --resume continues (default: --steps).",
+        ),
+    ] = None,
+    exact_steps: Annotated[
+        bool, typer.Option("--exact-steps", help="End exactly at --steps; the last round is shorter.")
+    ] = False,
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
     ] = None,
@@ -138,9 +156,7 @@ def run_training(
     _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
     settings = _settings(algorithm, config, assignments or [], env, trust=trust)
     env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
-    for name, value in (("seed", seed), ("device", device)):
-        if value is not None:
-            settings[name] = value
+    settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
 
     from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.runner import RunRequest, run
@@ -170,6 +186,8 @@ def run_training(
         collectors=collectors,
         max_lag=max_lag,
         max_restores=max_restores,
+        schedule_until=schedule_until,
+        exact_steps=exact_steps,
         executor=executor if executor is not None or collectors is None else DEFAULT_EXECUTOR,
         policy_from=policy_from,
     )
@@ -205,15 +223,15 @@ def _settings(
     stored: dict[str, Any] = load_settings(config) if config else {}
     given = parse_assignments(assignments)
     require_settings(load(algorithm), {**stored, **given}, config)
-    if env is None and "env" not in given and isinstance(stored.get("env"), str):
-        require_own_environment(stored["env"], str(config), trust=trust)
+    if config is not None and env is None and "env" not in given and isinstance(stored.get("env"), str):
+        require_own_environment(stored["env"], config, trust=trust)
     return merge(stored, given)
 
 
 def _environment(env: str | None, settings: Mapping[str, object], change: str | None, *, resume: bool) -> str | None:
     """Return the environment with the arguments and wrappers of the command line; None if no environment is given."""
     if change is None:
-        return env
+        return env and located_id(env)
     if resume and env is None:
         raise SettingsError(
             "--resume continues in the environment of the run; leave out --env-kwargs and --wrapper, or add the run's --env"

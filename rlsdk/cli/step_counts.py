@@ -1,4 +1,4 @@
-"""Parsers of numbers on the command line: environment steps (100000, 100_000 or 1e5) and the largest seed."""
+"""Numbers on the command line: parsers of environment steps (100000, 100_000 or 1e5), and the largest count of each kind."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from collections.abc import Callable
 import typer
 
 from rlsdk.errors import shown
+from rlsdk.experiments.run_record import MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
+from rlsdk.experiments.stored_tables import MAX_COUNT
 
 METAVAR = "<int>"
 MOST_SEED = 2**32 - 1
 """The largest seed: the upper bound of the setting `seed`."""
+MOST_TRIALS = 10**6
+MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS = MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
 
 
 def steps_from(least: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `least` (0 or 1) to 2**63 - 1. It reads 1e5 as 100,000."""
+    """Return a parser of whole numbers from `least` (0 or 1) to 2**53. It reads 1e5 as 100,000."""
 
     def parse(text: str) -> int:
         number = _whole(str(text))
-        if number is None or not least <= number < 2**63:
+        if number is None or not least <= number <= MAX_COUNT:
             kind = "positive whole number" if least else "whole number of at least 0"
-            raise typer.BadParameter(f"{shown(text, 40)} must be a {kind} below 2**63, such as 100000 or 1e5")
+            raise typer.BadParameter(f"{shown(text, 40)} must be a {kind} up to 2**53, such as 100000 or 1e5")
         return number
 
     return parse

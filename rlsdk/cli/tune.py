@@ -14,12 +14,12 @@ from rlsdk.cli.completions import Algorithm, complete_environment, complete_exec
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.misplaced import require_settings
-from rlsdk.cli.step_counts import METAVAR, MOST_SEED, steps_from
+from rlsdk.cli.step_counts import METAVAR, MOST_ENVS, MOST_EPISODES, MOST_SEED, MOST_TRIALS, steps_from
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
 from rlsdk.runtime.output import counted, print_line, quietly
 from rlsdk.settings import parse_assignments
-from rlsdk.settings.environment_id import applied, changed_environment
+from rlsdk.settings.environment_id import applied, changed_environment, located_id
 
 if TYPE_CHECKING:
     from rlsdk.experiments.tuning import Best
@@ -40,7 +40,9 @@ def tune_algorithm(
     ] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    trials: Annotated[int, typer.Option(help="Total number of trials, including those of earlier calls.", min=1)] = 50,
+    trials: Annotated[
+        int, typer.Option(help="Total number of trials, including those of earlier calls.", min=1, max=MOST_TRIALS)
+    ] = 50,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", help="NAME=VALUE: a setting that is fixed, not searched. Can be repeated."),
@@ -48,8 +50,10 @@ def tune_algorithm(
     dataset: Annotated[
         Path | None, typer.Option(help="Data set of recorded episodes to learn from, see record-episodes.")
     ] = None,
-    n_envs: Annotated[int | None, typer.Option(help="Number of environments that are stepped together.", min=1)] = None,
-    eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1)] = 10,
+    n_envs: Annotated[
+        int | None, typer.Option(help="Number of environments that are stepped together.", min=1, max=MOST_ENVS)
+    ] = None,
+    eval_episodes: Annotated[int, typer.Option(help="Episodes per evaluation.", min=1, max=MOST_EPISODES)] = 10,
     jobs: Annotated[
         int | None, typer.Option(help="Number of trials at the same time (default: the number of cores).")
     ] = None,
@@ -139,7 +143,7 @@ def _environment(algorithm: str, settings: Mapping[str, object], env: str | None
     env = env or environment_of(load(algorithm), settings)
     if env is None:
         raise SettingsError("a search compares returns, so it needs an environment: add --env ID")
-    return applied(change, env)
+    return applied(change, located_id(env))
 
 
 def _report(best: Best, command: str) -> None:

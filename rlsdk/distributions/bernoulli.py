@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from rlsdk.distributions.documented_members import explains_documented_members
+from rlsdk.kernels.reference import require_choice
 
 CERTAIN = 1e8
 """The absolute value of the logit of a bit of which one value is forbidden."""
@@ -31,10 +32,14 @@ class Bernoulli:
         return Bernoulli(torch.where(zero, limited, CERTAIN))
 
     def sample(self, generator: Generator) -> Tensor:
+        """Raises DivergenceError if logits are NaN, as `mode` does. On accelerators they are not examined."""
+        probability = self.logits.sigmoid()
+        require_choice(probability)
         uniform = torch.rand(self.logits.shape, generator=generator, device=self.logits.device)
-        return (uniform < self.logits.sigmoid()).to(torch.int8)
+        return (uniform < probability).to(torch.int8)
 
     def mode(self) -> Tensor:
+        require_choice(self.logits.sigmoid())  # finite also for infinite logits
         return (self.logits > 0.0).to(torch.int8)
 
     def log_prob(self, action: Tensor) -> Tensor:

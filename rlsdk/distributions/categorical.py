@@ -8,9 +8,11 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.distributions.documented_members import explains_documented_members
+from rlsdk.kernels.reference import require_choice
 
 FORBIDDEN = -1e8
-"""Logit of a value that the mask forbids. Its probability is exactly 0 in float32, and its product with 0 is finite."""
+"""The log-probability of a value that the mask forbids, and the smallest one under a mask. Its probability is exactly 0 in
+float32, and its product with 0 is finite."""
 SMALLEST = 1e-30
 
 
@@ -20,9 +22,13 @@ def gumbel(like: Tensor, generator: Generator) -> Tensor:
     return -exponential.clamp(min=SMALLEST).log()
 
 
-def masked(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """`logits` [.., n] with `FORBIDDEN` where `mask` bool [.., n] is False. No gradient flows through these entries."""
-    return logits if mask is None else logits.masked_fill(~mask, FORBIDDEN)
+def _log_probs(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """The log-probabilities [.., n] of one choice, `FORBIDDEN` where `mask` bool [.., n] is False. No gradient flows through
+    these entries."""
+    if mask is None:
+        return logits.log_softmax(-1)
+    # no allowed logit is below the lowest number, however small all of them are
+    return logits.masked_fill(~mask, torch.finfo(logits.dtype).min).log_softmax(-1).clamp(min=FORBIDDEN)
 
 
 @explains_documented_members
@@ -35,12 +41,15 @@ class Categorical:
     @staticmethod
     def of(logits: Tensor, mask: Tensor | None = None) -> Categorical:
         """The distribution with logits [N, n]. `mask` bool [N, n] is False where a value is forbidden."""
-        return Categorical(masked(logits, mask).log_softmax(-1))
+        return Categorical(_log_probs(logits, mask))
 
     def sample(self, generator: Generator) -> Tensor:
+        """Raises DivergenceError if log-probabilities are NaN, as `mode` does. On accelerators they are not examined."""
+        require_choice(self.log_probs)
         return (self.log_probs + gumbel(self.log_probs, generator)).argmax(-1)
 
     def mode(self) -> Tensor:
+        require_choice(self.log_probs)
         return self.log_probs.argmax(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
@@ -91,16 +100,19 @@ class MultiCategorical:
     @staticmethod
     def of(logits: Tensor, sizes: tuple[int, ...], mask: Tensor | None = None) -> MultiCategorical:
         """The distribution with logits [N, sum(sizes)], one choice after the other, and a mask of the same shape."""
-        parts = torch.split(masked(logits, mask), list(sizes), -1)
-        return MultiCategorical(torch.cat([part.log_softmax(-1) for part in parts], -1), sizes)
+        parts = torch.split(logits, list(sizes), -1)
+        masks = [None] * len(parts) if mask is None else torch.split(mask, list(sizes), -1)
+        return MultiCategorical(torch.cat(list(map(_log_probs, parts, masks)), -1), sizes)
 
     def sample(self, generator: Generator) -> Tensor:
+        """Raises DivergenceError as `Categorical.sample` does; so does `mode`."""
         return self._largest(self.log_probs + gumbel(self.log_probs, generator))
 
     def mode(self) -> Tensor:
         return self._largest(self.log_probs)
 
     def _largest(self, values: Tensor) -> Tensor:
+        require_choice(self.log_probs)
         return torch.stack([part.argmax(-1) for part in torch.split(values, list(self.sizes), -1)], -1)
 
     def log_prob(self, action: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
+    from rlsdk.environments.vector.endless import Waiting as Waiting
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
     from rlsdk.environments.vector.on_device import device_of as device_of
     from rlsdk.environments.vector.on_device import on_device as on_device
@@ -101,6 +102,7 @@ __getattr__, __dir__ = attach(
         "RecordedOnly": "rlsdk.environments.vector.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",
         **dict.fromkeys(("device_of", "on_device"), "rlsdk.environments.vector.on_device"),
+        "Waiting": "rlsdk.environments.vector.endless",
         **dict.fromkeys(("ConnectedEnv", "fingerprint_of"), "rlsdk.environments.vector.connected"),
         **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
         **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.space_conversion"),

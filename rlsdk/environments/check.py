@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import attrs
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from rlsdk.environments.adapters.attributes import spec_of
+from rlsdk.environments.adapters.attributes import Indices, call_of, spec_of
+from rlsdk.environments.adapters.goals import GoalRules
 from rlsdk.environments.adapters.masks import MaskRule, mask_methods
 from rlsdk.environments.adapters.observations import stack
 from rlsdk.environments.adapters.space_conversion import to_gymnasium, to_space
@@ -21,18 +23,21 @@ from rlsdk.environments.adapters.step_checks import FLAGS, STEP, by_caller, mend
 from rlsdk.environments.vector.connected import missing_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.numpy_vector import to_actions
+from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, raised, shown
-from rlsdk.spaces import Space
+from rlsdk.spaces import Dict, Space, map_leaves
 
 ResultT = TypeVar("ResultT")
 HARMLESS = {
     "eterminis|random number generator|same seed": (
         "seed",
-        "the environment ignores its seed, so runs cannot be repeated",
+        "the environment ignores its seed; call super().reset(seed=seed) and draw random numbers from self.np_random",
     ),
     "share an object": ("observation", "it is overwritten by the next step; rlsdk copies it, other programs may not"),
 }
 """Errors of gymnasium's check that do not prevent training: pattern of the message -> (topic, text) of the advice."""
+MOST_GOALS = 8
+"""The number of goals for which rewards are computed."""
 AT_ONCE = "truncates after 1 step"
 """Gymnasium's message about episodes of one step, which can be trained in, and flags of numpy, which `_play` looks at."""
 
@@ -93,12 +98,25 @@ def _check_vector(env: Any, steps: int) -> list[Advice]:
     vector.reset(0)
     for step in range(steps):
         given = [actions.sample() for _ in range(vector.num_envs)]
-        reward = vector.step(to_actions(vector.action_space, given, vector.num_envs)).reward
-        if not bool(reward.isfinite().all()):
+        taken = vector.step(to_actions(vector.action_space, given, vector.num_envs))
+        if not bool(taken.reward.isfinite().all()):
             raise EnvironmentFault(
-                f"{vector.name}, step {step}: the rewards are {reward.tolist()}; they must be finite"
+                f"{vector.name}, step {step}: the rewards are {taken.reward.tolist()}; they must be finite"
             )
+        for name in ("observation", "final_observation"):
+            if (seen := getattr(taken, name)) is not None:
+                _require_finite(vector.observation_space, seen.features, f"{vector.name}, step {step}, {name}")
     return []
+
+
+def _require_finite(space: Space, features: object, where: str) -> None:
+    """Raises EnvironmentFault when a number in `features`, tensors [B, ..] nested as the space, is NaN or infinite."""
+
+    def check(path: str, _: Space, leaf: torch.Tensor) -> None:
+        if not bool(leaf.isfinite().all()):
+            raise EnvironmentFault(f"{path} holds NaN or infinity")
+
+    map_leaves(space, check, features, path=where)
 
 
 def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> tuple[list[Advice], tuple[Space, Space]]:
@@ -187,38 +205,110 @@ def _about_observations(space: object, path: str = "observation") -> list[Advice
     return found
 
 
-def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[Advice]:
-    """Play random steps. Observations must fit the space; advice is given on endless episodes and on large numbers."""
-    reset = f"{type(env).__name__}.reset"
-    observation, _ = _asked(reset, lambda: env.reset(seed=0))
-    env.action_space.seed(0)
-    largest, ended, outside = 0.0, 0, 0
-    for step in range(steps):
+class _Seen:
+    """All observations of a check. Each must fit the space; they are counted and measured for advice."""
+
+    def __init__(self, env: gymnasium.Env[object, object], space: Space) -> None:
+        self.env, self.space = env, space
+        self.count, self.outside, self.largest = 0, 0, 0.0
+
+    def __call__(self, observation: object, when: str) -> None:
+        """Raises EnvironmentFault when the observation does not fit the space; `when` is its place in the message."""
         try:
-            stack(space, [observation])
+            stack(self.space, [observation])
         except ObservationError as error:
-            raise EnvironmentFault(f"{type(env).__name__}, step {step}: {error}") from None
+            raise EnvironmentFault(f"{type(self.env).__name__}, {when}: {error}") from None
         if isinstance(observation, np.ndarray) and observation.dtype.kind == "f":
-            largest = max(largest, float(np.abs(observation).max(initial=0.0)))
-        outside += not env.observation_space.contains(observation)
-        observation, over = _step(env, step)
+            self.largest = max(self.largest, float(np.abs(observation).max(initial=0.0)))
+        self.outside += not self.env.observation_space.contains(observation)
+        self.count += 1
+
+    def advice(self) -> list[Advice]:
+        found = []
+        if self.outside:
+            text = f"{self.outside} of {self.count} observations lie outside the observation space"
+            found.append(Advice("observation", text))
+        if self.largest > 100.0:
+            found.append(Advice("observation", f"values up to {self.largest:.3g}: normalise them to about [-1, 1]"))
+        return found
+
+
+def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[Advice]:
+    """Play random steps. Every observation must fit the space, also the last one of an episode, and rewards of goals must be
+    those of batches. Advice is given on endless episodes and on large numbers."""
+    reset, seen, ended = f"{type(env).__name__}.reset", _Seen(env, space), 0
+    goals = list[tuple[Any, float]]()
+    seed_spaces(env, 0)
+    observation, _ = _asked(reset, lambda: env.reset(seed=0))
+    seen(observation, "reset")
+    for step in range(steps):
+        observation, reward, over = _step(env, step)
+        seen(observation, f"step {step}{', the last observation of its episode' * over}")
+        if len(goals) < MOST_GOALS:
+            goals.append((observation, reward))
         if over:
             ended += 1
             observation, _ = _asked(reset, env.reset)
-    found = []
-    if outside:
-        found.append(Advice("observation", f"{outside} of {steps} observations lie outside the observation space"))
-    if largest > 100.0:
-        found.append(Advice("observation", f"values up to {largest:.3g}: normalise them to about [-1, 1]"))
+            seen(observation, f"the reset after step {step}")
+    found = [*seen.advice(), *_about_goals(env, space, goals)]
     if not ended and _unlimited(env):
-        found.append(
-            Advice("episodes", f"none ended in {steps} random steps and there is no time limit; add max_episode_steps")
+        text = f"none ended in {steps} random steps and there is no time limit; add max_episode_steps"
+        found.append(Advice("episodes", text))
+    return found
+
+
+def _batch(space: Space, goals: list[object]) -> torch.Tensor:
+    """Goals as one tensor [M, ..], as hindsight replay stores them. Raises EnvironmentFault if they are nested."""
+    found = stack(space, goals)
+    if not isinstance(found, torch.Tensor):
+        raise EnvironmentFault(
+            f"goals of {space} are nested; compute_reward takes arrays, so declare a Box, or MultiBinary"
         )
     return found
 
 
-def _step(env: gymnasium.Env[object, object], step: int) -> tuple[object, bool]:
-    """(observation, whether the episode is over) after a random step.
+class _One:
+    """An environment, as `GoalRules` calls it."""
+
+    def __init__(self, env: gymnasium.Env[object, object]) -> None:
+        self.env, self.name = env, type(env).__name__
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
+        return [call_of(self.env, name, args, kwargs)]
+
+
+def _about_goals(env: gymnasium.Env[object, object], space: Space, steps: Sequence[tuple[Any, float]]) -> list[Advice]:
+    """Check that `compute_reward`, if the environment has it, gives a batch of goals the rewards that it gives single ones.
+
+    `steps`: (observation, reward) of some steps.
+
+    Raises:
+        EnvironmentFault: it does not; hindsight replay calls it with batches.
+    """
+    parts = space.spaces if isinstance(space, Dict) else {}
+    if not {"achieved_goal", "desired_goal"} <= set(parts) or not env.has_wrapper_attr("compute_reward") or not steps:
+        return []
+    rules = GoalRules(lambda: _One(env))
+    rows, rewards = zip(*(list(steps) * MOST_GOALS)[:MOST_GOALS], strict=True)
+    achieved, goal = (_batch(parts[name], [row[name] for row in rows]) for name in ("achieved_goal", "desired_goal"))
+    if MOST_GOALS in goal.shape[1:]:  # the length of a goal would look like the number of rows
+        achieved, goal, rewards = achieved[1:], goal[1:], rewards[1:]
+    together, _ = rules.compute_reward(achieved, goal)
+    alone = torch.cat([rules.compute_reward(achieved[i : i + 1], goal[i : i + 1])[0] for i in range(len(goal))])
+    if not torch.allclose(together, alone):
+        raise EnvironmentFault(
+            f"{type(env).__name__}.compute_reward gives {len(goal)} stacked goals the rewards {together.tolist()}, and one by"
+            f" one {alone.tolist()}; compute each row by itself, for example with axis=-1"
+        )
+    if not torch.allclose(together, torch.tensor(rewards)):
+        return [
+            Advice("goals", "compute_reward of a step's goals is not its reward: hindsight replay learns other rewards")
+        ]
+    return []
+
+
+def _step(env: gymnasium.Env[object, object], step: int) -> tuple[Any, float, bool]:
+    """(observation, reward, whether the episode is over) after a random step.
 
     Raises:
         EnvironmentFault: a returned value is not what gymnasium's API requires; the message names it.
@@ -234,12 +324,12 @@ def _step(env: gymnasium.Env[object, object], step: int) -> tuple[object, bool]:
     try:
         require_info(info)
         success(info)
-        finite = np.isfinite(number(reward))
+        given = number(reward)
     except EnvironmentFault as error:
         raise EnvironmentFault(f"{where} {error}") from None
-    if not finite:
+    if not np.isfinite(given):
         raise EnvironmentFault(f"{where}: the reward is {reward}; it must be finite")
-    return observation, bool(terminated or truncated)
+    return observation, given, bool(terminated or truncated)
 
 
 def _asked(where: str, call: Callable[[], ResultT]) -> ResultT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import gymnasium
@@ -19,13 +20,16 @@ from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
 from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
-from rlsdk.environments.wrapper_names import wrapper_of
+from rlsdk.environments.wrapper_names import wrapped, wrapper_of
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, shown, suggest
 from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.named_modules import named_module
 from rlsdk.settings.environment_id import environment_id
 
+MOST_WRAPPERS = 50
+"""The number of wrappers of a foreign vector environment that messages look at."""
 EnvSource = str | Callable[..., object] | Any
 CONNECTED = (
     SyncVectorEnv,
@@ -35,6 +39,10 @@ CONNECTED = (
     ExecutorVectorEnv,
     CustomVectorEnv,
 )
+
+
+LIMIT = "max_episode_steps"
+LACKING = "run the command in the folder of the module, add that folder to PYTHONPATH, or install its package"
 
 
 def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
@@ -91,7 +99,7 @@ def _no_environment(env: object) -> str:
         return (
             f"{shown(env)} is a vector environment of another library; make one of the same environments with"
             " rlsdk.environments.make_vec_env: it takes an id, a function, or a list of functions; derive a class of your own"
-            " from gymnasium.vector.VectorEnv, or give it the members of rlsdk.interfaces.VectorEnv"
+            f" from gymnasium.vector.VectorEnv, or give it the members of rlsdk.interfaces.VectorEnv{_settings_instead(env)}"
         )
     if isinstance(env, list | tuple):
         return f"{shown(env)} is not an environment; make_vec_env takes a list of functions that each make one"
@@ -106,6 +114,19 @@ def _no_environment(env: object) -> str:
     )
 
 
+OF_VEC_ENVS = {"VecNormalize": "normalize=True", "VecFrameStack": "frame_stack=4"}
+"""Wrapper of stable-baselines3's vector environments -> the setting of the agent that does the same."""
+
+
+def _settings_instead(env: Any) -> str:
+    """What replaces the wrappers of a vector environment of stable-baselines3."""
+    found = list[str]()
+    while env is not None and len(found) < MOST_WRAPPERS:
+        found.append(type(env).__name__)
+        env = vars(env).get("venv") if hasattr(env, "__dict__") else None
+    return "".join(f"; {name} is the setting {OF_VEC_ENVS[name]} of the agent" for name in found if name in OF_VEC_ENVS)
+
+
 def no_gymnasium(env: object) -> str:
     """What is wrong with an object other than a `gymnasium.Env`, and how to mend it."""
     if any(kind.__module__.partition(".")[0] == "gym" for kind in type(env).__mro__):
@@ -113,7 +134,18 @@ def no_gymnasium(env: object) -> str:
             "is an environment of the older package gym; with shimmy installed it is one of gymnasium:"
             ' gymnasium.make("GymV26Environment-v0", env=env), up to gym 0.21 "GymV21Environment-v0"'
         )
+    if any(kind.__module__.partition(".")[0] == "pettingzoo" for kind in type(env).__mro__) or _has_agents(env):
+        return (
+            "is an environment of several agents (PettingZoo), not a gymnasium.Env; write a gymnasium.Env of one agent, in"
+            " whose step the others act by fixed policies, or where all share one policy, an object with the members of"
+            " rlsdk.interfaces.VectorEnv that has a row for each agent"
+        )
     return "is not a gymnasium.Env; derive its class from gymnasium.Env"
+
+
+def _has_agents(env: object) -> bool:
+    """Whether an object has the members of PettingZoo's environments: agents, and a method that gives the space of each."""
+    return hasattr(env, "possible_agents") and callable(getattr(env, "action_space", None))
 
 
 def _recipe(env: Environment) -> str | None:
@@ -155,7 +187,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     except RlsdkError:
         raise
     except Exception as error:
-        hint = "; install its package, or add its folder to PYTHONPATH" if _lacks_module(env, error) else ""
+        hint = f"; {LACKING}" if _lacks_module(env, error) else ""
         raise EnvironmentFault(
             f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error).rstrip('.')}{hint}"
         ) from error
@@ -172,7 +204,13 @@ def _lacks_module(env: EnvSource, error: Exception) -> bool:
 
 
 def _by_id(name: str, kwargs: dict[str, Any]) -> object:
-    """Make the environment of an id with the plugin for its namespace, or with `gymnasium.make`."""
+    """Make the environment of an id with the plugin for its namespace, or with `gymnasium.make`.
+
+    `module:NAME` and `./FILE.py:NAME` import the module. NAME is an id that it registers, or one of its classes or functions.
+    """
+    name, found = in_module(name)
+    if found is not None:
+        return _called(found, kwargs)
     namespace = name.partition("/")[0]
     register_game(name)  # if ale-py is missing, the error of a registered id names it
     if "/" in name and name not in gymnasium.registry and is_offered("environments", namespace):
@@ -181,10 +219,25 @@ def _by_id(name: str, kwargs: dict[str, Any]) -> object:
     return gymnasium.make(name, **{"disable_env_checker": True, **kwargs})
 
 
+def in_module(name: str) -> tuple[str, Callable[..., Any] | None]:
+    """(the id that a module registers, or the class or function in it), after the module that `name` names was imported."""
+    place, colon, own = name.rpartition(":")
+    found = getattr(named_module(place), own, None) if colon else None
+    return own, found if callable(found) and own not in gymnasium.registry else None
+
+
+def _called(make: Callable[..., Any], kwargs: dict[str, Any]) -> object:
+    """Call a class or function that makes an environment. As with `gymnasium.make`, `max_episode_steps` is its time limit."""
+    if LIMIT not in kwargs or LIMIT in signature(make).parameters:
+        return make(**kwargs)
+    rest = {key: value for key, value in kwargs.items() if key != LIMIT}
+    return gymnasium.wrappers.TimeLimit(make(**rest), kwargs[LIMIT])
+
+
 def _by_text(text: str, kwargs: Mapping[str, object]) -> object:
     """Make an environment from an id that may contain arguments and wrappers. `kwargs` override arguments in the id."""
     chosen = environment_id(text)
     instance = _by_id(chosen.name, {**chosen.kwargs, **kwargs})
     for wrapper in chosen.wrappers:
-        instance = wrapper_of(wrapper)(instance)
+        instance = wrapped(wrapper_of(wrapper), instance)
     return instance

@@ -18,7 +18,7 @@ from rlsdk import executors
 from rlsdk.environments.adapters.attributes import Environment, name_of
 from rlsdk.environments.adapters.space_conversion import spaces_of
 from rlsdk.environments.collecting_elsewhere import HERE, require_collectors, require_lag
-from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_process, make_one
+from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, in_process, make_one
 from rlsdk.environments.vector import envpool_vector
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv
@@ -29,8 +29,9 @@ from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVect
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.wrapper_names import Wrapper, wrapped, wrapper_of
 from rlsdk.environments.wrappers import Monitor
-from rlsdk.errors import EnvironmentFault, SettingsError, message_of, one_line, raised, shown, suggest
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
 from rlsdk.executors.workers import may_start_processes
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.settings.environment_id import environment_id, text_of
 
 VECTORIZATIONS = ("auto", "sync", "async", "native")
@@ -338,16 +339,20 @@ def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) 
     chosen = environment_id(env)
     if chosen.wrappers:
         raise SettingsError("vectorization='native' takes no wrappers")
-    env, kwargs = chosen.name, {**chosen.kwargs, **kwargs}
+    env = chosen.name
+    kwargs = {**chosen.kwargs, **kwargs}
     try:
-        vector = gymnasium.make_vec(env, n_envs, vectorization_mode="vector_entry_point", **kwargs)
+        own, _ = in_module(env)
+        vector = gymnasium.make_vec(own, n_envs, vectorization_mode="vector_entry_point", **kwargs)
     except gymnasium.error.Error as error:
         if not envpool_vector.knows(env):
             raise EnvironmentFault(
-                f"{env!r} has no vector version: {error}; use vectorization='sync', or install rlsdk[envpool]"
+                f"{env!r} has no vector version: {error}; use vectorization='sync', or {pip_install('rlsdk[envpool]')}"
                 " for the environments envpool has"
             ) from None
         vector = envpool_vector.EnvpoolVector(env, n_envs, **kwargs)
+    except RlsdkError:
+        raise
     except Exception as error:  # code of the environment may raise any error
         raise EnvironmentFault(
             f"environment {env!r} could not be made: {type(error).__name__}: {one_line(message_of(error), 300)}"

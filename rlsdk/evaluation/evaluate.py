@@ -10,14 +10,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from rlsdk.environments import ConnectedEnv, connect
+from rlsdk.environments import ConnectedEnv, Waiting, connect
 from rlsdk.environments.env_in_training import itself
 from rlsdk.environments.gymnasium_adapter import EnvSource
+from rlsdk.environments.wrapper_settings import warn_of_statistics
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.threads import limited_threads
-from rlsdk.training.endless import LONG, warn_endless
 from rlsdk.training.step_values import Locals, require_two_arguments, step_values
 from rlsdk.training.trained_agent import ActingSession, TrainedAgent
 from rlsdk.training.watched_env import gathered_infos
@@ -72,6 +72,8 @@ def run_episodes(
     Every environment plays the same number of episodes (or one more), so that short episodes are not overrepresented. The
     agent's random generators do not change. An evaluation in the agent's own environment ends its unfinished episodes.
 
+    An episode of more than 1,000,000 steps is an error, after a warning, unless the environment has a larger time limit.
+
     Args:
         agent: the agent that plays.
         env: anything that `learn` accepts.
@@ -82,7 +84,7 @@ def run_episodes(
 
     Raises:
         SettingsError: `episodes` is not positive.
-        EnvironmentFault: the environment cannot be made.
+        EnvironmentFault: the environment cannot be made, or an episode does not end.
         UnsupportedSpaceError: the spaces of the environment are not those of the agent.
         UsageError: a training of the agent is running in this environment.
         MaskError: the agent needs action masks and the environment has none.
@@ -109,6 +111,7 @@ def _connected(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> Connec
             raise UsageError("an evaluation during training needs another environment than the training")
         agent.end_episodes()
     agent.require_same_spaces(envs, "the evaluation environment")
+    warn_of_statistics(envs, "the evaluation environment")
     if use_masking:
         agent.masks.check_environment(envs)
     return envs
@@ -123,14 +126,13 @@ def _shares(envs: ConnectedEnv, episodes: int) -> list[int]:
 
 def _played(session: ActingSession, envs: ConnectedEnv, seed: int | None, use_masking: bool) -> Iterator[EnvStep]:
     """Step the environments without end, and yield each step with its action."""
-    observation, since = envs.reset(seed), 0
+    observation, waiting = envs.reset(seed), Waiting(envs)
     while True:
         action = session.action_on(observation if use_masking else replace(observation, action_mask=None))
         step = replace(envs.step(action), action=action)
         yield step
-        observation, since = step.observation, 0 if step.episodes else since + 1
-        if since == LONG:
-            warn_endless(repr(envs.name), LONG)
+        observation = step.observation
+        waiting.stepped(step.episodes)
 
 
 def _called_back(

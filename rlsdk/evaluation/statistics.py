@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.aggregate import iqm
+from rlsdk.runtime.pip_commands import pip_install
 
 RESAMPLES = 9999
 
@@ -53,7 +54,7 @@ def summarise(values: Sequence[float], confidence: float = 0.95, seed: int = 0) 
     try:
         from scipy.stats import bootstrap
     except ImportError:
-        raise SettingsError("statistics of returns need scipy: pip install rlsdk[stats]") from None
+        raise SettingsError(f"statistics of returns need scipy: {pip_install('rlsdk[stats]')}") from None
     sample = np.asarray(values, dtype=np.float64)
     if not sample.size:
         raise SettingsError("there are no values to summarise; play at least one episode")

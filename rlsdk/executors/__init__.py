@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor as Pool
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from importlib import import_module
 from typing import Any, cast
 
 from rlsdk.errors import RlsdkError, SettingsError, raised, suggest
@@ -22,6 +21,8 @@ from rlsdk.executors.workers import WorkerDied
 from rlsdk.interfaces import Executor
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.named_modules import named_module
+from rlsdk.runtime.pip_commands import pip_install
 
 EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
 """Name -> function of the number of workers that makes the executor, for the executors that need no plugin."""
@@ -111,7 +112,7 @@ def _factory(name: str) -> Callable[[int], Any]:
     if not is_executor(name):
         if name in PACKAGES:
             raise SettingsError(
-                f"executor {name!r} is in a package that is not installed: pip install {PACKAGES[name]}"
+                f"executor {name!r} is in a package that is not installed: {pip_install(PACKAGES[name])}"
             )
         raise SettingsError(f"unknown executor {name!r}; {suggest(name, names())}")
     return extension("executors", name)
@@ -121,7 +122,7 @@ def _function(place: str) -> Callable[[int], Any]:
     """Import and return the function whose path `place` has the form `package.module:function`."""
     module, _, function = place.partition(":")
     try:
-        found: Any = import_module(module)
+        found: Any = named_module(module)
         for part in function.split("."):
             found = getattr(found, part)
     except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from rlsdk.evaluation.aggregate import RESAMPLES, iqm, mean, median
 from rlsdk.experiments.metrics_file import read_metric
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.stored_tables import read_text
-from rlsdk.registry.plain_files import PlainFileError, parse_toml
+from rlsdk.runtime.plain_files import PlainFileError, parse_toml
+from rlsdk.runtime.whole_files import write_csv
 
 Array = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ def metric_of(folders: Sequence[Path], settings: CurveSettings) -> str:
     """Return the name of the metric that is drawn."""
     if settings.metric is not None:
         return settings.metric
-    evaluated = all(len(read_metric(folder / "metrics.csv", EVALUATION)[0]) > 1 for folder in folders)
+    evaluated = all(len(read_metric(folder / "metrics.csv", EVALUATION)[0]) > 0 for folder in folders)
     return EVALUATION if evaluated else TRAINING
 
 
@@ -141,13 +141,17 @@ def require_own_table(path: Path, header: Sequence[str]) -> None:
 
 def write_table(found: Sequence[Curve], path: Path) -> None:
     """Write every point of the curves as CSV."""
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(HEADER)
-        for curve in found:
-            points = zip(curve.x, curve.value, curve.low, curve.high, strict=True)
-            names = one_line(curve.env), one_line(curve.label)  # any characters: they come from files
-            writer.writerows((*names, curve.seeds, *map(float, point)) for point in points)
+    rows = (
+        (
+            one_line(curve.env),
+            one_line(curve.label),
+            curve.seeds,
+            *map(float, point),
+        )  # any characters: they come from files
+        for curve in found
+        for point in zip(curve.x, curve.value, curve.low, curve.high, strict=True)
+    )
+    write_csv(path, HEADER, rows)
 
 
 # --- runs grouped into experiments -----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from rlsdk.experiments.curves import require_own_table
 from rlsdk.experiments.plotting import literal, new_figure, save_figure
 from rlsdk.runtime.output import counted
+from rlsdk.runtime.whole_files import write_csv
 
 BINS = 30
 HEADER = ("episode", "return", "length")
@@ -41,10 +41,7 @@ def plot_episodes(returns: NDArray[np.float64], lengths: NDArray[np.int64], outp
     )
     output.parent.mkdir(parents=True, exist_ok=True)
     save_figure(figure, output, f"{title}. {text}")
-    with output.with_suffix(".csv").open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(HEADER)
-        writer.writerows(enumerate_rows(returns, lengths))
+    write_csv(output.with_suffix(".csv"), HEADER, enumerate_rows(returns, lengths))
     return text
 
 

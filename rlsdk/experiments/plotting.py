@@ -3,6 +3,7 @@ next to it."""
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import IO, Any
 
 import attrs
 
-from rlsdk.errors import SettingsError, one_line, shown
+from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
 from rlsdk.experiments.curves import (
     AXES,
     EVALUATION,
@@ -25,6 +26,8 @@ from rlsdk.experiments.curves import (
     write_table,
 )
 from rlsdk.experiments.metrics_file import read_metric
+from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.whole_files import write_whole
 
 WORDS = {
     EVALUATION: "return of evaluations",
@@ -146,7 +149,7 @@ def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8.0
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise SettingsError("pictures need matplotlib: pip install rlsdk[plot]") from None
+        raise SettingsError(f"pictures need matplotlib: {pip_install('rlsdk[plot]')}") from None
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     figure.subplots(rows, columns)
@@ -171,19 +174,21 @@ def save_figure(figure: Any, output: Path | IO[bytes], description: str = "") ->
     Raises:
         SettingsError: the format is unknown, the numbers cannot be drawn, or the file cannot be written.
     """
-    suffix = output.suffix if isinstance(output, Path) else ".png"
+    suffix = (output.suffix if isinstance(output, Path) else "") or ".png"
     entry = DESCRIPTION.get(suffix.lower())
     metadata = {entry: one_line(description, 2000)} if entry and description else None
+    drawn = io.BytesIO()
     try:
-        if isinstance(output, Path):
-            output.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, dpi=120, metadata=metadata, **({} if isinstance(output, Path) else {"format": "png"}))
+        figure.savefig(drawn, dpi=120, metadata=metadata, format=suffix[1:])
     except (ValueError, OverflowError, MemoryError) as error:
         raise SettingsError(f"the picture {output} cannot be drawn: {error}") from None
-    except OSError as error:
-        raise SettingsError(
-            f"cannot write the picture {output}: {error.strerror or error}; choose another place"
-        ) from None
+    if not isinstance(output, Path):
+        output.write(drawn.getvalue())
+        return
+    try:
+        write_whole(output if output.suffix else output.with_name(f"{output.name}{suffix}"), drawn.getvalue())
+    except ArtifactError as error:
+        raise SettingsError(f"cannot write the picture{str(error).removeprefix('cannot write')}") from None
 
 
 def environment_title(env: str) -> str:

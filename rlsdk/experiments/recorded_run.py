@@ -9,13 +9,13 @@ from typing import Any
 
 from rlsdk.agent.data_sets import recorded_in
 from rlsdk.environments import make_vec_env
+from rlsdk.environments.named_in_files import refusal
 from rlsdk.errors import RlsdkError, SettingsError, shown
 from rlsdk.experiments.run_request import RunRequest
 from rlsdk.registry import AlgorithmSpec, load
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import load_settings
 from rlsdk.settings.dataset import Dataset, as_dataset, dataset_names
-from rlsdk.settings.environment_id import environment_id
 
 
 def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -110,12 +110,12 @@ def place_of(request: RunRequest) -> str:
 
 def _problem(name: str, spaces: tuple[object, object]) -> str | None:
     """Return why the environment that a data set names cannot be used; None if it can."""
-    if environment_id(name).reads_more:  # a file must not choose which module is imported
-        return f"for {name!r} of the data set a module would be imported or a file read"
     try:
+        if (why := refusal(name)) is not None:
+            return f"{shown(name)} of the data set may not choose what is imported or read: {why}"
         env = make_vec_env(name)
     except RlsdkError as error:
-        return f"{name!r} of the data set cannot be made here ({error})"
+        return f"{shown(name)} of the data set cannot be made here ({error})"
     try:
         same = (env.observation_space, env.action_space) == spaces
         return None if same else f"{name!r} of the data set has other spaces than its episodes"

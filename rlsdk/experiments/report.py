@@ -20,7 +20,8 @@ from rlsdk.experiments import report_tables as tables
 from rlsdk.experiments.benchmark import BenchResult
 from rlsdk.experiments.report_figures import Picture, learning_curves, profiles
 from rlsdk.experiments.report_tables import Table
-from rlsdk.experiments.scores import write_csv
+from rlsdk.experiments.scores import write_scores
+from rlsdk.runtime.whole_files import write_whole
 
 REPORT, SUMMARY, SCORES, PICTURES = "report.html", "summary.md", "scores.csv", "pictures"
 
@@ -35,13 +36,13 @@ def write_report(outcome: BenchResult, command: str) -> Path:
     title = f"rlsdk bench {outcome.plan.suite.name}"
     header = [outcome.plan.suite.description, f"Command: {command}", f"Versions: {versions()}"]
     text = "\n\n".join([f"# {title}", *header, *(f"## {table.title}\n\n{table.markdown()}" for table in found)])
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
-    write_csv(outcome.scores, folder / SCORES)
+    write_whole(folder / SUMMARY, f"{text}\n".encode())
+    write_scores(outcome.scores, folder / SCORES)
     page = Template((files("rlsdk.experiments") / "report.html").read_text(encoding="utf-8"))
     body = "\n".join([*map(_html, found), *_pictures(outcome)])
     lines = "".join(f"<p>{escape(fact)}</p>" for fact in header if fact)
     path = folder / REPORT
-    path.write_text(page.substitute(title=escape(title), facts=lines, body=body), encoding="utf-8")
+    write_whole(path, page.substitute(title=escape(title), facts=lines, body=body).encode())
     return path
 
 

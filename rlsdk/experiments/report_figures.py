@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from rlsdk.experiments.curves import EVALUATION, TRAINING, CurveSettings
 from rlsdk.experiments.metrics_file import read_metric
 from rlsdk.experiments.plotting import in_words, literal, new_figure, plot_runs, save_figure
 from rlsdk.experiments.run_directory import folder_name
+from rlsdk.runtime.whole_files import write_csv
 
 PROFILE_POINTS = 101
 HALF = 0.5
@@ -79,8 +79,7 @@ def profiles(scores: Mapping[str, Scores], where: str, place: Path) -> Picture:
 def _write_bands(
     bands: Mapping[str, tuple[NDArray[np.float64], ...]], thresholds: NDArray[np.float64], path: Path
 ) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(("algorithm", "normalised_return", "share_above", "low", "high"))
-        for name, band in bands.items():
-            writer.writerows((one_line(name), *map(float, point)) for point in zip(thresholds, *band, strict=True))
+    rows = (
+        (one_line(name), *map(float, point)) for name in bands for point in zip(thresholds, *bands[name], strict=True)
+    )
+    write_csv(path, ("algorithm", "normalised_return", "share_above", "low", "high"), rows)

@@ -7,6 +7,7 @@ are parsed, not evaluated. Accepted are `dict(...)`, tables, lists, numbers, tex
 from __future__ import annotations
 
 import ast
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -109,11 +110,11 @@ def _require_wrapped(wrappers: object, place: str, *, wrapped: bool) -> None:
     if not wrappers or wrapped:
         return
     given = [_wrapper(item) for item in (wrappers if isinstance(wrappers, list) else [wrappers])]
-    if any(arguments for _, arguments in given):
-        how = "write a function that applies them to an environment, and add --wrapper PACKAGE:FUNCTION"
-    else:
-        ours = [WRAPPERS.get(name.rpartition(".")[2], ":".join(name.rsplit(".", 1))) for name, _ in given]
-        how = f"add {' '.join(f'--wrapper {name}' for name in ours)}"
+    ours = [
+        WRAPPERS.get(name.rpartition(".")[2], ":".join(name.rsplit(".", 1))) + (f"({arguments})" if arguments else "")
+        for name, arguments in given
+    ]
+    how = f"add {' '.join(f'--wrapper {shlex.quote(name)}' for name in ours)}"
     calls = ", ".join(f"{name}({arguments})" for name, arguments in given)
     raise SettingsError(f"{place} wraps the environment in {calls}; a file may not choose what is imported: {how}")
 

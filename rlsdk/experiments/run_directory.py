@@ -10,7 +10,7 @@ learning_curve.png (with the extra `plot`)
 
 from __future__ import annotations
 
-import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from rlsdk.callbacks.checkpoint import replay_folder
+from rlsdk.callbacks.earlier_training import set_aside
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.experiments.folder_kinds import RUN, require_kind
 from rlsdk.experiments.lock import claimed
+from rlsdk.experiments.made_here import record_made_here, sealed
 from rlsdk.experiments.metrics_file import MAX_METRICS, read_metric
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.stored_tables import read_text
+from rlsdk.experiments.trust import asks_for_trust
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.whole_files import write_json, write_whole
 from rlsdk.settings import commented_toml
@@ -33,8 +36,12 @@ T = TypeVar("T")
 
 
 def folder_name(env: str) -> str:
-    """Return an environment id as part of a path. Characters other than letters, digits, -, _ and . become -."""
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in env)
+    """Return an environment id as part of a path. Characters other than letters, digits, -, _ and . become -.
+
+    Of `/path/to/my_env.py:MyEnv` it is `my_env.py-MyEnv`.
+    """
+    short = re.sub(r"^[^?]*[/\\](?=[^/\\?]*\.py:)", "", env)
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in short)
 
 
 class RunDirectory:
@@ -113,12 +120,23 @@ class RunDirectory:
         return [path for path in (self.config, self.best, self.final, *videos) if path.is_file()]
 
     def write_config(self, kind: type[object], values: dict[str, object], header: str) -> None:
-        """Write the settings of the run as a file that `rlsdk run --config` accepts."""
-        write_whole(self.config, commented_toml(kind, values, header=header).encode())
+        """Write the settings of a new run as a file that `rlsdk run --config` accepts. A file with others moves aside."""
+        data = commented_toml(kind, values, header=header).encode()
+        if self.config.exists() and self.config.read_bytes() != data:
+            set_aside([self.config])
+        write_whole(self.config, data)
 
     def write_record(self, record: RunRecord) -> None:
-        """Replace run.json atomically."""
-        write_json(self.record, record.as_table())
+        """Replace run.json atomically. It is sealed if it names what only the user may choose, such as an own environment."""
+        table, executors = record.as_table(), (record.executor, record.vectorization)
+        asks = asks_for_trust(record.env, record.places, self.path, executors)
+        write_json(self.record, sealed(self.record, table) if asks else table)
+
+    def needs_trust(self) -> bool:
+        """Whether this run is refused without `--trust` although it was made here: there was no place for a key."""
+        record = self.read_record()
+        asks = asks_for_trust(record.env, record.places, self.path, (record.executor, record.vectorization))
+        return asks and record_made_here(self.record) is None
 
     def read_record(self) -> RunRecord:
         """Return the content of run.json.
@@ -134,9 +152,7 @@ class RunDirectory:
             if path.exists():
                 lines = read_text(path, MAX_METRICS).splitlines(keepends=True)
                 earlier = [line for line in lines if (_step_of(line) or 0) <= step]
-                temporary = path.with_suffix(f"{path.suffix}.part")
-                temporary.write_text("".join(earlier), encoding="utf-8")
-                os.replace(temporary, path)
+                write_whole(path, "".join(earlier).encode())
 
     def best_evaluation(self) -> float:
         """Return the highest mean return of an evaluation of this run; minus infinity before the first evaluation."""
@@ -161,9 +177,9 @@ class RunDirectory:
         return [path for path in own if path.exists()] + sorted(self.checkpoints.glob("step_*.rlsdk"))
 
     def start_over(self) -> None:
-        """Remove the files of a run that has no checkpoint."""
-        for path in (self.csv, self.jsonl, self.record, self.best):
-            path.unlink(missing_ok=True)
+        """Remove the files of a run that has no checkpoint. Its metrics and its best agent move to a folder `earlier_1`."""
+        set_aside([self.csv, self.jsonl, self.best])
+        self.record.unlink(missing_ok=True)
 
     def newest(self, load: Callable[[Path], T]) -> T:
         """Return `load(path)` for the newest checkpoint that is not damaged. Warn about damaged ones.

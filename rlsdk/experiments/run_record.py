@@ -8,10 +8,12 @@ from typing import Any
 
 import attrs
 
+from rlsdk.errors import SettingsError
 from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.runtime.places import PLACES
 
-MAX_ENVS, MAX_THREADS = 2**16, 2**12
+MAX_ENVS, MAX_THREADS, MAX_EPISODES, MAX_RESTORES = 2**16, 2**12, 10**7, 10**6
+"""The largest counts of a run. `MAX_RESTORES` is also the largest number of rounds that collectors may be ahead."""
 
 
 @attrs.frozen(kw_only=True)
@@ -50,6 +52,10 @@ class RunRecord:
     """Number of rounds that collectors may be ahead of the learner."""
     max_restores: int = 0
     """How often earlier parameters are restored if the training diverges."""
+    schedule_until: int | None = None
+    """The count of steps at which schedules end; None: at the end of the run."""
+    exact_steps: bool = False
+    """Whether the last round is cut, so that the run ends exactly."""
     sinks: tuple[str, ...] = ()
     policy_from: str | None = None
     """The file with the policy that the run began with."""
@@ -97,13 +103,15 @@ class RunRecord:
             device=entries.text("device", "auto"),
             vectorization=entries.text("vectorization", "auto"),
             preset=entries.flag("preset", False),
-            eval_episodes=entries.count("eval_episodes", 10),
+            eval_episodes=entries.count("eval_episodes", 10, most=MAX_EPISODES),
             stop_at=entries.optional_number("stop_at"),
             threads=entries.count("threads", 1, most=MAX_THREADS),
             collectors=entries.optional_count("collectors", least=1, most=MAX_ENVS),
             executor=entries.text("executor", "processes"),
             max_lag=entries.count("max_lag", 0, least=0),
             max_restores=entries.count("max_restores", 0, least=0),
+            schedule_until=entries.optional_count("schedule_until", least=1),
+            exact_steps=entries.flag("exact_steps", False),
             sinks=entries.texts("sinks"),
             policy_from=entries.optional_text("policy_from"),
             places=_places(entries),
@@ -113,6 +121,20 @@ class RunRecord:
             seconds=entries.number("seconds", 0.0),
             final_evaluation=_final(entries),
             system=entries.table_of("system"),
+        )
+
+
+def require_enough_steps(asked: int | None, planned: int, trained: int, folder: Path) -> None:
+    """Check the steps `asked` for a resumed run in `folder`, if any. Steps beyond the planned number do not count.
+
+    The last round of a run may exceed its steps: a run of 600 steps in rounds of 32 ends at step 608.
+
+    Raises:
+        SettingsError: the run has been trained for more steps.
+    """
+    if asked is not None and asked < min(planned, trained):
+        raise SettingsError(
+            f"--steps {asked} is less than the {trained} steps that {folder} has been trained for; give more, or leave it out"
         )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.experiments.run_record import MAX_ENVS, MAX_THREADS
-from rlsdk.experiments.stored_tables import Entries
+from rlsdk.experiments.run_record import MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
+from rlsdk.experiments.stored_tables import MAX_COUNT, Entries
 
 RESUMABLE = (
     "steps",
@@ -25,8 +25,19 @@ RESUMABLE = (
     "executor",
     "max_lag",
     "max_restores",
+    "schedule_until",
+    "exact_steps",
 )
 """Options that a resumed run takes from its record, unless they are given again."""
+FROM_ZERO = ("eval_every", "max_lag", "max_restores")
+MOST = {
+    "eval_episodes": MAX_EPISODES,
+    "threads": MAX_THREADS,
+    "collectors": MAX_ENVS,
+    "max_lag": MAX_RESTORES,
+    "max_restores": MAX_RESTORES,
+}
+"""Option -> its largest value; `MAX_COUNT` for the others."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +76,10 @@ class RunRequest:
     """Number of rounds that collectors may be ahead of the learner."""
     max_restores: int | None = None
     """How often earlier parameters are restored if the training diverges."""
+    schedule_until: int | None = None
+    """The count of steps at which schedules end; None: at the end of the run."""
+    exact_steps: bool = False
+    """Whether the last round is cut, so that the run ends exactly."""
     policy_from: Path | None = None
     """An agent file or a run directory with the policy that the run begins with."""
 
@@ -74,13 +89,14 @@ class RunRequest:
         Raises:
             SettingsError: an option is out of range, or two options contradict each other.
         """
-        given = {name: getattr(self, name) for name in RESUMABLE if getattr(self, name) is not None}
+        values = {name: getattr(self, name) for name in RESUMABLE}
+        given = {name: value for name, value in values.items() if value is not None and value is not False}
         for name, value in given.items():
-            least = 0 if name in ("eval_every", "max_lag", "max_restores") else 1
-            if isinstance(value, int) and not isinstance(value, bool) and value < least:
+            least, most = 0 if name in FROM_ZERO else 1, MOST.get(name, MAX_COUNT)
+            if isinstance(value, int) and not isinstance(value, bool) and not least <= value <= most:
                 option = name.replace("_", "-")
                 wanted = "a positive whole number" if least else "a whole number, 0 or more"
-                raise SettingsError(f"--{option} {value} must be {wanted}")
+                raise SettingsError(f"--{option} {value} must be {wanted}{f', up to {most}' if value > most else ''}")
         if (goal := given.get("stop_at")) is not None and not math.isfinite(goal):
             raise SettingsError(f"--stop-at {goal} must be a finite number")
         if goal is not None and given.get("eval_every") == 0:
@@ -105,7 +121,7 @@ class RunRequest:
             "steps": entries.optional_count("steps", least=1),
             "n_envs": entries.optional_count("n_envs", least=1, most=MAX_ENVS),
             "eval_every": entries.optional_count("eval_every"),
-            "eval_episodes": entries.optional_count("eval_episodes", least=1),
+            "eval_episodes": entries.optional_count("eval_episodes", least=1, most=MAX_EPISODES),
             "checkpoint_every": entries.optional_count("checkpoint_every", least=1),
             "threads": entries.optional_count("threads", least=1, most=MAX_THREADS),
             "stop_at": entries.optional_number("stop_at"),
@@ -116,6 +132,8 @@ class RunRequest:
             "executor": entries.optional_text("executor"),
             "max_lag": entries.optional_count("max_lag"),
             "max_restores": entries.optional_count("max_restores"),
+            "schedule_until": entries.optional_count("schedule_until", least=1),
+            "exact_steps": entries.flag("exact_steps", False),
             "policy_from": Path(begun) if (begun := entries.optional_text("policy_from")) else None,
             "sinks": entries.texts("sinks") or None,
             "settings": entries.table_of("settings"),

@@ -22,24 +22,25 @@ from rlsdk.callbacks import (
     RestoreOnDivergence,
     StopOnInterrupt,
 )
+from rlsdk.callbacks.callback import steps_of_round
 from rlsdk.environments import ConnectedEnv, make_vec_env
+from rlsdk.environments.named_in_files import refusal
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, message_of
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.begun_from import made
+from rlsdk.experiments.made_here import record_made_here
 from rlsdk.experiments.plotting import plot_run
 from rlsdk.experiments.profiling import printed_profile
 from rlsdk.experiments.recorded_run import dataset_of, environment_of, require_same_dataset
 from rlsdk.experiments.rl_zoo import chosen_preset
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
-from rlsdk.experiments.run_record import FinalEvaluation, RunRecord
+from rlsdk.experiments.run_record import FinalEvaluation, RunRecord, require_enough_steps
 from rlsdk.experiments.run_request import RunRequest
 from rlsdk.experiments.run_sinks import Maker, described_run, named_sinks
 from rlsdk.experiments.trust import (
     places_in,
     require_own_choices,
-    require_own_environment,
     require_own_executor,
-    require_own_places,
     require_same_environment,
     without_places,
 )
@@ -49,8 +50,8 @@ from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
-from rlsdk.settings.environment_id import environment_id
 from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take_files
+from rlsdk.training.length import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
@@ -104,6 +105,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
     """Train to the end, write the last checkpoint and the final agent, and close the environments."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
+    checkpoints.counter.name = "--checkpoint-every"
     sinks: list[MetricSink] = []
     try:
         with _evaluator(record, directory) as evaluator:
@@ -115,8 +117,10 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             watchers: list[Callback] = [ProgressBar(), interrupt, *restoring, *evaluator, checkpoints]
             left = record.steps - agent.num_timesteps
             if left > 0:
+                _say_rounding(agent, record, left)
+                how: dict[str, Any] = {"schedule_until": record.schedule_until, "exact_steps": record.exact_steps}
                 with printed_profile(agent, record.place) if profile else nullcontext():
-                    agent.learn(left, callback=watchers, reset_num_timesteps=False, threads=record.threads)
+                    agent.learn(left, watchers, reset_num_timesteps=False, threads=record.threads, **how)
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
         take_files(sinks, directory.worth_storing())
@@ -134,6 +138,19 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             _close(agent.env, "training")
         if sinks:
             several(sinks).close()
+
+
+def _say_rounding(agent: Agent, record: RunRecord, left: int) -> None:
+    """Print how many steps the training will have, if rounds are whole; `learn` does so with `verbose` only."""
+    line = rounded_up(agent.parts.plan, agent.context.num_envs, left)
+    if line is not None and not record.exact_steps and not agent.config.verbose:
+        print_line(line)
+
+
+def _require_exact(agent: Agent, record: RunRecord) -> None:
+    if record.exact_steps:
+        left = max(0, record.steps - agent.num_timesteps)
+        require_exact(agent.parts.plan, agent.context.num_envs, left, agent.spec.id)
 
 
 def _close(env: Any, use: str) -> None:
@@ -176,7 +193,7 @@ def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResu
         plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.place}")
     except SettingsError as error:
         print_line(f"no learning curve: {error}")
-    how: dict[str, Any] = {"unit": agent.parts.plan.unit, "needs_trust": _asks_for_trust(done, directory)}
+    how: dict[str, Any] = {"unit": agent.parts.plan.unit, "needs_trust": directory.needs_trust()}
     return RunResult(directory, record.seed, evaluation, agent.num_timesteps, seconds, interrupted, **how)
 
 
@@ -187,16 +204,6 @@ def _evaluated(agent: Agent, name: str, episodes: int) -> Evaluation:
         return run_episodes(agent, env, episodes, seed=agent.derived_seed("final evaluation"))
     finally:
         _close(env, "evaluation")
-
-
-def _asks_for_trust(record: RunRecord, directory: RunDirectory) -> bool:
-    try:
-        if record.env is not None:
-            require_own_environment(record.env, "", trust=False)
-        require_own_places(record.places, directory.path, "", trust=False)
-    except SettingsError:
-        return True
-    return False
 
 
 @contextmanager
@@ -215,6 +222,7 @@ def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[Eval
             stop_at=record.stop_at,
         )
         callback.best = directory.best_evaluation()
+        callback.counter.name = "--eval-every"
         yield [callback]
     finally:
         _close(env, "evaluation")
@@ -242,6 +250,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
                 " it out"
             )
         agent.env_name = env
+        options |= _whole_rounds(options, request, steps_of_round(agent))
         config = attrs.evolve(agent.config, env=env)  # the agent set `env_groups`: one per collector
         record = RunRecord(
             algorithm=spec.id,
@@ -256,6 +265,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             system=_versions(spec),
             **options,
         )
+        _require_exact(agent, record)
         with directory.created():
             _write_down(directory, record, config)
             _announce(agent, record, known, chosen=request.preset is not None)
@@ -303,10 +313,18 @@ def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict
     return {**rounds, **explicit, "steps": steps}
 
 
+def _whole_rounds(options: Mapping[str, Any], request: RunRequest, round_steps: int) -> dict[str, int]:
+    """Return the default intervals, no shorter than a round: they take effect at its end."""
+    names = [name for name in ("eval_every", "checkpoint_every") if name not in request.explicit() and options[name]]
+    return {name: max(options[name], round_steps) for name in names}
+
+
 def _write_down(directory: RunDirectory, record: RunRecord, config: object) -> None:
-    trust = " --trust" if record.env is not None and environment_id(record.env).reads_more else ""
+    trust = " --trust" if record.env is not None and refusal(record.env) is not None else ""
     more = "" if record.dataset is None else " --dataset FILE"
     more += "" if record.env is None else f" --n-envs {record.n_envs}"
+    more += "" if record.schedule_until is None else f" --schedule-until {record.schedule_until}"
+    more += " --exact-steps" if record.exact_steps else ""
     more += "" if record.policy_from is None else f" --from {shlex.quote(record.policy_from)}"
     repeat = f"rlsdk run {record.algorithm} --config {directory.config.name} --steps {record.steps}{more}{trust}"
     header = f"{record.algorithm} on {record.place}, {record.steps} steps\nrepeat: {repeat}"
@@ -354,17 +372,15 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         )
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
-        record = _checked(request, directory, spec)
+        planned, record = directory.read_record().steps, _checked(request, directory, spec)
         require_same_dataset(directory.config, data)
         makers = named_sinks(record.sinks)
         again = attrs.evolve(request, **{name: getattr(record, name) for name in ("vectorization", *COLLECTING)})
         envs = None if record.env is None else _environments(again, record.env, record.n_envs, unused)
         changes: dict[str, Any] = {"device": record.device, "custom_objects": {**record.places, **data}}
         agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))
-        if record.steps < agent.num_timesteps:
-            raise SettingsError(
-                f"--steps {record.steps} is less than the {agent.num_timesteps} steps the run has been trained for"
-            )
+        require_enough_steps(request.steps, planned, agent.num_timesteps, directory.path)
+        _require_exact(agent, record)
         agent.env_name = record.env or None
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)
@@ -384,8 +400,9 @@ def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) 
         raise SettingsError(f"{directory.path} holds a run of {stored.algorithm!r}, not of {spec.id!r}")
     require_same_environment(request.env, stored.env, f"{directory.path} holds a run on")
     require_own_choices(request, directory.record, stored.env, stored.places, directory.written())
+    trust = request.trust or record_made_here(directory.record) is not None
     for name, given in (("executor", request.executor), ("vectorization", request.vectorization)):
-        require_own_executor(getattr(stored, name), str(directory.record), trust=request.trust or given is not None)
+        require_own_executor(getattr(stored, name), str(directory.record), trust=trust or given is not None)
     device, places = request.settings.get("device", stored.device), {**stored.places, **places_in(request.settings)}
     fresh = {"places": places, "device": device, "status": "running", "error": None}
     return attrs.evolve(stored, **request.explicit(), **fresh)

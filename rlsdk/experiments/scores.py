@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
 from rlsdk.experiments.run_directory import RunDirectory
+from rlsdk.runtime.whole_files import write_csv
 
 
 @attrs.frozen(kw_only=True)
@@ -76,10 +76,7 @@ def means(scores: Iterable[Score]) -> NDArray[np.float64]:
     return np.asarray([score.mean for score in scores], dtype=np.float64)
 
 
-def write_csv(scores: Sequence[Score], path: Path) -> None:
-    """Write a CSV file with one row per run."""
+def write_scores(scores: Sequence[Score], path: Path) -> None:
+    """Write a CSV file with one row per run; raises like `write_csv`."""
     fields = [field.name for field in attrs.fields(Score)]
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(fields)
-        writer.writerows([[getattr(score, name) for name in fields] for score in scores])
+    write_csv(path, fields, ([getattr(score, name) for name in fields] for score in scores))

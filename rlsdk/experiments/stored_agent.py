@@ -112,7 +112,8 @@ def stored_agent(file: Path, env: str | None, *, trust: bool = False) -> tuple[A
     """Return the agent of a file, and the id of the environment to use.
 
     This is `env`, if given. If `env` is None, it is the environment of the training. If `env` begins with `?`, its arguments
-    and wrappers are added to that of the training. With `trust`, the file may name a module to import.
+    and wrappers are added to that of the training. With `trust`, the file may name a module to import. So may a file in a run
+    directory that this user made on this machine.
 
     Raises:
         SettingsError: the file names no environment, or one that needs `trust`.
@@ -123,4 +124,4 @@ def stored_agent(file: Path, env: str | None, *, trust: bool = False) -> tuple[A
         return agent, env
     if agent.env_name is None:
         raise SettingsError(f"{file} names no environment; add --env ID")
-    return agent, applied(env, require_own_environment(agent.env_name, str(file), trust=trust))
+    return agent, applied(env, require_own_environment(agent.env_name, file, trust=trust))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import RlsdkError, SettingsError, one_line
 from rlsdk.experiments.folder_kinds import SEARCH, require_kind
 from rlsdk.runtime.output import counted
 from rlsdk.runtime.whole_files import write_whole
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 BEGINS = b'{"op_code":'
 """Of every line."""
+FIRST = BEGINS + b"0,"
+"""Of the first line, which makes the study."""
 
 
 def study_storage(folder: Path) -> optuna.storages.BaseStorage:
@@ -29,14 +34,65 @@ def study_storage(folder: Path) -> optuna.storages.BaseStorage:
     from optuna.storages.journal import JournalFileBackend
 
     require_kind(folder, SEARCH)
-    journal = folder / SEARCH
+    journal = folder.resolve() / SEARCH  # Optuna's lock is a link to it: as a relative one it would lead nowhere
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _drop_lost_lock(journal)
         if journal.exists():
             _drop_broken_lines(journal)
         return JournalStorage(JournalFileBackend(str(journal)))
     except OSError as error:
         raise SettingsError(f"cannot write into {folder}: {error.strerror}; choose another --out") from None
+
+
+@contextlib.contextmanager
+def faults_of_journal(folder: Path) -> Iterator[None]:
+    """Turn errors of Optuna in the block into one line: nothing but the journal in `folder` causes them. It reads the journal
+    anew at every step, and its errors for what a damaged one holds are those of its code, such as KeyError.
+
+    Raises:
+        SettingsError: the journal is damaged, or cannot be written, for example because the disk is full.
+    """
+    try:
+        yield
+    except (RlsdkError, ImportError):
+        raise
+    except OSError as error:
+        raise SettingsError(
+            f"cannot write {folder / SEARCH}: {error.strerror or error}; the same command continues when there is space"
+        ) from None
+    except Exception as error:
+        reason = one_line(f"{type(error).__name__}: {' '.join(str(error).split())}", 200)
+        raise SettingsError(
+            f"{folder / SEARCH} is damaged ({reason}); restore a copy of it, or choose another --out"
+        ) from None
+
+
+def require_sound(trials: list[optuna.trial.FrozenTrial]) -> None:
+    """Check what Optuna does not check when it reads the journal, and needs in samplers and pruners.
+
+    Raises:
+        ValueError: a value, an intermediate value or a parameter of a finished trial is none.
+    """
+    for trial in trials:
+        numbers = [*(trial.values or ()), *trial.intermediate_values.values()]
+        if not all(type(number) in (int, float) and not math.isnan(number) for number in numbers):
+            raise ValueError(f"trial {trial.number} has a return that is no number")
+        if trial.state.name == "COMPLETE" and len(trial.values or ()) != 1:
+            raise ValueError(f"trial {trial.number} is complete, and has no return")
+        if not all(type(step) is int for step in trial.intermediate_values):
+            raise ValueError(f"trial {trial.number} has an evaluation at no step")
+        for name, distribution in trial.distributions.items():
+            if not distribution._contains(distribution.to_internal_repr(trial.params[name])):
+                raise ValueError(f"trial {trial.number} has {name} = {trial.params[name]}, outside of its range")
+
+
+def _drop_lost_lock(journal: Path) -> None:
+    """Remove a lock that leads nowhere: Optuna would wait for its end forever, and take a processor for that. Earlier versions
+    left such locks when they were killed. Another lock that is left is removed by Optuna after half a minute."""
+    lock = journal.with_name(f"{journal.name}.lock")
+    if lock.is_symlink() and not lock.exists():
+        lock.unlink(missing_ok=True)
 
 
 def _drop_broken_lines(journal: Path) -> None:
@@ -53,7 +109,8 @@ def _drop_broken_lines(journal: Path) -> None:
     try:
         lines = journal.read_bytes().splitlines(keepends=True)
         whole = [line for line in lines if _is_whole(line)]
-        if any(not (line.startswith(BEGINS) or BEGINS.startswith(line)) for line in lines):
+        foreign = any(not (line.startswith(BEGINS) or BEGINS.startswith(line)) for line in lines)
+        if foreign or not all(line.startswith(FIRST) for line in whole[:1]):
             raise SettingsError(f"{journal} is damaged, or not of a search; choose another --out")
         if len(whole) < len(lines):
             write_whole(journal, b"".join(whole))

@@ -21,12 +21,15 @@ from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
 from rlsdk.experiments.folder_kinds import SEEDS
+from rlsdk.experiments.made_here import record_made_here, sealed
 from rlsdk.experiments.plotting import plot_runs
 from rlsdk.experiments.recorded_run import environment_of, place_of
 from rlsdk.experiments.run_directory import RunDirectory
+from rlsdk.experiments.run_record import require_enough_steps
 from rlsdk.experiments.runner import RunRequest, preset_of, run, starting_settings
 from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.experiments.trust import (
+    asks_for_trust,
     places_in,
     require_own_choices,
     require_own_executor,
@@ -76,10 +79,11 @@ def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
     """Return `count` consecutive seeds, beginning with `first` (default 0).
 
     Raises:
-        SettingsError: count < 1.
+        SettingsError: count < 1, or count > MAX_SEEDS.
     """
-    if count < 1:
-        raise SettingsError(f"--seeds {count} must be a positive whole number")
+    if not 1 <= count <= MAX_SEEDS:
+        most = f", up to {MAX_SEEDS}" if count > MAX_SEEDS else ""
+        raise SettingsError(f"--seeds {count} must be a positive whole number{most}")
     start = first or 0
     return tuple(range(start, start + count))
 
@@ -150,8 +154,19 @@ def _folder(plan: Sweep) -> Iterator[Path]:
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
         raise SettingsError(f"{folder} already holds runs; add --resume to continue them, or choose another --out")
     with RunDirectory(folder).created(SEEDS):
-        request = _found_anywhere(plan.request).as_table()
-        record = {"request": request, "seeds": plan.seeds, "jobs": plan.jobs, "executor": plan.executor}
+        request: Any = _found_anywhere(plan.request).as_table()
+        record: dict[str, object] = {
+            "request": request,
+            "seeds": plan.seeds,
+            "jobs": plan.jobs,
+            "executor": plan.executor,
+        }
+        executors, env = (
+            (plan.executor, plan.request.vectorization or ""),
+            plan.request.env or request["settings"].get("env"),
+        )
+        if asks_for_trust(env, places_in(plan.request.settings), folder, executors):
+            record = sealed(written, record)
         write_json(written, record)
         yield folder
 
@@ -192,10 +207,11 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
         )
     env, files = request.env or request.settings.get("env"), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
+    trust = asked.trust or record_made_here(source) is not None
     executor = asked.executor or entries.text("executor", "processes")
-    require_own_executor(executor, str(source), trust=asked.trust or asked.executor is not None)
+    require_own_executor(executor, str(source), trust=trust or asked.executor is not None)
     stepped = request.vectorization or "auto"
-    require_own_executor(stepped, str(source), trust=asked.trust or asked.vectorization is not None)
+    require_own_executor(stepped, str(source), trust=trust or asked.vectorization is not None)
     _require_enough_steps(asked.steps, folder, _seeds(entries))
     settings = merge(request.settings, asked.settings)
     given = {**asked.explicit(), "settings": settings, "executor": None}  # the executor of a run is for its collectors
@@ -233,18 +249,10 @@ def require_same_seeds(asked: RunRequest, known: Sweep | None, count: int | None
 
 
 def _require_enough_steps(asked: int | None, folder: Path, seeds: tuple[int, ...]) -> None:
-    """Check that no seed has been trained for more than `asked` steps. Steps beyond its planned number do not count.
-
-    Raises:
-        SettingsError: a seed has.
-    """
+    """Check `asked` steps with `require_enough_steps` for every seed that has a checkpoint. Raises as that function."""
     for directory in [] if asked is None else [RunDirectory(folder / f"seed-{seed}") for seed in seeds]:
-        wanted = directory.read_record().steps if directory.checkpointed else 0
-        if asked is not None and asked < min(wanted, directory.trained_steps):
-            raise SettingsError(
-                f"--steps {asked} is less than the {directory.trained_steps} steps that {directory.path} has been trained"
-                " for; give more, or leave it out"
-            )
+        if directory.checkpointed:
+            require_enough_steps(asked, directory.read_record().steps, directory.trained_steps, directory.path)
 
 
 def _seeds(entries: Entries) -> tuple[int, ...]:

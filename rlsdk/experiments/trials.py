@@ -16,6 +16,7 @@ from rlsdk.agent import agent_class
 from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.callbacks import Callback, EvalCallback, ProgressBar
 from rlsdk.environments import make_vec_env
+from rlsdk.environments.named_in_files import refusal
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.folder_kinds import SEARCH
@@ -29,7 +30,6 @@ from rlsdk.runtime.output import quietly
 from rlsdk.runtime.seeding import derive
 from rlsdk.settings import flat_scalars, merge
 from rlsdk.settings.dataset import as_dataset, dataset_names
-from rlsdk.settings.environment_id import environment_id
 from rlsdk.settings.load import nested
 from rlsdk.sinks import MetricSink, several
 from rlsdk.sinks.sink import Scalar
@@ -104,7 +104,7 @@ class Tuning:
         options = (
             ["--dataset", path] if len(paths) == 1 else ["--set", f"{name}={path}"] for name, path in paths.items()
         )
-        trust = ["--trust"] if environment_id(self.env).reads_more else []
+        trust = ["--trust"] if refusal(self.env) is not None else []
         return shlex.join([*words, *(word for option in options for word in option), *trust])
 
 

@@ -1,4 +1,7 @@
-"""Checks of stored files. Untrusted files may not choose which module is imported, or which files are read or written."""
+"""Checks of stored files. Untrusted files may not choose which module is imported, or which files are read or written.
+
+Trusted are files that the user trusts with `--trust`, and records of runs that this user made on this machine.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlsdk.errors import SettingsError
+from rlsdk.environments.named_in_files import refusal
+from rlsdk.errors import SettingsError, shown
 from rlsdk.executors import is_place
+from rlsdk.experiments.made_here import record_made_here, vouched_for
 from rlsdk.runtime.places import PLACES
 from rlsdk.settings.environment_id import environment_id
 
@@ -27,9 +32,10 @@ def require_own_choices(
     """
     given = places_in(request.settings)
     named = {name: place for name, place in places.items() if name not in given}
+    trust = request.trust or record_made_here(source) is not None
     if env is not None:
-        require_own_environment(env, str(source), trust=request.trust or request.env is not None)
-    require_own_places(named, source.parent, str(source), trust=request.trust)
+        require_own_environment(env, source, trust=trust or request.env is not None)
+    require_own_places(named, source.parent, str(source), trust=trust)
     require_own_files(files, trust=request.trust)
 
 
@@ -46,20 +52,28 @@ def require_same_environment(given: str | None, stored: str | None, held: str) -
     )
 
 
-def require_own_environment(env: str, source: str, *, trust: bool) -> str:
+def require_own_environment(env: str, source: Path | str, *, trust: bool) -> str:
     """Return `env` after a check: it may not import a module or read a file unless `source` is trusted.
 
-    Such ids are `package:Env-v0` and `Ant-v5?xml_file=/tmp/ant.xml`.
+    Such ids are `package:Env-v0` and `Ant-v5?xml_file=/tmp/ant.xml`. A path `source` in a run directory that this user made
+    here is trusted with the environment of the run.
 
     Raises:
         SettingsError: it is such an id, and `source` is not trusted.
     """
-    if not trust and environment_id(env).reads_more:
-        raise SettingsError(
-            f"{source} names the environment {env!r}, for which a module would be imported or a file read; give it with"
-            " --env, or add --trust if you trust the file"
-        )
-    return env
+    if trust or (why := refusal(env)) is None or (isinstance(source, Path) and vouched_for(source, env)):
+        return env
+    raise SettingsError(
+        f"{source} names the environment {shown(env)}, and a file may not choose what is imported or read: {why}; give it with"
+        " --env, or add --trust if you trust the file"
+    )
+
+
+def asks_for_trust(env: str | None, places: Mapping[str, object], folder: Path, executors: Iterable[str]) -> bool:
+    """Whether a record with these entries in `folder` is refused, unless it is trusted."""
+    if env is not None and refusal(env) is not None:
+        return True
+    return any(map(is_place, executors)) or not all(_is_inside(place, folder) for place in places.values())
 
 
 def require_own_executor(executor: str, source: str, *, trust: bool) -> None:
@@ -106,8 +120,7 @@ def require_own_places(places: Mapping[str, object], folder: Path, source: str, 
         SettingsError: a path is outside `folder`, and `source` is not trusted.
     """
     for name, place in places.items():
-        inside = isinstance(place, str) and "\0" not in place and _inside(Path(place), folder)
-        if not inside and not trust:
+        if not trust and not _is_inside(place, folder):
             raise SettingsError(
                 f"{source} names a place to write, {name} = {str(place)[:200]!r}; give it again with --set {name}=..., or"
                 " add --trust if you trust the file"
@@ -127,8 +140,10 @@ def require_own_files(paths: Iterable[Path], *, trust: bool) -> None:
             )
 
 
-def _inside(place: Path, folder: Path) -> bool:
+def _is_inside(place: object, folder: Path) -> bool:
+    if not isinstance(place, str) or "\0" in place:
+        return False
     try:
-        return place.resolve().is_relative_to(folder.resolve())
+        return Path(place).resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a cycle of symbolic links
         return False

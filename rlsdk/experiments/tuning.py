@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import SettingsError, WorkError, suggest
+from rlsdk.errors import SettingsError, WorkError, shown, suggest
 from rlsdk.executors import Executor
 from rlsdk.experiments.run_sinks import named_sinks
 from rlsdk.experiments.study_identity import differences
-from rlsdk.experiments.study_journal import study_storage
+from rlsdk.experiments.study_journal import faults_of_journal, require_sound, study_storage
 from rlsdk.experiments.sweep import stoppable
 from rlsdk.experiments.trial_logs import worker_folder
 from rlsdk.experiments.trials import EVALUATIONS, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load
 from rlsdk.runtime.output import counted, is_quiet, print_line
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.runtime.seeding import derive
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import commented_toml, unstructure
@@ -90,21 +91,28 @@ def _open(plan: Tuning) -> optuna.Study:
     try:
         import optuna
     except ImportError:
-        raise SettingsError("the search needs Optuna: pip install rlsdk[tune]") from None
+        raise SettingsError(f"the search needs Optuna: {pip_install('rlsdk[tune]')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(
-        storage=study_storage(plan.out),
-        study_name=plan.algorithm,
-        pruner=_pruner(plan),
-        direction="maximize",
-        load_if_exists=True,
-    )
-    known = study.user_attrs.get("plan")
-    if known is None:
-        study.set_user_attr("plan", plan.identity())
-    elif differing := differences(known, plan.identity()):
-        raise SettingsError(f"{plan.out} holds a search with {differing}; give the same, or choose another --out")
-    return study
+    with faults_of_journal(plan.out):
+        storage = study_storage(plan.out)
+        if others := [name for name in optuna.get_all_study_names(storage) if name != plan.algorithm]:
+            raise SettingsError(
+                f"{plan.out} holds a search of {shown(others[0], 50)}, not of {plan.algorithm!r}; choose another --out"
+            )
+        study = optuna.create_study(
+            storage=storage,
+            study_name=plan.algorithm,
+            pruner=_pruner(plan),
+            direction="maximize",
+            load_if_exists=True,
+        )
+        require_sound(study.get_trials(deepcopy=False))
+        known = study.user_attrs.get("plan")
+        if known is None:
+            study.set_user_attr("plan", plan.identity())
+        elif differing := differences(known, plan.identity()):
+            raise SettingsError(f"{plan.out} holds a search with {differing}; give the same, or choose another --out")
+        return study
 
 
 def _pruner(plan: Tuning) -> optuna.pruners.BasePruner:
@@ -153,12 +161,15 @@ class _Search:
     def _begin(self) -> None:
         import optuna
 
-        number = len(self.study.get_trials(deepcopy=False))
-        seed = derive(self.plan.seed, "sampler", number) % 2**31  # differs by trial: a continued search repeats none
-        self.study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
-        place, trial = self.free.pop(), self.study.ask()
-        self.trials[place] = trial
-        values = {found.name: found.suggest(trial) for found in self.plan.space()}
+        with faults_of_journal(self.plan.out):
+            number = len(self.study.get_trials(deepcopy=False))
+            seed = (
+                derive(self.plan.seed, "sampler", number) % 2**31
+            )  # differs by trial: a continued search repeats none
+            self.study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+            place, trial = self.free.pop(), self.study.ask()
+            self.trials[place] = trial
+            values = {found.name: found.suggest(trial) for found in self.plan.space()}
         work = partial(run_trial, self.plan, is_quiet())
         self.running[self.executor.submit(work, Begun(place, trial, values))] = place
 
@@ -170,7 +181,8 @@ class _Search:
             except WorkError as error:  # the trial ended its process every time
                 outcome = Outcome(reason=str(error))
             place = self.running.pop(future)
-            self._record(self.trials.pop(place), outcome)
+            with faults_of_journal(self.plan.out):
+                self._record(self.trials.pop(place), outcome)
             self.free.append(place)
 
     def _record(self, trial: optuna.Trial, outcome: Outcome) -> None:
@@ -200,9 +212,10 @@ class _Search:
 
         for future in self.running:
             future.cancel()
-        for trial in self.trials.values():
-            trial.set_user_attr(STOPPED, True)
-            self._end(trial, TrialState.FAIL)
+        with faults_of_journal(self.plan.out):
+            for trial in self.trials.values():
+                trial.set_user_attr(STOPPED, True)
+                self._end(trial, TrialState.FAIL)
 
 
 def _summary(plan: Tuning, study: optuna.Study) -> Best:
@@ -211,8 +224,9 @@ def _summary(plan: Tuning, study: optuna.Study) -> Best:
     if not count("COMPLETE"):
         reasons = [reason for trial in trials if (reason := trial.user_attrs.get(REASON))]
         raise SettingsError(f"no trial of {len(trials)} was finished{f'; the last: {reasons[-1]}' if reasons else ''}")
-    best = study.best_trial
-    values = {found.name: found.suggest(_Fixed(best.params)) for found in plan.space()}
+    with faults_of_journal(plan.out):
+        best = study.best_trial
+        values = {found.name: found.suggest(_Fixed(best.params)) for found in plan.space()}
     spec = load(plan.algorithm)
     config = bind(spec.config_type, (), {**with_values(plan.base(), values), "env": plan.env})
     header = (

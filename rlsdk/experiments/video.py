@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
-from rlsdk.environments import make_vec_env
+from rlsdk.environments import Waiting, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
+from rlsdk.runtime.memory_budget import require_memory
+from rlsdk.runtime.pip_commands import pip_install
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 SUFFIXES = (".mp4", ".gif")
 DEFAULT_FPS = 30
+FRAMES_BETWEEN_CHECKS = 500
+"""Frames after which the free memory is looked at again."""
 
 
 @attrs.frozen
@@ -37,7 +42,8 @@ def record_video(
 
     Raises:
         SettingsError: another suffix, less than one episode, or packages are missing.
-        EnvironmentFault: the environment renders no image.
+        EnvironmentFault: the environment renders no image, or an episode does not end.
+        ResourceError: the frames do not fit into memory.
         ArtifactError: the file cannot be written.
     """
     target = Path(path)
@@ -49,6 +55,7 @@ def record_video(
     envs = make_vec_env(env, 1, env_kwargs={"render_mode": "rgb_array"}, vectorization="sync")
     try:
         agent.require_same_spaces(envs, "the environment to record")
+        agent.masks.check_environment(envs)
         fps = _frames_per_second(envs.get_attr("metadata")[0])
         frames, returns = _play(agent, envs, episodes, seed, deterministic)
     finally:
@@ -59,7 +66,10 @@ def record_video(
         _write(imageio, part, frames, fps)
         part.replace(target)
     except OSError as error:
-        raise ArtifactError(f"{target} cannot be written: {error.strerror or error}; choose another place") from None
+        reason = error.strerror or next(
+            iter(str(error).splitlines()), ""
+        )  # the text of imageio has a command in further lines
+        raise ArtifactError(f"{target} cannot be written: {reason}; choose another place") from None
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
@@ -79,23 +89,36 @@ def _imageio(suffix: str) -> ModuleType:
         if suffix == ".mp4":
             import imageio_ffmpeg  # noqa: F401  # imageio writes .mp4 with it
     except ImportError:
-        raise SettingsError("videos need imageio and imageio-ffmpeg: pip install rlsdk[video]") from None
+        raise SettingsError(f"videos need imageio and imageio-ffmpeg: {pip_install('rlsdk[video]')}") from None
     return imageio.v3
 
 
-def _play(agent: Agent, envs: Any, episodes: int, seed: int, deterministic: bool) -> tuple[list[object], list[float]]:
+def _play(
+    agent: Agent, envs: Any, episodes: int, seed: int, deterministic: bool
+) -> tuple[list[NDArray[np.uint8]], list[float]]:
     session = agent.session(1, deterministic=deterministic, seed=seed)
     observation, frames, returns = envs.reset(seed), [_frame(envs)], list[float]()
+    waiting = Waiting(envs)
     while len(returns) < episodes:
+        _require_room(frames)
         step = envs.step(session.action_on(observation))
         observation = step.observation
         returns += [episode.episode_return for episode in step.episodes]
+        waiting.stepped(step.episodes)
         if len(returns) < episodes:
             frames.append(_frame(envs))
     return frames, returns
 
 
-def _frame(envs: Any) -> object:
+def _require_room(frames: list[NDArray[np.uint8]]) -> None:
+    """Raise ResourceError where memory ends before the episodes do: writing needs the frames of a video twice."""
+    if len(frames) % FRAMES_BETWEEN_CHECKS == 0:
+        needed = (len(frames) + FRAMES_BETWEEN_CHECKS) * frames[0].nbytes
+        advice = "record fewer episodes, or give the environment a time limit: --env-kwargs max_episode_steps=1000"
+        require_memory(needed, f"a video of more than {len(frames):,} frames", advice)
+
+
+def _frame(envs: Any) -> NDArray[np.uint8]:
     """Return the rendered frame of the environment, uint8 [H, W, 3]. H and W are padded to even numbers for video encoders."""
     image = np.asarray(envs.env_method("render")[0])
     if image.ndim != 3 or image.dtype != np.uint8:
@@ -108,4 +131,12 @@ def _write(imageio: ModuleType, path: Path, frames: list[Any], fps: float) -> No
         # in memory: where the disk is full, imageio prints a traceback after its error
         path.write_bytes(imageio.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000.0 / fps, loop=0))
         return
+    from imageio_ffmpeg import count_frames_and_secs
+
     imageio.imwrite(path, np.stack(frames), plugin="FFMPEG", fps=fps, macro_block_size=2)
+    try:
+        written = count_frames_and_secs(str(path))[0]
+    except RuntimeError:
+        written = 0
+    if written < len(frames):  # imageio ignores that ffmpeg failed, for example at the end, where the disk was full
+        raise OSError(f"{written} of {len(frames)} frames are in the file; the disk may be full")

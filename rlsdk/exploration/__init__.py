@@ -1,11 +1,14 @@
 """Exploration: action noise, uniformly random actions, epsilon-greedy actions and state-dependent noise."""
 
+from typing import TYPE_CHECKING
+
 from rlsdk.exploration.behavior import noisy_behavior
 from rlsdk.exploration.extras import extras_of_other_action
 from rlsdk.exploration.noisy_policy import NoisyPolicy
 from rlsdk.exploration.uniform import UniformWarmUp
 from rlsdk.networks.epsilon_greedy import epsilon_greedy
 from rlsdk.networks.state_dependent_noise import StateDependentNoise
+from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.settings.action_noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 
 __all__ = [
@@ -18,3 +21,6 @@ __all__ = [
     "extras_of_other_action",
     "noisy_behavior",
 ]
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+    __getattr__ = names_elsewhere(__name__)

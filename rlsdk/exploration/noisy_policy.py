@@ -44,6 +44,7 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
     def __init__(self, inner: Policy[CarryT, ExtrasT], noise: ActionNoise, scale: ActionScale) -> None:
         """Raises SettingsError: a parameter of the noise has neither one number nor one number per action dimension."""
         self.inner, self.noise, self.scale = inner, noise, scale
+        self._remembers = getattr(inner, "action_played", None) is not None
         for name in ("mean", "sigma", "initial_noise"):
             numbers = getattr(noise, name, None)
             if numbers is not None and len(numbers) not in (1, scale.size):
@@ -62,6 +63,12 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         begin = getattr(self.inner, "begin_rollout", None)
         return None if begin is None else lambda carry: NoiseCarry(carry.noise, begin(carry.inner))
 
+    @property
+    def action_played(self) -> Callable[[NoiseCarry[CarryT], Tensor], NoiseCarry[CarryT]] | None:
+        """The function `action_played` of the inner policy, see `RemembersActions`; None where it has none."""
+        played = getattr(self.inner, "action_played", None)
+        return None if played is None else lambda carry, action: NoiseCarry(carry.noise, played(carry.inner, action))
+
     @torch.no_grad()
     def act(
         self, observation: Observation, carry: NoiseCarry[CarryT], *, deterministic: bool, generator: Generator
@@ -74,7 +81,10 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         extras: object = act.extras
         if not (isinstance(extras, tuple) and not extras):
             extras = extras_of_other_action(extras, None)
-        return Act(self.scale.to_environment(unit), NoiseCarry(state, act.carry), extras)
+        action, inner = self.scale.to_environment(unit), act.carry
+        if self._remembers:
+            inner = self.inner.action_played(inner, action)  # type: ignore[attr-defined]
+        return Act(action, NoiseCarry(state, inner), extras)
 
     def reconfigure(self, config: NoiseSettings) -> None:
         """Take the noise from new settings, and pass the settings on to the inner policy.

@@ -48,6 +48,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         """`num_envs`: the number of environments in all groups, because one call acts for one group; None: one group."""
         self.inner, self.space, self.steps, self.num_envs = inner, space, steps, num_envs
         given = shortcut(inner, ActsInPlace, "act")
+        self._remembers = getattr(inner, "action_played", None) is not None
         self._in_place = None if given is None else given.act_in_place
 
     def initial_carry(self, batch: int) -> WarmUpCarry[CarryT]:
@@ -58,6 +59,12 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         """The function `begin_rollout` of the inner policy, see `Policy`; None where it has none."""
         begin = getattr(self.inner, "begin_rollout", None)
         return None if begin is None else lambda carry: WarmUpCarry(carry.taken, begin(carry.inner))
+
+    @property
+    def action_played(self) -> Callable[[WarmUpCarry[CarryT], Tensor], WarmUpCarry[CarryT]] | None:
+        """The function `action_played` of the inner policy, see `RemembersActions`; None where it has none."""
+        played = getattr(self.inner, "action_played", None)
+        return None if played is None else lambda carry, action: WarmUpCarry(carry.taken, played(carry.inner, action))
 
     def act(
         self, observation: Observation, carry: WarmUpCarry[CarryT], *, deterministic: bool, generator: Generator
@@ -72,7 +79,10 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         extras: object = act.extras
         if not (isinstance(extras, tuple) and not extras):
             extras = extras_of_other_action(extras, uniform_log_prob(self.space, mask, random))
-        return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), act.carry), extras)
+        inner = act.carry
+        if self._remembers:  # the carry holds the policy's own action, which is not the one that is played
+            inner = self.inner.action_played(inner, random)  # type: ignore[attr-defined]
+        return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), inner), extras)
 
     def act_in_place(
         self, observation: Observation, carry: WarmUpCarry[CarryT], generator: Generator, /

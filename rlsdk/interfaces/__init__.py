@@ -53,6 +53,7 @@ from rlsdk.interfaces.policies import (
     FillsExtras,
     Imitates,
     Policy,
+    RemembersActions,
     TorchPolicy,
 )
 from rlsdk.interfaces.state import State, Stateful
@@ -103,6 +104,7 @@ __all__ = [
     "Prioritized",
     "Proposes",
     "Reconfigurable",
+    "RemembersActions",
     "SamplesSeveral",
     "SeesDiscarded",
     "SelectsInfo",

@@ -39,11 +39,21 @@ from rlsdk.interfaces.policies import (
     FillsExtras,
     Imitates,
     Policy,
+    RemembersActions,
 )
 
 AbilityT = TypeVar("AbilityT")
 
-OF_POLICIES = (ActsForRollouts, ActsInPlace, BeginsRollouts, EstimatesValues, FillsExtras, Imitates, Reconfigurable)
+OF_POLICIES = (
+    ActsForRollouts,
+    ActsInPlace,
+    BeginsRollouts,
+    EstimatesValues,
+    FillsExtras,
+    Imitates,
+    Reconfigurable,
+    RemembersActions,
+)
 REQUIRED: dict[str, type[object]] = {
     "policy": Policy,
     "behavior": Policy,
@@ -71,7 +81,11 @@ OPTIONAL: dict[str, tuple[type[object], ...]] = {
     "plan": (ChecksParts, FollowsSettings, HasRolloutLength, LearnsOffline, NormalizesEpisodes),
 }
 """Field of `Parts` -> the Protocols that the part may implement in addition."""
-METHODS = {"begin_rollout": ("carry",), "act_in_place": ("observation", "carry", "generator")}
+METHODS = {
+    "begin_rollout": ("carry",),
+    "action_played": ("carry", "action"),
+    "act_in_place": ("observation", "carry", "generator"),
+}
 """Members that may be None instead of a method -> the arguments of the method."""
 SIMILAR = 0.9
 """The `difflib` ratio from which on a name counts as a misspelling; "prioritise" for "prioritize" has 0.9."""

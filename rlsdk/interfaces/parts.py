@@ -117,12 +117,21 @@ class Training:
     start: int
     """The count, in the plan's unit, at which progress is 0 (for schedules)."""
     end: int
-    """The count, in the plan's unit, at which the training ends; the last round may exceed it."""
+    """The count, in the plan's unit, at which the training ends; the last round may exceed it unless `exact`."""
     device: str
+    schedule_end: int | None = None
+    """The count at which progress is 1; None: `end`."""
+    exact: bool = False
+    """Whether the training ends exactly at `end`. The collector then cuts the last rollout."""
 
     def progress(self, count: int) -> float:
-        """Return the progress at `count`: 0 at the start of training, 1 at its end."""
-        return min(1.0, (count - self.start) / max(1, self.end - self.start))
+        """Return the progress at `count`: 0 at the start of training, 1 at its end or the end of its schedules."""
+        end = self.end if self.schedule_end is None else self.schedule_end
+        return min(1.0, (count - self.start) / max(1, end - self.start))
+
+    def ends_exactly(self, count: int) -> bool:
+        """Return whether the training ends exactly at `count`. A round that was cut there is learned from as a whole one."""
+        return self.exact and count >= self.end
 
 
 ALL = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")

@@ -106,6 +106,21 @@ class BeginsRollouts(Protocol[CarryT]):
 
 
 @runtime_checkable
+class RemembersActions(Protocol[CarryT]):
+    """A policy whose carry holds its last action, as recurrent world models need it."""
+
+    @property
+    def action_played(self) -> Callable[[CarryT, Any], CarryT] | None:
+        """A method or function (carry, action) -> carry; None if there is nothing to do.
+
+        It is called after `act` if exploration plays another action: `UniformWarmUp`, `NoisyPolicy`. `carry` is the one
+        that `act` returned, `action` [B] or [B, A] is the action that is played and stored, nested and in the units of
+        the action space.
+        """
+        ...
+
+
+@runtime_checkable
 class FillsExtras(Protocol):
     """A policy whose `act` may leave out some extras, because computing them once for a whole rollout is faster."""
 

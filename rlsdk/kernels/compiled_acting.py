@@ -81,7 +81,7 @@ class ChoiceSampling:
         drawn = torch.empty(shape, dtype=torch.float32, device="cpu").exponential_(generator=generator)
         allowed, found = None if mask is None else as_mask(mask, shape), _integers(shape[0])
         place = None if allowed is None else allowed.data_ptr()
-        numbers = place, drawn.data_ptr(), noise.forbidden, noise.smallest, found.data_ptr()
+        numbers = place, drawn.data_ptr(), noise.smallest, found.data_ptr()
         network.call(loaded_library().act_by_choice, features, *numbers)
         return found
 
@@ -93,7 +93,7 @@ class ChoiceSampling:
         found, drawn = _integers(steps, rows), features.new_empty(rows, choices)
         masks = [None] * steps if mask is None else [mask.data_ptr() + rows * choices * t for t in range(steps)]
         call = self.network.calls(loaded_library().act_by_choice, features, found, *(() if mask is None else (mask,)))
-        numbers, start, size = (drawn.data_ptr(), noise.forbidden, noise.smallest), found.data_ptr(), 8 * rows
+        numbers, start, size = (drawn.data_ptr(), noise.smallest), found.data_ptr(), 8 * rows
 
         def act(t: int) -> None:
             drawn.exponential_(generator=generator)

@@ -10,15 +10,19 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from rlsdk.errors import UsageError
+from rlsdk.errors import DivergenceError, UsageError
 from rlsdk.kernels.backends import COMPILED
 from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places, threads_of
 from rlsdk.kernels.dense_kernel import activations_of
 from rlsdk.kernels.protocol import ACTIVATIONS, is_linear
+from rlsdk.kernels.reference import no_choice
+from rlsdk.kernels.structure import are_contiguous, require_memory
 
 Places = ctypes.Array[ctypes.c_void_p]
 """The addresses of tensors shaped like the weight and bias of each layer."""
-_grad = attrgetter("grad")
+_grad, _is_contiguous = attrgetter("grad"), Tensor.is_contiguous
+DIVERGED = 2
+"""What functions of `acting.c` return if outputs are not finite."""
 
 
 class Trace(NamedTuple):
@@ -99,8 +103,8 @@ class CompiledDense:
     def call(self, function: Callable[..., int], inputs: Tensor, *arguments: float | None) -> None:
         """Call a function of compiled code with the layers of a network, inputs [N, I] and `arguments`."""
         x = self.checked(inputs)
-        if function(self.layers(), self._count, x.data_ptr(), x.shape[0], *arguments):
-            raise exhausted()
+        if found := function(self.layers(), self._count, x.data_ptr(), x.shape[0], *arguments):
+            raise not_acted(found)
 
     def calls(self, function: Callable[..., int], inputs: Tensor, *others: Tensor) -> Callable[..., None]:
         """Return a function of t and `arguments` that does the same as `call` with `inputs[t]`, for inputs [T, N, I].
@@ -114,8 +118,8 @@ class CompiledDense:
         size, alive = rows * self.input_size * inputs.element_size(), (inputs, others)
 
         def call(t: int, *arguments: float | None, alive: object = alive) -> None:
-            if function(layers, count, start + t * size, rows, *arguments):
-                raise exhausted()
+            if found := function(layers, count, start + t * size, rows, *arguments):
+                raise not_acted(found)
 
         return call
 
@@ -151,7 +155,7 @@ class CompiledDense:
         """Return the addresses of the parameters' `grad`, for `backward`."""
         own: list[Tensor] = list(map(_grad, self.parameters))
         addresses = list(map(Tensor.data_ptr, own))
-        if addresses != self._gradients[0]:
+        if addresses != self._gradients[0] or not are_contiguous(own):
             self._gradients = addresses, self.arrays(own)
         return self._gradients[1]
 
@@ -179,6 +183,7 @@ class CompiledDense:
                     f"a gradient is {tensor.dtype} {list(tensor.shape)} with strides {tensor.stride()}; it must be contiguous"
                     f" float32 {list(parameter.shape)}: call zero_grad() of the optimiser"
                 )
+        require_memory(found)
         return places(self._parts(found))
 
     def _parts(self, tensors: list[Tensor]) -> list[Tensor]:
@@ -194,10 +199,15 @@ class CompiledDense:
         return as_floats(inputs)
 
     def layers(self) -> ctypes.Array[Layer]:
-        """The layers with the addresses of their parameters, which are read again if a parameter has other memory."""
+        """The layers with the addresses of their parameters, which are read again if a parameter has other memory or another
+        layout.
+
+        Raises:
+            UsageError: a parameter has another shape, dtype or device, or has lost its memory.
+        """
         self._threads.follow_torch()
         addresses, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
-        if addresses == before:
+        if addresses == before and False not in map(_is_contiguous, self.parameters):
             return layers
         for parameter, shape in zip(self.parameters, self._shapes, strict=True):
             if parameter.dtype is not torch.float32 or not parameter.is_cpu or parameter.shape != shape:
@@ -206,13 +216,15 @@ class CompiledDense:
                     f" stay torch.float32 {list(shape)} on cpu: call policy.float(), and choose the device when the agent is"
                     " made or loaded"
                 )
+        require_memory(self.parameters)
         parts = self._parts(memory := list(map(as_floats, self.parameters)))
         pairs = zip(parts[::2], parts[1::2], self._sizes_and_kinds, strict=True)
         layers = (Layer * len(self._sizes_and_kinds))(
             *(Layer(w.data_ptr(), b.data_ptr(), *size, kind, self._stacked) for w, b, (size, kind) in pairs)
         )
         copied = any(used is not parameter for used, parameter in zip(memory, self.parameters, strict=True))
-        layers.memory = memory  # type: ignore[attr-defined]  # it must stay alive as long as the addresses are used
+        # the memory must stay alive as long as the addresses are used, also if a parameter gets another one: `weight.data = ..`
+        layers.memory = list(map(Tensor.detach, memory))  # type: ignore[attr-defined]
         self._known = [] if copied else addresses, layers  # one assignment, because several threads may predict
         return layers
 
@@ -222,6 +234,11 @@ class CompiledDense:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(cast("list[nn.Module]", state["modules"]), cast("int | None", state["member"]))  # type: ignore[misc]
+
+
+def not_acted(found: int) -> MemoryError | DivergenceError:
+    """Return the error for the result of a function of `acting.c` that is not 0."""
+    return no_choice() if found == DIVERGED else exhausted()
 
 
 def exhausted() -> MemoryError:

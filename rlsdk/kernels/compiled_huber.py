@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rlsdk.kernels import pairwise_huber as by_torch
 from rlsdk.kernels.compiled_library import loaded_library
+from rlsdk.kernels.reference import number_like
 
 PAIRS_PER_KEY = 100
 """Computing this number of pairs takes at least as long as sorting one number; with AVX-512 it is some 300 pairs."""
@@ -32,7 +33,7 @@ def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: T
     grad, addresses = torch.empty_like(read[0]), [*map(Tensor.data_ptr, read), None][:4]
     members = current.numel() // max(1, rows * quantiles)
     total = _function()(*addresses, members, rows, quantiles, atoms, not shared, grad.data_ptr())
-    return grad.new_full((), total), grad
+    return number_like(grad, total), grad
 
 
 @cache

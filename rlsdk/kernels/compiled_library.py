@@ -82,7 +82,7 @@ ARGUMENTS: dict[str, tuple[type[c_void_p] | type[c_int64] | type[c_float], ...]]
     "dense_backward": (POINTER, COUNT, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER, POINTER),
     "dense_jvp": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, POINTER, POINTER),
     "act_greedily": (POINTER, COUNT, POINTER, COUNT, COUNT, POINTER, POINTER, POINTER, POINTER),
-    "act_by_choice": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, c_float, c_float, POINTER),
+    "act_by_choice": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER, c_float, POINTER),
     "act_by_noise": (POINTER, COUNT, POINTER, COUNT, POINTER, POINTER),
     "choices_taken": (POINTER, POINTER, POINTER, COUNT, COUNT, c_float, POINTER, POINTER, POINTER),
     "choices_vjp": (POINTER, POINTER, POINTER, COUNT, COUNT, POINTER, POINTER, POINTER),

@@ -18,6 +18,7 @@ from rlsdk.kernels import compiled_library as c
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.compiled_vectors import fits, optimiser_of
 from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches
+from rlsdk.kernels.structure import are_contiguous
 from rlsdk.kernels.vector_steps import VectorStep
 
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
@@ -92,7 +93,8 @@ class CompiledPolicySteps:
         head, networks = self.layers.head, (self.actor.trained(), self.critic.trained())
         own = [tensor for p in head.own_parameters for tensor in (p, p.grad) if tensor is not None]
         held, known = (*networks[0], *networks[1], *own), list(map(Tensor.data_ptr, own))
-        if known == self._known and len(held) == len(self._held) and all(map(is_, held, self._held)):
+        same = known == self._known and len(held) == len(self._held) and all(map(is_, held, self._held))
+        if same and are_contiguous(own):
             return self._described
         if not fits(own, self.actor.output_size):
             raise _unreadable()

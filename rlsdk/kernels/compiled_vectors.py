@@ -13,6 +13,7 @@ from torch import Tensor
 from rlsdk.kernels import reference
 from rlsdk.kernels.compiled_library import Optimiser, Steps, loaded_library
 from rlsdk.kernels.reference import Advantages
+from rlsdk.kernels.structure import are_contiguous, require_memory
 from rlsdk.kernels.vector_steps import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.records import StepData
 
@@ -21,8 +22,11 @@ KINDS = "adam", "rmsprop"
 
 
 def fits(vectors: Iterable[Tensor], *shape: int) -> bool:
-    """Whether compiled code can read tensors [*shape]."""
-    return all(v.dtype is torch.float32 and v.is_cpu and v.is_contiguous() and v.shape == shape for v in vectors)
+    """Whether compiled code can read tensors [*shape]. Raises UsageError if one has lost its memory."""
+    found = list(vectors)
+    fit = all(v.dtype is torch.float32 and v.is_cpu and v.is_contiguous() and v.shape == shape for v in found)
+    require_memory(found)
+    return fit
 
 
 def clip_norm(gradients: Tensor, max_norm: float) -> None:
@@ -55,7 +59,8 @@ class CompiledStep:
         kind, vectors, made, *options = step
         held = *vectors, made
         known = kind, *options, *map(Tensor.data_ptr, held)
-        if known != self._known or not all(map(is_, held, self._held)):
+        same = known == self._known and all(map(is_, held, self._held))
+        if not same or not are_contiguous(held):
             if not fits(vectors, vectors[0].numel()) or not fits((made,)):
                 return False
             self._held, self._known, self._described = held, known, byref(optimiser_of(step))
@@ -97,7 +102,7 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     if not _are_alike(prediction, target):
         return reference.explained_variance(prediction, target)
     own, goal = prediction.contiguous(), target.contiguous()
-    return own.new_full((), loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
+    return reference.number_like(own, loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
 
 
 def _are_alike(*tensors: Tensor, of: torch.dtype = torch.float32) -> bool:
@@ -145,6 +150,6 @@ class Normalization:
         return normalize
 
     def _reads(self, values: Tensor, mean: Tensor) -> bool:
-        own = values.dtype is torch.float32 and values.is_cpu and values.is_contiguous()
+        own = values.dtype is torch.float32 and values.is_cpu and values.is_contiguous() and mean.is_contiguous()
         lead = values.ndim - (mean.ndim - 1)  # the number of dimensions before those of a single observation
         return own and lead > 0 and values.shape[lead:] == mean.shape[1:] and mean.numel() > 0

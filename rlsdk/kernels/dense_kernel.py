@@ -22,6 +22,7 @@ from rlsdk.kernels.backends import BACKENDS, TORCH
 from rlsdk.kernels.hooks import is_hooked
 from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend
 from rlsdk.kernels.protocol import is_dense, is_linear
+from rlsdk.kernels.structure import require_memory
 
 Trace = Array
 """The list of the input of a forward pass and the output of every layer after its activation; or the traces of members."""
@@ -69,9 +70,10 @@ class DenseKernel:
         members = len(self.parameters[0]) if self.ensemble and member is None else 0
         self.members = [DenseKernel(self.modules, backend, member) for member in range(members)]
         self._widest = max(parameter.shape[-2:].numel() for parameter in self.parameters[::2])
-        self._known: tuple[list[int], list[Layer]] = [], []
+        self._shapes = [parameter.shape for parameter in self.parameters]
+        self._known: tuple[list[object], list[Layer]] = [], []
         self._gradients: list[Array] = []
-        self._gradient_places: list[int] = []
+        self._gradient_places: list[object] = []
 
     @property
     def name(self) -> str:
@@ -195,8 +197,9 @@ class DenseKernel:
     def gradients(self) -> list[Array]:
         """Return views of the parameters' `grad`, for `backward`."""
         own: list[Tensor] = list(map(_grad, self.parameters))
-        places = list(map(Tensor.data_ptr, own))
+        places = places_of(own)
         if places != self._gradient_places:
+            require_memory(own)
             self._gradient_places, self._gradients = places, self.arrays(own)
         return self._gradients
 
@@ -210,8 +213,8 @@ class DenseKernel:
         return self.backend is TORCH and x.ndim == 2 and x.shape[0] * self._widest >= backends.WORTH
 
     def _layers(self) -> list[Layer]:
-        """The layers. Their views are made again if a parameter has other memory than before."""
-        places, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
+        """The layers. Their views are made again if a parameter has other memory, or another layout, than before."""
+        places, (before, layers) = places_of(self.parameters), self._known
         if places != before:
             self._require_kind()
             arrays, kinds = self.arrays(self.parameters), activations_of(self.modules)
@@ -227,14 +230,16 @@ class DenseKernel:
         return layers
 
     def _require_kind(self) -> None:
-        """Raises UsageError if parameters were moved or converted, which torch's own layers would refuse when they are
-        called."""
-        for parameter in self.parameters:
-            if (parameter.dtype, parameter.device) != self._kind:
+        """Raises UsageError if parameters were moved, converted or shaped otherwise, which torch's own layers would refuse when
+        they are called, or have lost their memory."""
+        for parameter, shape in zip(self.parameters, self._shapes, strict=True):
+            if (parameter.dtype, parameter.device) != self._kind or parameter.shape != shape:
                 raise UsageError(
-                    f"a parameter of the policy became {parameter.dtype} on {parameter.device}; it must stay {self._kind[0]} on"
-                    f" {self._kind[1]}: call policy.float(), and choose the device when the agent is made or loaded"
+                    f"a parameter of the policy became {parameter.dtype} {list(parameter.shape)} on {parameter.device}; it must"
+                    f" stay {self._kind[0]} {list(shape)} on {self._kind[1]}: call policy.float(), and choose the device when"
+                    " the agent is made or loaded"
                 )
+        require_memory(self.parameters)
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without views of memory, which must not be copied or pickled."""
@@ -243,6 +248,11 @@ class DenseKernel:
     def __setstate__(self, state: dict[str, object]) -> None:
         modules, member = cast("list[nn.Module]", state["modules"]), cast("int | None", state["member"])
         self.__init__(modules, BACKENDS[str(state["backend"])], member)  # type: ignore[misc]
+
+
+def places_of(tensors: Sequence[Tensor]) -> list[object]:
+    """Return the addresses and strides of tensors [..]: another layout may begin at the same address."""
+    return [*map(Tensor.data_ptr, tensors), *map(Tensor.stride, tensors)]
 
 
 def activations_of(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:

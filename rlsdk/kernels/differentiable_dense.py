@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rlsdk.kernels.compiled_dense import CompiledDense, Trace
 from rlsdk.kernels.compiled_library import as_floats, places
 from rlsdk.kernels.differentiable import Differentiable
-from rlsdk.kernels.layer_products import is_transformed
+from rlsdk.kernels.reference import is_transformed
 
 
 class DifferentiableDense:

@@ -60,7 +60,9 @@ class GraphedUpdate(Generic[ResultT]):
         same = len(found.values) == len(self._values) and all(map(_equal, found.values, self._values))
         if not same or places != self._addresses:
             self._addresses, self._values, self.captures = places, found.values, Captures()
-        adam = all(type(optimizer) is torch.optim.Adam for optimizer in found.optimizers)
+        adam = all(
+            type(optimizer) is torch.optim.Adam and len(optimizer.param_groups) == 1 for optimizer in found.optimizers
+        )
         steady = self._known and not found.has_train_mode and not self._structure.hooked
         return adam and steady and not function_modes()
 

@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.kernels.compiled_acting import GreedyChoice, InPlace, can_act_in_place, pays
 from rlsdk.kernels.dense_choice import acting_dense, sampling_dense
 from rlsdk.kernels.dense_kernel import ACTING_ROWS
+from rlsdk.kernels.reference import require_choice
 from rlsdk.records import Observation
 
 
@@ -50,6 +51,7 @@ class GreedyActing:
         """Return actions [N] for values [N, A * K]."""
         if (entries := self.values_per_action) > 1:
             values = np.add.reduce(values.reshape(len(values), -1, entries), -1)  # the largest sum is the largest mean
+        require_choice(torch.from_numpy(values))
         found: NDArray[np.int64] = values.argmax(-1)
         if epsilon is not None:
             drawn = torch.randint(self.actions, found.shape, generator=generator).numpy()

@@ -8,11 +8,11 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from rlsdk.kernels import backends
 from rlsdk.kernels.backends import is_quick, product
 from rlsdk.kernels.hooks import is_hooked
+from rlsdk.kernels.reference import is_transformed
 
 LARGE = 2**18
 """Weights with at least this number of entries do not stay in a cache between two steps."""
@@ -41,23 +41,6 @@ def _linear_layer(x: Tensor, layer: nn.Linear) -> Tensor:
     if _is_acting(x, weight):
         return torch.from_numpy(np.matmul(x.detach().numpy(), weight.detach().numpy().T)) + layer.bias
     return torch.nn.functional.linear(x, weight, layer.bias)
-
-
-def is_transformed() -> bool:
-    """Whether torch compiles or exports the function, or differentiates it with `torch.func` or in forward mode.
-
-    Torch then needs its own layers. Also True if this version of torch does not report it.
-    """
-    if torch.compiler.is_compiling():
-        return True
-    try:
-        return (
-            torch._C._get_tracing_state() is not None
-            or torch._C._functorch.maybe_current_level() is not None
-            or forward_ad._current_level >= 0
-        )
-    except AttributeError:
-        return True
 
 
 def _is_acting(x: Tensor, weight: Tensor) -> bool:

@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
+from rlsdk.kernels.reference import require_choice
+from rlsdk.kernels.structure import require_memory
 
 Floats = NDArray[np.float32]
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+LOWEST = np.finfo(np.float32).min
+"""The logit of forbidden values before probabilities are computed: no allowed value has a lower one."""
 
 
 class NormalSampler:
@@ -24,13 +28,15 @@ class NormalSampler:
 
     def __init__(self, noise: NormalNoise) -> None:
         self.log_std = noise.log_std
-        self._known: tuple[int, Floats] = 0, np.zeros(0, np.float32)
+        self._known: tuple[object, Floats] = None, np.zeros(0, np.float32)
 
     def __call__(self, mean: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
         """Return actions [B, A] for means [B, A]. `mask` is not used."""
         noise: Floats = torch.randn(mean.shape, generator=generator).numpy()
-        place, (before, log_std) = self.log_std.data_ptr(), self._known
-        if place != before:  # the parameter has other memory than before
+        given, (before, log_std) = self.log_std, self._known
+        place = given.data_ptr(), given.stride()
+        if place != before:  # the parameter has other memory, or another layout, than before
+            require_memory((given,))
             log_std = self.log_std.detach().numpy()[None]  # [1, A], like the noise of one row: no broadcasting
             self._known = place, log_std  # one assignment, because several threads may predict
         noise *= np.exp(log_std)
@@ -39,19 +45,20 @@ class NormalSampler:
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without views of memory, which must not be copied or pickled."""
-        return {"log_std": self.log_std, "_known": (0, np.zeros(0, np.float32))}
+        return {"log_std": self.log_std, "_known": (None, np.zeros(0, np.float32))}
 
 
 class GumbelSampler:
     """Samples actions int64 [B] as the index of the largest sum of logit and Gumbel noise."""
 
     def __init__(self, noise: GumbelNoise) -> None:
-        self.forbidden, self.smallest = np.float32(noise.forbidden), np.float32(noise.smallest)
+        self.smallest = np.float32(noise.smallest)
 
     def __call__(self, logits: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
         """Return actions [B] for logits [B, n] and a mask, bool [B, n] or None."""
         noise = torch.empty(logits.shape).exponential_(generator=generator).numpy()
-        allowed = logits.numpy() if mask is None else np.where(mask.numpy(), logits.numpy(), self.forbidden)
+        require_choice(logits, mask)
+        allowed = logits.numpy() if mask is None else np.where(mask.numpy(), logits.numpy(), LOWEST)
         return torch.from_numpy((allowed - np.log(np.maximum(noise, self.smallest))).argmax(-1))
 
 
@@ -79,7 +86,7 @@ class TakenChoices:
     def __init__(self, logits: Floats, action: Tensor, mask: Tensor | None, noise: GumbelNoise) -> None:
         """`action` is int64 [N], counted from 0; `mask` is bool [N, O] or None."""
         if mask is not None:
-            logits = np.where(mask.numpy(), logits, np.float32(noise.forbidden))
+            logits = np.where(mask.numpy(), logits, LOWEST)
         self._chosen = action.numpy(), np.arange(len(logits))
         self._log_probs = np.array(logits.T, order="C")
         self._log_probs -= np.maximum.reduce(self._log_probs)
@@ -87,6 +94,8 @@ class TakenChoices:
         total = np.add.reduce(self._probs)
         self._probs /= total
         self._log_probs -= np.log(total)
+        if mask is not None:
+            np.maximum(self._log_probs, np.float32(noise.forbidden), out=self._log_probs)
         self.log_prob: Floats = self._log_probs[self._chosen]
         self.entropy: Floats = -np.add.reduce(self._probs * self._log_probs)
 

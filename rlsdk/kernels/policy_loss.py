@@ -6,6 +6,7 @@ It consists of about thirty operations on short vectors, for which calls of torc
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isfinite
 
 import numpy as np
 import torch
@@ -63,7 +64,11 @@ def normalized(advantage: Floats, weight: Floats | None) -> Floats:
         return advantage
     mean = np.add.reduce(rows) / np.float32(len(rows))
     centred: Floats = rows - mean
-    deviation = np.sqrt(centred.dot(centred) / np.float32(len(rows) - 1))
+    squares = centred.dot(centred)
+    if not isfinite(squares) and advantage.dtype == np.float32:  # advantages above 1e18 have squares beyond float32
+        wide: Floats = normalized(advantage.astype(np.float64), weight)
+        return wide.astype(np.float32)
+    deviation = np.sqrt(squares / np.float32(len(rows) - 1))
     all_centred: Floats = centred if weight is None else advantage - mean
     all_centred /= deviation + np.float32(1e-8)
     return all_centred

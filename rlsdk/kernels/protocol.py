@@ -297,7 +297,7 @@ class GumbelNoise:
     """Actions are sampled as the index of the largest sum of logit and Gumbel noise."""
 
     forbidden: float
-    """The logit of values that a mask forbids."""
+    """The log-probability of values that a mask forbids."""
     smallest: float
     """Lower bound of the exponential random numbers from which the noise is computed."""
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
+from rlsdk.errors import DivergenceError
 from rlsdk.records import StepData
 
 Pair = tuple[Tensor, Tensor]
@@ -72,6 +76,55 @@ def seeded_draws(seed: int) -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
+
+
+def is_transformed() -> bool:
+    """Whether torch compiles or exports the function, or differentiates it with `torch.func` or in forward mode.
+
+    Torch then needs its own layers. Also True if this version of torch does not report it.
+    """
+    if torch.compiler.is_compiling():
+        return True
+    try:
+        return (
+            torch._C._get_tracing_state() is not None
+            or torch._C._functorch.maybe_current_level() is not None
+            or forward_ad._current_level >= 0
+        )
+    except AttributeError:
+        return True
+
+
+def require_choice(scores: Tensor, mask: Tensor | None = None) -> None:
+    """Check that the largest of the `scores` [.., n] of a choice is a number, so that a diverged policy does not act.
+
+    `mask` is bool [.., n] or None; scores of forbidden values, and rows without an allowed value, are not examined. Neither are
+    scores on an accelerator, for which the program would have to wait.
+
+    Raises:
+        DivergenceError: the largest score is NaN or infinite.
+    """
+    if not scores.is_cpu or torch.compiler.is_compiling():
+        return
+    try:
+        array = scores.detach().numpy() if scores.requires_grad else scores.numpy()
+        if isfinite(np.vdot(array, array)):  # then all numbers are finite; if it is not, it may only have overflowed
+            return
+    except (RuntimeError, TypeError):  # numpy has no such numbers (bfloat16), or torch transforms the function
+        if is_transformed():
+            return
+    allowed = scores if mask is None else scores.masked_fill(~mask, -inf)
+    wrong = ~allowed.amax(-1).isfinite()
+    if bool((wrong if mask is None else wrong & mask.any(-1)).any()):
+        raise no_choice()
+
+
+def no_choice() -> DivergenceError:
+    """Return the error for a policy whose outputs do not determine an action."""
+    return DivergenceError(
+        "the policy cannot choose an action: its outputs are not finite; its weights have diverged. Lower learning_rate or"
+        " max_grad_norm, or load a checkpoint from before"
+    )
 
 
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
@@ -153,4 +206,12 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     1 is a perfect prediction, 0 is as good as predicting the mean. If the target is constant, the result is 0.
     """
     spread, rest = torch.stack((target, target - prediction)).var(1, correction=0).tolist()
-    return target.new_full((), 1.0 - rest / spread if spread > 0.0 else 0.0)
+    return number_like(target, 1.0 - rest / spread if spread > 0.0 else 0.0)
+
+
+def number_like(like: Tensor, value: float) -> Tensor:
+    """A number as a tensor, 0-d, with the dtype of `like`. One that is too large for it is infinite, as in a computation."""
+    try:
+        return like.new_full((), value)
+    except RuntimeError:  # torch raises an error for such a number
+        return like.new_full((), math.copysign(math.inf, value))

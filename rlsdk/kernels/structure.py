@@ -6,7 +6,7 @@ kernels are used and every check reports a change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter, is_
@@ -14,14 +14,35 @@ from threading import local
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from rlsdk.errors import UsageError
 from rlsdk.kernels.hooks import GLOBAL_HOOKS, HOOKS, KNOWN
 
 KernelT = TypeVar("KernelT")
 _values, _submodules = dict.values, attrgetter("_modules")
 _END = (object(),)  # no module and no parameter
+
+
+def are_contiguous(tensors: Iterable[Tensor]) -> bool:
+    """Whether tensors [..] are contiguous. Another layout may begin at the same address: `weight.data = weight.data.T`.
+
+    Shapes are not compared, which would take three times as long: other contiguous shapes at this address read the same memory.
+    """
+    return False not in map(Tensor.is_contiguous, tensors)
+
+
+def require_memory(tensors: Iterable[Tensor]) -> None:
+    """Raises UsageError if the storage of a tensor [..] ends before the tensor does, as after `storage.resize_(0)`."""
+    for tensor in tensors:
+        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        size = (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
+        if size > (held := tensor.untyped_storage().nbytes()):
+            raise UsageError(
+                f"a parameter, gradient or moment of the policy has lost its memory: {list(tensor.shape)} needs {size} bytes,"
+                f" its storage holds {held}; give the storage its size back, or load the agent again"
+            )
 
 
 class _Steady(local):

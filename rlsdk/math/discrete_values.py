@@ -7,6 +7,7 @@ the number of entries per value: 1 for a mean return (arXiv:1312.5602), or K qua
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import torch
 from torch import Tensor
@@ -14,9 +15,13 @@ from torch import Tensor
 from rlsdk.kernels.action_values import compiled_for
 from rlsdk.math.constants import constant, multiples
 
-FORBIDDEN = -1e30
 Sizes = tuple[int, ...]
 """The number of values of each choice of an action; A is their sum. A Discrete action is one choice."""
+
+
+def mean_values(values: Tensor) -> Tensor:
+    """The means over K of action values [N, A, K], [N, A]."""
+    return values.mean(-1) if values.shape[-1] > 1 else values.squeeze(-1)
 
 
 def greedy_action(values: Tensor, mask: Tensor | None, sizes: Sizes) -> Tensor:
@@ -27,8 +32,8 @@ def greedy_action(values: Tensor, mask: Tensor | None, sizes: Sizes) -> Tensor:
         mask: bool [N, A], True where a value is allowed; None = all.
         sizes: the number of values of each choice.
     """
-    means = values.mean(-1) if values.shape[-1] > 1 else values.squeeze(-1)
-    allowed = means if mask is None else torch.where(mask, means, FORBIDDEN)
+    means = mean_values(values)
+    allowed = means if mask is None else torch.where(mask, means, -inf)
     if len(sizes) == 1:
         return allowed.argmax(-1, keepdim=True)
     return torch.stack([part.argmax(-1) for part in torch.split(allowed, list(sizes), -1)], -1)

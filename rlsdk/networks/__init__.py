@@ -1,5 +1,7 @@
 """Parts of networks: encoders of observations, multi-layer perceptrons, critics, actors, flat parameter storage."""
 
+from typing import TYPE_CHECKING
+
 from rlsdk.networks.action_bounds import within_action_bounds
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
@@ -31,6 +33,7 @@ from rlsdk.networks.recorded_steps import evaluate_recorded
 from rlsdk.networks.recurrent import LinearMemory, Memory, NoMemory, RecurrentMemory, build_memory
 from rlsdk.networks.search_policy import NumpyPolicy, SearchPolicy, build_search_policy
 from rlsdk.networks.squashed_actor import SquashedActor
+from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.settings.actor_critic import memory_of
 
 __all__ = [
@@ -89,3 +92,6 @@ __all__ = [
 
 for policy in (ActorCritic, SearchPolicy, SquashedActor):
     explains_documented_methods(policy)
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+    __getattr__ = names_elsewhere(__name__)

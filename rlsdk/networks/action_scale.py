@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import UnsupportedSpaceError
-from rlsdk.spaces import Box
+from rlsdk.spaces import LARGEST_BOUND, Box
 
 
 class ActionScale(nn.Module):
@@ -25,7 +25,8 @@ class ActionScale(nn.Module):
         super().__init__()
         if not space.is_bounded or not (space.low < space.high).all():
             raise UnsupportedSpaceError(
-                f"the action space needs finite bounds with low < high, got low {space.low.min()}, high {space.high.max()};"
+                f"the action space needs finite bounds with low < high and at most {LARGEST_BOUND:g}, got low"
+                f" {space.low.min()}, high {space.high.max()};"
                 " declare them, or wrap the environment with gymnasium.wrappers.TransformAction(env, lambda action: action,"
                 " gymnasium.spaces.Box(low, high, shape))"
             )

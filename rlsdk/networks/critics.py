@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import DenseNetwork
+from rlsdk.networks.documented_methods import explains_attributes
 from rlsdk.networks.ensemble import EnsembleMLP
 
 ValueOf = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -20,6 +21,7 @@ def mean_value(values: Tensor) -> tuple[Tensor, Tensor]:
     return values.mean(), torch.full_like(values, 1.0 / values.numel())
 
 
+@explains_attributes
 class ContinuousCritics(nn.Module):
     """C critics of (observation features, unit action): [N, F], [N, A] -> [C, N, outputs].
 

@@ -25,6 +25,8 @@ class DeterministicActor(nn.Module):
     It does not explore; `rlsdk.exploration.noisy_behavior` adds noise to its actions.
     """
 
+    _also_called = ("actor",)
+
     def __init__(
         self,
         encoder: nn.Module,

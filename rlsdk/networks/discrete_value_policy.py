@@ -13,7 +13,8 @@ from rlsdk import tree
 from rlsdk.distributions import MultiCategorical
 from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory, layer_factory
 from rlsdk.kernels.protocol import Acting, Acts, DenseNetwork
-from rlsdk.math.discrete_values import flat_index, greedy_action, values_at
+from rlsdk.kernels.reference import require_choice
+from rlsdk.math.discrete_values import flat_index, greedy_action, mean_values, values_at
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.epsilon_greedy import epsilon_greedy
@@ -57,6 +58,7 @@ class DiscreteValuePolicy(nn.Module):
     ) -> None:
         """`choice` selects the kernel that evaluates the dense layers."""
         super().__init__()
+        self._also_called = ("q_net",) if values_per_action == 1 else ("quantile_net",)
         self.encoder, self.space, self.values_per_action = encoder, space, values_per_action
         inputs = features_dim(encoder)
         self.body = mlp(inputs, hidden, activation_fn)
@@ -156,6 +158,7 @@ class DiscreteValuePolicy(nn.Module):
     ) -> Act[tuple[()], tuple[()]]:
         flat = acting(self.encoder(observation.features))
         values = flat.view(flat.shape[0], -1, self.values_per_action)
+        require_choice(mean_values(values), observation.action_mask)
         action = greedy_action(values, observation.action_mask, self.sizes)
         if not deterministic:
             action = epsilon_greedy(action, self.sizes, self.epsilon, observation.action_mask, generator)

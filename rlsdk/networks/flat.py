@@ -42,7 +42,7 @@ def flatten_parameters(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tens
 
 
 class FlatParameters:
-    """Parameters that are views of one vector. If one gets other memory, `zero_grad` makes it a view again.
+    """Parameters that are views of one vector. If one gets other memory or another layout, `zero_grad` makes it a view again.
 
     Frozen parameters (`requires_grad_(False)`) do not change, however the gradients were computed.
     """
@@ -57,15 +57,28 @@ class FlatParameters:
         self._grads = [parameter.grad for parameter in self.parameters]
 
     def zero_grad(self) -> None:
-        """Set the gradients in the vector to 0.
+        """Set the gradients in the vector to 0. Call it before the forward pass, or `clear` instead.
 
         Parameters that `p.data = ...`, `zero_grad()` or `to()` removed from the vector become views of it again.
         """
+        self.renew_views()
+        self.clear()
+
+    def clear(self) -> None:
+        """The same as `zero_grad`, except for parameters that keep their memory in another layout."""
         if self._places != list(map(Tensor.data_ptr, self.parameters)) or False in map(
             is_, map(_grad, self.parameters), self._grads
         ):
             self._attach()
         self.gradients.zero_()
+
+    def renew_views(self) -> None:
+        """Make parameters in another layout, as after `p.data = p.data.T`, views of the vector again.
+
+        It overwrites their memory, which a backward pass may still read.
+        """
+        if False in map(Tensor.is_contiguous, self.parameters):
+            self._attach()
 
     @torch.no_grad()
     def _attach(self) -> None:
@@ -77,8 +90,8 @@ class FlatParameters:
                 " (policy.float()), and choose the device when the agent is made or loaded"
             )
         for parameter, view in zip(self.parameters, views_of(self.values, self.parameters), strict=True):
-            if parameter.data_ptr() != view.data_ptr():
-                view.copy_(parameter)
+            if parameter.data_ptr() != view.data_ptr() or not parameter.is_contiguous():
+                view.copy_(parameter.clone())  # it may lie in the memory of the view
                 parameter.data = view
         for parameter, grad in zip(self.parameters, views_of(self.gradients, self.parameters), strict=True):
             parameter.grad = grad

@@ -27,8 +27,7 @@ class NatureEncoder(nn.Module):
         checked = normalize_images and not normalized_image
         if not isinstance(space, Box) or len(space.shape) != 3 or (checked and not space.is_image):
             raise UnsupportedSpaceError(
-                f"CnnPolicy needs uint8 images with three dimensions and values 0 ... 255, got {space};"
-                " use MlpPolicy for vectors, or normalize_images=False for images that are scaled already"
+                f"CnnPolicy needs uint8 images with three dimensions and values 0 ... 255, got {space}; {_way_out(space)}"
             )
         self.channels_last = space.channels_last
         height, width, channels = space.shape if self.channels_last else (*space.shape[1:], space.shape[0])
@@ -61,3 +60,15 @@ class NatureEncoder(nn.Module):
         """[N, channels, height, width] -> [N, features], computed by the modules."""
         found: Tensor = self.convolutions(pixels.float() * self.scale)
         return found
+
+
+def _way_out(space: Space) -> str:
+    """What makes an image of observations that are none yet, or another policy."""
+    if not isinstance(space, Box) or len(space.shape) not in (2, 3):
+        return "use MlpPolicy, or MultiInputPolicy for a Dict"
+    if len(space.shape) == 3:
+        return (
+            "declare such bounds, or use policy_kwargs={'normalize_images': False} for images that are scaled already"
+        )
+    shape = f"({space.shape[0]}, {space.shape[1]}, 1)"
+    return f"add an axis for the color of gray images: gymnasium.wrappers.ReshapeObservation(env, {shape})"

@@ -53,11 +53,11 @@ def _one_hot(count: int, which: int) -> Vector:
     return row
 
 
-def encoded_slices(space: Space) -> dict[str, slice]:
+def encoded_slices(space: Space, path: str = "observation") -> dict[str, slice]:
     """The position of each leaf of a space in the vector of `encoded`, by the leaf's path."""
     slices, start = dict[str, slice](), 0
-    for path, leaf in leaf_spaces(space):
+    for leaf_path, leaf in leaf_spaces(space, path):
         size = sum(choices_of(leaf)) if isinstance(leaf, Discrete | MultiDiscrete) else math.prod(shape_of(leaf))
-        slices[path] = slice(start, start + size)
+        slices[leaf_path] = slice(start, start + size)
         start += size
     return slices

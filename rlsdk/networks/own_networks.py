@@ -14,6 +14,7 @@ from rlsdk.interfaces import BuildContext
 from rlsdk.kernels.reference import backward
 from rlsdk.networks.auxiliary_loss import auxiliary_losses_left_out
 from rlsdk.networks.critics import ValueOf, mean_value
+from rlsdk.networks.documented_methods import explains_attributes
 from rlsdk.networks.preprocessor import Preprocessor, channels_first, example_features
 from rlsdk.networks.user_classes import UserClass
 from rlsdk.records import Features
@@ -57,6 +58,7 @@ class Columns(nn.Module):
         return values[:, self.start : self.stop]
 
 
+@explains_attributes
 class OwnCritics(nn.Module):
     """C critics of a user's class: (preprocessed observations, unit actions [N, A]) -> [C, N, outputs]."""
 

@@ -15,6 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from rlsdk.distributions import MultiCategorical
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.interfaces import BuildContext
+from rlsdk.kernels.reference import no_choice, require_choice
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.build_encoder import build_encoder
 from rlsdk.networks.encoders import features_dim
@@ -70,6 +71,8 @@ class SearchPolicy(nn.Module):
         return -MultiCategorical.of(outputs, sizes).log_prob(chosen)
 
     def _action(self, outputs: Tensor) -> Tensor:
+        if not isinstance(self.space, Box):  # the adapter of the environment examines actions of a Box
+            require_choice(outputs)
         if isinstance(self.space, Discrete):
             return outputs.argmax(-1) + self.space.start
         if isinstance(self.space, MultiDiscrete):
@@ -96,7 +99,13 @@ class NumpyPolicy:
     squash: bool
 
     def __call__(self, parameters: NDArray[np.float32]) -> Callable[[Vector], NDArray[np.generic]]:
-        """Return the function that acts with these parameters [P, D]: encoded observations [P, F] -> P actions."""
+        """Return the function that acts with these parameters [P, D]: encoded observations [P, F] -> P actions.
+
+        Raises:
+            DivergenceError: a parameter is NaN or infinite.
+        """
+        if not np.isfinite(parameters).all():
+            raise no_choice()
         layers, start, count = [], 0, len(parameters)
         for outputs, inputs, biased in self.shapes:
             columns = slice(start, start + outputs * inputs)

@@ -30,6 +30,8 @@ class SquashedActor(nn.Module):
     only at the start).
     """
 
+    _also_called = ("actor",)
+
     def __init__(
         self,
         encoder: nn.Module,

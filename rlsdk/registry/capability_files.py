@@ -9,7 +9,7 @@ import json
 
 from rlsdk.registry.discovery import Plugin
 from rlsdk.registry.manifest import ManifestError, package_folder
-from rlsdk.registry.plain_files import read_text
+from rlsdk.runtime.plain_files import read_text
 
 NAME = "capabilities.json"
 LIMIT = 100

@@ -20,6 +20,7 @@ from rlsdk.registry.installed import GROUP, Entry, scan
 from rlsdk.registry.manifest import Manifest, ManifestError, NoManifestError, checked_manifest, read_manifest
 from rlsdk.registry.sdk_range import REGISTERED, fix_for_missing, is_missing_from_sdk, misfit, sdk_version
 from rlsdk.registry.spec import AlgorithmSpec
+from rlsdk.runtime.pip_commands import pip_install
 
 __all__ = ["GROUP", "HOOKS", "SWITCH", "Plugin", "algorithms", "find", "plugins", "register", "unregister"]
 
@@ -77,6 +78,7 @@ def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
     if rescan:
         entries.cache_clear()
         look.cache_clear()
+        _manifest.cache_clear()
         plugin_in.cache_clear()
         for forget in FORGET:
             forget()
@@ -95,11 +97,22 @@ def look(entry: Entry) -> Plugin:
     plugin = Plugin(id=entry.name, distribution=entry.distribution, version=entry.version, module=entry.module)
     if entry.problem is not None:
         return attrs.evolve(plugin, problem=entry.problem)
-    try:
-        manifest = read_manifest(entry.module)
-    except ManifestError as error:
-        return attrs.evolve(plugin, problem=str(error))
+    manifest = _manifest(entry.module.partition(".")[0])
+    if isinstance(manifest, ManifestError):
+        return attrs.evolve(plugin, problem=str(manifest))
     return attrs.evolve(plugin, manifest=manifest, problem=_mismatch(plugin, manifest))
+
+
+@cache
+def _manifest(package: str) -> Manifest | ManifestError:
+    """Return the manifest of a package, or why it cannot be read.
+
+    It is cached because a package may have thousands of entry points, and reading a manifest takes 1 ms.
+    """
+    try:
+        return read_manifest(package)
+    except ManifestError as error:
+        return error
 
 
 @cache
@@ -111,12 +124,11 @@ def plugin_in(package: str) -> Plugin | None:
     for entry in entries():
         if entry.module.partition(".")[0] == package:
             return look(entry)
-    try:
-        manifest = read_manifest(package)
-    except NoManifestError:
+    manifest = _manifest(package)
+    if isinstance(manifest, NoManifestError):
         return None
-    except ManifestError as error:
-        return Plugin(id=package, distribution=package, version="0", module=package, problem=str(error))
+    if isinstance(manifest, ManifestError):
+        return Plugin(id=package, distribution=package, version="0", module=package, problem=str(manifest))
     return look(Entry(name=manifest.id, distribution=package, version="0", module=package))
 
 
@@ -181,12 +193,12 @@ def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
     hint = f" ({SWITCH}={switch!r} hides installed plugins)" if switch else ""
     installed, ours = {plugin.id for plugin in everything}, _published()
     if name in ours:
-        return f"{hint}; install it: pip install rlsdk-{name}"
+        return f"{hint}; install it: {pip_install(f'rlsdk-{name}')}"
     if not everything:
-        return f"{hint}: no plugin is installed; install one, e.g. pip install rlsdk-tqc"
+        return f"{hint}: no plugin is installed; install one, e.g. {pip_install('rlsdk-tqc')}"
     near = closest(name, installed | ours)
     if near in ours - installed:
-        return f"{hint}; did you mean {near!r}? install it: pip install rlsdk-{near}"
+        return f"{hint}; did you mean {near!r}? install it: {pip_install(f'rlsdk-{near}')}"
     return f"{hint}; {suggest(name, installed)}"
 
 

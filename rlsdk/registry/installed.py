@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.errors import one_line
-from rlsdk.registry.plain_files import PlainFileError, read_plain
+from rlsdk.runtime.plain_files import PlainFileError, read_plain
 
 GROUP = "rlsdk.plugins"
 _SECTION = re.compile(rb"^[ \t]*\[[ \t]*" + re.escape(GROUP).encode() + rb"[ \t]*\]", re.MULTILINE)

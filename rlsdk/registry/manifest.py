@@ -11,8 +11,8 @@ from typing import Any, get_args
 import attrs
 
 from rlsdk.errors import one_line, shown
-from rlsdk.registry.plain_files import PlainFileError, read_toml
 from rlsdk.registry.spec import MaskUse
+from rlsdk.runtime.plain_files import PlainFileError, read_toml
 
 EXTENSIONS = ("sinks", "environments", "serializers", "executors", "commands")
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")

@@ -20,7 +20,7 @@ import attrs
 from rlsdk.errors import SettingsError, one_line, shown, suggest
 from rlsdk.registry.discovery import find, unusable
 from rlsdk.registry.packaged_tables import packaged_tables
-from rlsdk.registry.plain_files import PlainFileError, read_toml
+from rlsdk.runtime.plain_files import PlainFileError, read_toml
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.environment_id import environment_id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -10,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rlsdk.errors import shown
+from rlsdk.runtime.pip_commands import pip_install
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -42,13 +42,13 @@ def misfit(stated: str, here: str, distribution: str) -> str | None:
         return f"its manifest's sdk = {shown(stated, 60)} is not a version range; write for example '>=0.1,<0.2'"
     if wanted.contains(here, prereleases=True):
         return None
-    other_sdk = f"pip install {shlex.quote(SDK + stated)}"
+    other_sdk = pip_install(SDK + stated)
     if _is_newer(wanted, here):
         fix = f"install a newer SDK: {other_sdk}"
     elif distribution == REGISTERED:
         fix = f"install an older SDK: {other_sdk}"
     else:
-        newer_plugin = f"pip install --upgrade {shlex.quote(distribution)}"
+        newer_plugin = pip_install(distribution, options="--upgrade")
         fix = f"install a newer version of the plugin: {newer_plugin}, or an older SDK: {other_sdk}"
     return f"it needs {SDK} {stated}, installed is {here}; {fix}"
 
@@ -77,8 +77,8 @@ def is_missing_from_sdk(error: BaseException) -> bool:
 
 def fix_for_missing(stated: str, distribution: str) -> str:
     """Return what to install if a plugin imports something that this SDK does not have, although the SDK is in its range."""
-    packages = SDK if distribution == REGISTERED else f"{SDK} {shlex.quote(distribution)}"
+    packages = (SDK,) if distribution == REGISTERED else (SDK, distribution)
     return (
         f"; its range is {SDK} {stated}, and {SDK} {sdk_version()} has no such name; "
-        f"install versions that fit each other: pip install --upgrade {packages}"
+        f"install versions that fit each other: {pip_install(*packages, options='--upgrade')}"
     )

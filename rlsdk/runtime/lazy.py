@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+from rlsdk.runtime.documented_names import names_elsewhere
+
 
 def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The functions `__getattr__` and `__dir__` (PEP 562) of a package whose public names are the keys of `homes`.
@@ -14,9 +16,11 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
     `module:` for the module itself.
     """
 
+    absent = names_elsewhere(package)
+
     def load(name: str) -> object:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+            absent(name)
         module, colon, attribute = homes[name].partition(":")
         found = import_module(module)
         value: object = found if colon and not attribute else getattr(found, attribute or name)

@@ -20,14 +20,14 @@ CPU_BYTES, CUDA_BYTES = 5056, 16
 MAX_COUNT = 2**62
 
 
-def count_in(state: Mapping[str, object], name: str) -> int:
+def count_in(state: Mapping[str, object], name: str, least: int = 0) -> int:
     """The count called `name` in a stored state.
 
     Raises:
-        ValueError: it is not a whole number, is negative, or is larger than `MAX_COUNT`.
+        ValueError: it is not a whole number, is below `least`, or is larger than `MAX_COUNT`.
     """
     value = state[name]
-    if type(value) is not int or not 0 <= value <= MAX_COUNT:
+    if type(value) is not int or not least <= value <= MAX_COUNT:
         raise ValueError(f"{name} = {value!r} is not a count")
     return value
 

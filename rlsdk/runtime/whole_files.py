@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import errno
+import io
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +27,32 @@ def write_whole(path: Path, data: bytes) -> None:
 def write_json(path: Path, content: object) -> None:
     """Write JSON atomically, with one entry per line for human readers; raises like `write_atomically`."""
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def write_csv(path: Path, header: Sequence[object], rows: Iterable[Iterable[object]]) -> None:
+    """Write a table in CSV atomically; raises like `write_atomically`."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
+
+
+def append_whole(path: Path, data: bytes) -> None:
+    """Append bytes to a file.
+
+    Raises:
+        OSError: they cannot be written, for example because the disk is full. No part of them remains in the file.
+    """
+    before = path.stat().st_size if path.exists() else 0
+    try:
+        with path.open("ab", buffering=0) as stream:
+            if stream.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.truncate(path, before)
+        raise
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:

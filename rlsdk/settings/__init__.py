@@ -1,5 +1,8 @@
 """Hyper-parameters of algorithms: config classes (attrs), strict reading, and their description. Imports no torch."""
 
+from typing import TYPE_CHECKING
+
+from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.dataset import Dataset
 from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs
@@ -36,3 +39,6 @@ __all__ = [
     "structure",
     "unstructure",
 ]
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+    __getattr__ = names_elsewhere(__name__)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rlsdk.errors import SettingsError, UsageError, suggest
+from rlsdk.settings.fields import is_float32
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def _numbers(value: ArrayLike) -> tuple[float, ...]:
     numbers = tuple(float(v) for v in np.ravel(value))
-    if not numbers or not all(math.isfinite(v) for v in numbers):
+    if not numbers or not all(is_float32(v) for v in numbers):
         raise SettingsError(f"action noise needs finite numbers, got {value!r}")
     return numbers
 

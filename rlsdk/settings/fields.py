@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import attrs
 
+from rlsdk.errors import shown
 from rlsdk.settings.schedule import Schedule
 from rlsdk.settings.schedules import Piecewise
 
@@ -60,6 +61,15 @@ def needs(what: str) -> dict[str, object]:
     return {"needs": what}
 
 
+FLOAT32_MAX = 3.4028234663852886e38
+"""The largest number in float32, in which training computes. torch raises an error for larger ones."""
+
+
+def is_float32(value: float) -> bool:
+    """Whether a number is finite in float32."""
+    return -FLOAT32_MAX <= value <= FLOAT32_MAX  # unlike math.isfinite, this takes whole numbers of any size
+
+
 def in_range(
     low: float = -math.inf, high: float = math.inf, *, open_low: bool = False, open_high: bool = False
 ) -> Validator:
@@ -73,8 +83,9 @@ def in_range(
             raise TypeError(f"{attribute.name} = {value!r} is not a number")
         too_low = value <= low if open_low else value < low
         too_high = value >= high if open_high else value > high
-        if not math.isfinite(value) or too_low or too_high:
-            raise ValueError(f"{attribute.name} = {value!r} is outside {interval}")
+        if too_low or too_high or not is_float32(value):
+            limit = "" if too_low or too_high else ", or not a number that float32 holds"
+            raise ValueError(f"{attribute.name} = {shown(value, 60)} is outside {interval}{limit}")
 
     return check
 
@@ -94,8 +105,8 @@ def finite_schedule(*, positive: bool = True) -> Validator:
             raise TypeError(f"{attribute.name} = {value!r} is not a schedule")
         corners = [1.0 - done for done, _ in value.points] if isinstance(value, Piecewise) else []
         levels = [_level(value, attribute.name, remaining) for remaining in (*corners, *REMAINING)]
-        if wrong := [level for level in levels if not math.isfinite(level) or level < 0.0]:
-            raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {min(wrong)}")
+        if wrong := [level for level in levels if not is_float32(level) or level < 0.0]:
+            raise ValueError(f"{attribute.name} must stay finite and not negative, but reaches {shown(min(wrong), 60)}")
         if positive and levels[-1] <= 0.0:
             raise ValueError(f"{attribute.name} = {levels[-1]!r} must be positive when training starts")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -15,7 +15,7 @@ ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", 
 EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
 KERNELS = ("auto", "autograd", "numpy", "torch")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
-"""Names of element-wise optimisers. They may receive all parameters as one flat vector."""
+"""Names of element-wise optimisers. They get all parameters as one flat vector, which has the same result."""
 MAX_LAYERS, MAX_WIDTH = 256, 2**20
 
 
@@ -116,8 +116,18 @@ def as_widths(value: Any) -> tuple[int, ...]:
     if len(layers) > MAX_LAYERS:
         raise SettingsError(f"net_arch of {len(layers)} layers; at most {MAX_LAYERS} are possible")
     if not all(isinstance(w, int) and not isinstance(w, bool) and 0 < w <= MAX_WIDTH for w in layers):
-        raise SettingsError(f"net_arch {value!r}: layer widths must be positive whole numbers up to {MAX_WIDTH}")
+        raise SettingsError(
+            f"net_arch {value!r}: layer widths must be positive whole numbers up to {MAX_WIDTH}{_of_kinds(layers)}"
+        )
     return layers
+
+
+def _of_kinds(layers: Iterable[object]) -> str:
+    """Advice for lists of stable-baselines 2, such as [8, "lstm"], which name a kind of layer; "" for others."""
+    kinds = {str(layer).lower() for layer in layers if isinstance(layer, str)}
+    if kinds & {"lstm", "lnlstm", "gru"}:
+        return "; a memory is chosen by the policy, such as 'MlpLstmPolicy' or 'MlpGruPolicy'"
+    return "; a network for images is chosen by the policy, 'CnnPolicy'" if kinds & {"cnn", "conv"} else ""
 
 
 def optional_widths(value: object) -> tuple[int, ...] | None:
@@ -183,7 +193,10 @@ class NetworkConfig:
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default="adam",
         converter=as_optimizer,
-        metadata=described("torch optimiser with element-wise updates: a name or a class", examples=("sgd",)),
+        metadata=described(
+            "torch optimiser: a name, a class, or a function (parameters, lr, **optimizer_kwargs) that returns one",
+            examples=("sgd",),
+        ),
     )
     optimizer_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,7 +9,7 @@ import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.settings import glossary
-from rlsdk.settings.fields import described, in_range, needs
+from rlsdk.settings.fields import described, in_range, is_float32, needs
 from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_module_class, as_net_arch, optional_widths
 from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
 from rlsdk.settings.strict import structure
@@ -86,7 +85,7 @@ def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
         raise SettingsError(
             f'ent_coef {value!r} must be "auto", "auto_" with a first value (auto_0.1), or a number'
         ) from None
-    if not math.isfinite(initial) or initial < 0.0 or (learnt and initial == 0.0):
+    if not is_float32(initial) or initial < 0.0 or (learnt and initial == 0.0):
         raise SettingsError(f"ent_coef {value!r} must be {'positive' if learnt else 'not negative'} and finite")
     return initial, learnt
 
@@ -104,7 +103,7 @@ def as_bounds(value: object) -> tuple[float, float] | None:
     if value is None:
         return None
     given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-    numbers = tuple(float(each) for each in given if isinstance(each, int | float) and math.isfinite(each))
+    numbers = tuple(float(each) for each in given if isinstance(each, int | float) and is_float32(each))
     if len(given) != 2 or len(numbers) != 2 or numbers[0] >= numbers[1]:
         raise ValueError(f"action_bounds = {value!r} must be two numbers, the lower one first, such as [-0.5, 0.5]")
     return numbers[0], numbers[1]
@@ -165,7 +164,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
                 "sde_sample_freq = 0 is not a period; use -1 (at rollout starts) or a positive number of steps"
             )
         target = self.target_entropy
-        if target != "auto" and (isinstance(target, str) or not math.isfinite(target)):
+        if target != "auto" and (isinstance(target, str) or not is_float32(target)):
             raise ValueError(f'target_entropy = {target!r} must be "auto" or a finite number')
 
     @property

@@ -7,7 +7,7 @@ suggests the closest known name.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Callable as CallableOrigin
 from collections.abc import Mapping as TableOrigin
 from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, runtime_checkable
@@ -17,7 +17,7 @@ import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
-from rlsdk.errors import RlsdkError, SettingsError, suggest
+from rlsdk.errors import RlsdkError, SettingsError, known_as, suggest
 from rlsdk.settings.dataset import Dataset, as_dataset
 
 ConfigT = TypeVar("ConfigT")
@@ -161,11 +161,27 @@ def _explain(group: ClassValidationError, kind: type[Any], values: Mapping[str, 
     for error in without:
         if isinstance(error, ForbiddenExtraKeysError):
             known = [f.name for f in attrs.fields(kind)]
-            lines += [f"unknown setting {name!r}; {suggest(name, known)}" for name in sorted(error.extra_fields)]
+            lines += [f"unknown setting {name!r}; {_instead(name, known)}" for name in sorted(error.extra_fields)]
         else:
             name = _converted_wrongly(kind, values, str(error))
             lines.append(f"{name}: {error}" if name and name not in str(error) else str(error))
     return lines
+
+
+def _instead(name: str, known: Sequence[str]) -> str:
+    meant = known_as(name, [*known, *NO_SETTINGS]) or name
+    advice, table = NO_SETTINGS.get(meant, ("", ""))
+    return advice if meant not in known and advice and (not table or table in known) else suggest(name, known)
+
+
+NO_SETTINGS = {
+    "n_envs": ("env=make_vec_env(env, n_envs=N) makes several environments, on the command line --n-envs N", ""),
+    "net_arch": ("layers are settings of the networks: policy_kwargs={'net_arch': [64, 64]}", "policy_kwargs"),
+    "activation_fn": ("it is a setting of the networks: policy_kwargs={'activation_fn': 'relu'}", "policy_kwargs"),
+    "beta": ("it is one of the buffer: replay_buffer_kwargs={'beta': 0.4}", "replay_buffer_kwargs"),
+    "steps": ("learn(total_timesteps) takes the number of steps, on the command line --steps", ""),
+}
+"""What is given elsewhere than in the settings of an algorithm -> (where, the setting that holds it)."""
 
 
 def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: str) -> str | None:

@@ -1,5 +1,8 @@
 """Outputs for metrics. A sink is an object with `write(step, values)` and `close()`."""
 
+from typing import TYPE_CHECKING
+
+from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.sinks.configure import configure
 from rlsdk.sinks.console import ConsoleSink
 from rlsdk.sinks.csv_file import CsvSink
@@ -54,3 +57,6 @@ __all__ = [
     "show_hyperparameters",
     "take_files",
 ]
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+    __getattr__ = names_elsewhere(__name__)

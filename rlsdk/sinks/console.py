@@ -6,7 +6,12 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
+from rlsdk.errors import one_line
 from rlsdk.runtime.output import print_line
+from rlsdk.sinks.values import in_words
+
+WIDEST = 80
+"""Characters of a text in a table."""
 
 
 class ConsoleSink:
@@ -25,15 +30,21 @@ class ConsoleSink:
             if head != group:
                 rows.append((f"{head}/", ""))
                 group = head
-            rows.append((f"   {tail}", f"{values[name]:.4g}" if isinstance(values[name], float) else str(values[name])))
+            rows.append(
+                (
+                    f"   {one_line(tail)}",
+                    f"{values[name]:.4g}" if isinstance(values[name], float) else str(values[name]),
+                )
+            )
         left, right = max(len(r[0]) for r in rows), max(len(r[1]) for r in rows)
         line = "-" * (left + right + 7)
         body = "\n".join(f"| {name:<{left}} | {value:<{right}} |" for name, value in rows)
         print_line(f"{line}\n{body}\n{line}", self.stream)
 
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
-        """Print the values that are texts, and return their names."""
-        texts = {name: value for name, value in values.items() if isinstance(value, str)}
+        """Print the texts, Nones and arrays of at most 1,000 entries, each on one line, and return their names."""
+        known = {name: value if isinstance(value, str) else in_words(value) for name, value in values.items()}
+        texts = {name: one_line(value, WIDEST) for name, value in known.items() if value is not None}
         if texts:
             self.write(step, texts)
         return list(texts)

@@ -11,6 +11,10 @@ from rlsdk.errors import SettingsError, shown
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.sinks.last_line import LastLine
 from rlsdk.sinks.place import made
+from rlsdk.sinks.values import in_words
+
+MOST_TEXT = 100_000
+"""Characters of a cell. Python's csv module refuses to read cells with more than 131,072."""
 
 
 class CsvSink:
@@ -30,6 +34,17 @@ class CsvSink:
             self.columns = _columns(self.path)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._write(step, values)
+
+    def media(self, step: int, values: Mapping[str, object]) -> list[str]:
+        """Write the texts, Nones (empty cells) and arrays of at most 1,000 entries (as JSON), and return their names."""
+        texts = {name: text for name, value in values.items() if (text := in_words(value)) is not None}
+        short = {name: text for name, text in texts.items() if len(text) <= MOST_TEXT}
+        if short:
+            self._write(step, short)
+        return list(short)
+
+    def _write(self, step: int, values: Mapping[str, object]) -> None:
         row = {"step": step, **self._last.merge(step, values)}
         if new := [name for name in row if name not in self.columns]:
             self._add(new)

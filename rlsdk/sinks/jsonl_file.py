@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rlsdk.sinks.last_line import LastLine
 from rlsdk.sinks.place import made
+from rlsdk.sinks.values import listed
 
 
 class JsonlSink:
@@ -25,11 +26,12 @@ class JsonlSink:
         self._write(step, {name: value if math.isfinite(value) else None for name, value in values.items()})
 
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
-        """Write the values that are texts, and return their names."""
-        texts = {name: value for name, value in values.items() if isinstance(value, str)}
-        if texts:
-            self._write(step, texts)
-        return list(texts)
+        """Write the texts, Nones and arrays of at most 1,000 entries, and return their names."""
+        known = {name: value if isinstance(value, str) else listed(value) for name, value in values.items()}
+        plain = {name: value for name, value in known.items() if value is not None or values[name] is None}
+        if plain:
+            self._write(step, plain)
+        return list(plain)
 
     def _write(self, step: int, values: Mapping[str, object]) -> None:
         row = {"step": step, **self._last.merge(step, values)}

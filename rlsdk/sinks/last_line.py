@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from rlsdk.runtime.whole_files import append_whole
 
 
 class LastLine:
@@ -40,14 +39,7 @@ class LastLine:
         Raises:
             OSError: it cannot be written, for example because the disk is full. No part of it remains in the file.
         """
-        data, before = line.encode(), self.path.stat().st_size if self.path.exists() else 0
-        try:
-            with self.path.open("ab", buffering=0) as stream:
-                if stream.write(data) < len(data):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.truncate(self.path, before)
-            raise
+        data = line.encode()
+        append_whole(self.path, data)
         self.end = self.path.stat().st_size
         self.start = self.end - len(data)

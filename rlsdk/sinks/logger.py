@@ -5,12 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import product
 from typing import Any, cast
 
-import numpy as np
-from torch import Tensor
-
-from rlsdk.errors import SettingsError, suggest
+from rlsdk.errors import SettingsError, shown, suggest
 from rlsdk.runtime.output import print_line
 from rlsdk.sinks.sink import (
     Failures,
@@ -22,6 +20,7 @@ from rlsdk.sinks.sink import (
     draw_histograms,
     show_hyperparameters,
 )
+from rlsdk.sinks.values import DRAWN, entries_of
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
 """Levels of messages, with the values that stable-baselines3 documents."""
@@ -31,8 +30,8 @@ FORMATS = ("stdout", "log", "csv", "json", "tensorboard")
 class Logger:
     """Collects values under names and writes them to every sink at each log of a training, or when `dump` is called.
 
-    Numbers go to every sink. Texts, tensors with several entries (histograms) and the objects of `rlsdk.sinks.media` go to
-    the sinks that can show them; if no sink can, one warning is shown. A logger is itself a sink.
+    Numbers go to every sink. Texts, lists, arrays and the objects of `rlsdk.sinks.media` go to the sinks that can show them.
+    Values that no sink can show are left out; one warning names them. A logger is itself a sink.
     """
 
     def __init__(self, folder: str | None = None, output_formats: Iterable[MetricSink] = ()) -> None:
@@ -61,8 +60,9 @@ class Logger:
 
         Args:
             key: the name of the value, such as "my/value".
-            value: a number, or an array or tensor with one entry; a text; a tensor or array with several entries (a
-                histogram); an `Image`, `Figure`, `Video` or `HParam`.
+            value: a number, or an array or tensor with one entry; a text or None; a list, array or tensor with several
+                entries (TensorBoard and trackers draw a histogram); an `Image`, `Figure`, `Video` or `HParam`; a mapping of
+                these, whose entries are named `key/entry`.
             exclude: the formats that do not get the value: stdout, log, csv, json, tensorboard.
 
         Raises:
@@ -72,13 +72,22 @@ class Logger:
         self.name_to_value[key] = value
 
     def record_mean(self, key: str, value: float | None, exclude: str | tuple[str, ...] | None = None) -> None:
-        """Add `value` to the values under `key`; the next log writes their mean. None is ignored."""
+        """Add `value` to the values under `key`; the next log writes their mean. None is ignored.
+
+        Raises:
+            SettingsError: as `record`, or `value` is not a number or array.
+        """
         self.name_to_excluded[_required_name(key)] = _formats(exclude)
         if value is None:
             return
         count = self.name_to_count.get(key, 0)
         before = self.name_to_value.get(key, 0.0) if count else 0.0
-        self.name_to_value[key] = (before * count + value) / (count + 1)
+        try:
+            self.name_to_value[key] = (before * count + value) / (count + 1)
+        except (TypeError, ValueError):
+            raise SettingsError(
+                f"record_mean({key!r}, {shown(value, 60)}): there is a mean of numbers only; use record"
+            ) from None
         self.name_to_count[key] = count + 1
 
     def dump(self, step: int | None = None) -> None:
@@ -94,36 +103,40 @@ class Logger:
         merged = {**values, **self.name_to_value}
         excluded = self.name_to_excluded
         self.name_to_value, self.name_to_count, self.name_to_excluded = {}, {}, {}
-        numbers, others = dict[str, float](), dict[str, object]()
-        for name, value in merged.items():
-            if (number := _number(value)) is None:
-                others[name] = value
-            else:
-                numbers[name] = number
+        numbers, others, hidden = dict[str, float](), dict[str, object](), dict[str, tuple[str, ...]]()
+        for key, recorded in merged.items():
+            for name, value in entries_of(key, recorded):
+                hidden[name] = excluded.get(key, ())
+                if isinstance(value, int | float):
+                    numbers[name] = value
+                else:
+                    others[name] = value
         for sink in self.sinks:
             format_ = getattr(sink, "format", "")
-            if own := {n: v for n, v in numbers.items() if format_ not in excluded.get(n, ())}:
+            if own := {n: v for n, v in numbers.items() if format_ not in hidden[n]}:
                 self._failures.guard(sink, partial(sink.write, step, own))
         if others:
-            self._write_others(step, others, excluded)
+            self._write_others(step, others, hidden)
 
     def _write_others(self, step: int, values: Mapping[str, object], excluded: Mapping[str, tuple[str, ...]]) -> None:
         shown: set[str] = set()
-        for sink in self.sinks:
+        # each drawing on its own: one that fails costs no other value
+        drawn = {name: value for name, value in values.items() if isinstance(value, DRAWN)}
+        plain = {name: value for name, value in values.items() if name not in drawn}
+        parts: list[tuple[str, dict[str, object]]] = [
+            ("", plain),
+            *((n, dict[str, object]({n: v})) for n, v in drawn.items()),
+        ]
+        for sink, (about, part) in product(self.sinks, parts):
             format_ = getattr(sink, "format", "")
-            own = {n: v for n, v in values.items() if format_ not in excluded.get(n, ())}
+            own = {n: v for n, v in part.items() if format_ not in excluded.get(n, ())}
             if isinstance(sink, ShowsMedia) and own:
-                names = self._failures.guard(sink, partial(sink.media, step, own))
+                names = self._failures.guard(sink, partial(sink.media, step, own), about)
                 shown |= set(own if names is None else cast("Iterable[str]", names))
-        missed = {n for n in values if n not in shown and not excluded.get(n)} - self._ignored
+        missed = {n: v for n, v in values.items() if n not in shown | self._ignored and not excluded.get(n)}
         if missed and self.sinks:
-            self._ignored |= missed
-            name = min(missed)
-            warnings.warn(
-                f"no metric sink shows {name!r}, a {type(values[name]).__name__}; set tensorboard_log, which needs"
-                " rlsdk[tensorboard]",
-                stacklevel=4,
-            )
+            self._ignored |= missed.keys()
+            warnings.warn(_left_out(missed, self.sinks), stacklevel=4)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -191,16 +204,20 @@ class Logger:
             self._failures.guard(sink, sink.close)
 
 
-def _number(value: object) -> float | None:
-    """Return a number, or the entry of an array or tensor with one entry, as a Python number; None for anything else."""
-    if isinstance(value, int | float):
-        return value
-    if isinstance(value, str):
-        return None
-    size = getattr(value, "size", None)
-    count = size if isinstance(size, int) else value.numel() if isinstance(value, Tensor) else None
-    found = value.item() if count == 1 and isinstance(value, Tensor | np.ndarray | np.generic) else None
-    return found if isinstance(found, int | float) else None
+def _left_out(missed: Mapping[str, object], sinks: Iterable[MetricSink]) -> str:
+    """A message about values that no sink shows: their names and kinds, and what to do."""
+    named = ", ".join(f"{name!r} ({type(missed[name]).__name__})" for name in sorted(missed))
+    drawn = any(isinstance(value, DRAWN) or hasattr(value, "shape") for value in missed.values())
+    sinks = list(sinks)
+    advice = []
+    if drawn and "tensorboard" not in {getattr(sink, "format", "") for sink in sinks}:
+        advice.append(
+            "set tensorboard_log (extra rlsdk[tensorboard]), or add a tracker, to see pictures and large arrays"
+        )
+    if not all(isinstance(value, DRAWN) or hasattr(value, "shape") for value in missed.values()):
+        advice.append("record numbers, texts, lists, arrays or the objects of rlsdk.sinks")
+    here = ", ".join(type(sink).__name__ for sink in sinks)
+    return f"no metric sink ({here}) shows {named}; left out{''.join('; ' + text for text in advice)}"
 
 
 def _required_name(key: object) -> str:

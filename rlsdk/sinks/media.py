@@ -30,7 +30,7 @@ class Figure:
 
 @attrs.frozen(eq=False)
 class Video:
-    """Videos as frames [N, T, C, H, W] of uint8, shown at `fps` frames per second (needs the package moviepy)."""
+    """Videos as frames [N, T, C, H, W] of uint8, shown at `fps` frames per second (needs the extra `video`)."""
 
     frames: object
     fps: float = 30.0

@@ -47,7 +47,7 @@ class DrawsHistograms(Protocol):
 
 @runtime_checkable
 class ShowsMedia(Protocol):
-    """A sink that shows texts, tensors with several entries, or the objects of `rlsdk.sinks.media`."""
+    """A sink that shows texts, None, arrays or tensors with several entries, or the objects of `rlsdk.sinks.media`."""
 
     def media(self, step: int, values: Mapping[str, object]) -> Sequence[str]:
         """Show the values of these names, and return the names of the values that were shown."""
@@ -87,21 +87,22 @@ class TakesFiles(Protocol):
 
 
 class Failures:
-    """Turns errors of sinks into warnings, one per sink. A sink that failed is called again at the next log."""
+    """Turns errors of sinks into warnings, one per sink and value. A sink that failed is called again at the next log."""
 
     def __init__(self) -> None:
-        self._warned: set[int] = set()
+        self._warned: set[tuple[int, str]] = set()
 
-    def guard(self, sink: object, work: Callable[[], object]) -> object:
-        """Call `work`, which calls `sink`, and return its result; None if it raised an exception."""
+    def guard(self, sink: object, work: Callable[[], object], about: str = "") -> object:
+        """Call `work`, which calls `sink`, and return its result; None if it raised an exception. `about` names a value."""
         try:
             return work()
         except Exception as error:
-            if id(sink) not in self._warned:
-                self._warned.add(id(sink))
-                kind = type(sink).__name__
+            if (id(sink), about) not in self._warned:
+                self._warned.add((id(sink), about))
+                kind, value = type(sink).__name__, f", with {about!r}," if about else ""
                 warnings.warn(
-                    f"metric sink {kind} {one_line(raised(error))}; training continues, and metrics may be missing in {kind}",
+                    f"metric sink {kind}{value} {one_line(raised(error))}; training continues, and metrics may be missing in"
+                    f" {kind}",
                     stacklevel=4,
                 )
             return None

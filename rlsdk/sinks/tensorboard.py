@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from rlsdk.errors import SettingsError
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.sinks.media import Figure, HParam, Image, Video
 from rlsdk.sinks.place import made, unwritable
 
@@ -24,8 +29,7 @@ class TensorBoardSink:
         if "\0" in str(folder):
             raise SettingsError(f"tensorboard_log = {str(folder)!r} names no folder")
         made(folder)
-        numbers = [int(tail) for p in folder.glob(f"{name}_*") if (tail := p.name.rpartition("_")[2]).isdigit()]
-        last = max(numbers, default=0)
+        last = max(_numbers(folder / f"{name}_"), default=0)
         self.path = folder / f"{name}_{last if continue_last and last else last + 1}"
         self._writer: Any = _summary_writer(self.path)
 
@@ -70,7 +74,7 @@ class TensorBoardSink:
         elif isinstance(value, Figure):
             self.writer.add_figure(name, value.figure, step, close=value.close)
         elif isinstance(value, Video):
-            self.writer.add_video(name, value.frames, step, fps=value.fps)
+            self._show_video(name, value, step)
         elif isinstance(value, HParam):
             self._hparams(value.hparam_dict, value.metric_dict)
         elif hasattr(value, "shape"):
@@ -78,6 +82,32 @@ class TensorBoardSink:
         else:
             return False
         return True
+
+    def _show_video(self, name: str, video: Video, step: int) -> None:
+        """Write the videos side by side as one animated picture. (`add_video` of torch needs an old moviepy, and without it
+        prints a line and writes nothing.)
+
+        Raises:
+            SettingsError: imageio is missing, or the array does not hold videos.
+        """
+        try:
+            import imageio.v3
+        except ImportError:
+            raise SettingsError("videos in TensorBoard need imageio: pip install 'rlsdk[video]'") from None
+        summary: Any = import_module("tensorboard.compat.proto.summary_pb2").Summary
+
+        given: Any = video.frames
+        frames = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
+        if frames.ndim != 5 or frames.shape[2] not in (1, 3) or not frames.size:
+            raise SettingsError(f"a video needs frames [N, T, C, H, W] with 1 or 3 channels, not {frames.shape}")
+        if frames.dtype != np.uint8:
+            frames = (np.clip(frames.astype(np.float64), 0.0, 1.0) * 255.0).astype(np.uint8)
+        count, length, channels, height, width = frames.shape
+        joined = frames.transpose(1, 3, 0, 4, 2).reshape(length, height, count * width, channels)
+        joined = np.broadcast_to(joined, (*joined.shape[:3], 3))
+        data = imageio.v3.imwrite("<bytes>", joined, extension=".gif", duration=1000.0 / video.fps, loop=0)
+        picture = summary.Image(height=height, width=count * width, colorspace=3, encoded_image_string=data)
+        self.writer.file_writer.add_summary(summary(value=[summary.Value(tag=name, image=picture)]), step)
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> None:
         """Write one histogram per tensor [..], under `parameters/NAME`."""
@@ -94,12 +124,22 @@ class TensorBoardSink:
             self._writer = None
 
 
+def _numbers(beginning: Path) -> list[int]:
+    """The numbers of the folders whose paths are `beginning` and a number. A name may hold any characters, such as `[16]`."""
+    parent, prefix = beginning.parent, beginning.name
+    names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
+    tails = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return [int(tail) for tail in tails if tail.isascii() and tail.isdecimal()]
+
+
 def _summary_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise SettingsError("tensorboard_log needs the tensorboard package: pip install rlsdk[tensorboard]") from None
+        raise SettingsError(
+            f"tensorboard_log needs the tensorboard package: {pip_install('rlsdk[tensorboard]')}"
+        ) from None
     try:
         return SummaryWriter(str(folder))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise unwritable(folder, error) from None

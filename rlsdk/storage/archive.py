@@ -225,7 +225,7 @@ def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> tuple[Document,
     if len(entries) != len(archive.infolist()) or sum(info.file_size for info in entries.values()) > size:
         raise ArtifactError(f"{name} is refused: its entries repeat or overlap")
     if _MANIFEST not in entries:
-        raise ArtifactError(f"{name} is not an rlsdk file: it has no {_MANIFEST}{_hint(set(entries))}")
+        raise ArtifactError(f"{name} is not an rlsdk file: it has no {_MANIFEST}{_hint(set(entries), name)}")
     document = _json(archive.read(_MANIFEST))
     if document.get("kind") != kind:
         raise ArtifactError(f"{name} is a {document.get('kind')!r} file, not a {kind!r} file")
@@ -248,9 +248,9 @@ def _length(archive: zipfile.ZipFile) -> int:
     return stream.seek(0, io.SEEK_END)
 
 
-def _hint(entries: set[str]) -> str:
+def _hint(entries: set[str], name: str) -> str:
     if "policy.pth" in entries or "pytorch_variables.pth" in entries:
-        return " (it looks like a stable-baselines3 file)"
+        return f" (it looks like a stable-baselines3 file: `rlsdk import {name}` converts it)"
     return ""
 
 

@@ -24,6 +24,8 @@ KIND = "rlsdk-replay-rows"
 FOLDER = "replay"
 PART = re.compile(r"\d{12,19}-[0-9a-f]{8}\.rlsdk")
 """The form of the names of part files; files with other names are not read."""
+SETTLED = 3
+"""This row, counted from the newest, and all before it never change; the newer ones may."""
 RING = {"head", "filled", "written", "leaves"}
 """The keys of the state of a ring buffer of rows. Row number r of all rows ever written is at position r modulo the length."""
 
@@ -43,6 +45,8 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.parts: list[Part] = []
+        self._probe: dict[str, Tensor] = {}
+        """The row `SETTLED` before the end of the last part, by which a buffer is recognised as the same."""
 
     def write(self, state: State) -> tuple[dict[str, object], list[str]]:
         """(the state without its rows, the names of the parts that hold the rows). New rows are written to one more part.
@@ -58,8 +62,10 @@ class Journal:
         flat, empty = _rows(ring["leaves"])
         size = len(next(iter(flat.values())))
         end = int(ring["written"]) + (size - int(ring["filled"]))  # plus 1 if a row holds only the newest observation
+        if not self._continues(flat, size, end):
+            self.parts = []
         before = self.parts[-1].end if self.parts else 0
-        start = max(0, before - 2, end - size)  # the newest rows of the last part may have changed since
+        start = max(0, before - SETTLED + 1, end - size)
         rows = torch.arange(start, end) % size
         part = Part(f"{end:012d}-{secrets.token_hex(4)}.rlsdk", start, end)
         leaves = {name: leaf.index_select(0, rows.to(leaf.device)) for name, leaf in flat.items()}
@@ -69,8 +75,20 @@ class Journal:
             {"rows": tree.unflatten({**leaves, **empty})},
         )
         self.parts = [old for old in self.parts if old.end > end - size] + [part]
+        self._probe = {name: leaf[(end - SETTLED) % size].clone() for name, leaf in flat.items()}
         slim = {name: value for name, value in ring.items() if name != "leaves"}
         return _replaced(state, {**slim, "size": size}), [each.name for each in self.parts]
+
+    def _continues(self, flat: Mapping[str, Tensor], size: int, end: int) -> bool:
+        """Whether the parts hold the older rows of the buffer with the leaves `flat` [size, ..].
+
+        Another agent has other rows, and so has a buffer that was read from a file. Another training may have deleted parts.
+        """
+        row = self.parts[-1].end - SETTLED if self.parts else -1
+        if not max(0, end - size) <= row < end - SETTLED + 1 or self._probe.keys() != flat.keys():
+            return False
+        same = all(torch.equal(leaf[row % size], self._probe[name]) for name, leaf in flat.items())
+        return same and all((self.folder / part.name).exists() for part in self.parts)
 
     def clear(self, used: Iterable[str]) -> None:
         """Delete the parts in the folder that are neither in `used` (names in checkpoints) nor current parts."""
@@ -103,6 +121,11 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
         flat, empty = _rows(sections.get("rows"))
         if not start <= known <= stop <= end or any(len(leaf) != stop - start for leaf in flat.values()):
             raise ArtifactError(f"the replay buffer's parts in {folder} do not join: {name} has rows {start} to {stop}")
+        kinds = {key: (leaf.dtype, leaf.shape[1:]) for key, leaf in flat.items()}
+        if leaves and kinds != {key: (leaf.dtype, leaf.shape[1:]) for key, leaf in leaves.items()}:
+            raise ArtifactError(
+                f"the replay buffer's parts in {folder} do not join: {name} has other columns than the first"
+            )
         for key, leaf in flat.items():
             whole = leaves.setdefault(key, leaf.new_empty((size, *leaf.shape[1:])))
             first = max(start, end - size)

@@ -1,7 +1,10 @@
 """Training loops (plans) and the collectors they use. A plan has no access to logs, files or callbacks."""
 
+from typing import TYPE_CHECKING
+
 from rlsdk.interfaces import Training
 from rlsdk.records import Cursor
+from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.training.collector import LocalCollector
 from rlsdk.training.groups import begin_acting, group_generators, join_rollouts, split_acting
 from rlsdk.training.no_collector import NoCollector
@@ -26,3 +29,6 @@ __all__ = [
     "join_rollouts",
     "split_acting",
 ]
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+    __getattr__ = names_elsewhere(__name__)

@@ -28,6 +28,7 @@ class Counts:
     start: int
     """The count at which progress is 0."""
     end: int
+    """The count at which progress is 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

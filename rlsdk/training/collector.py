@@ -101,6 +101,7 @@ class LocalCollector:
         acting: tuple[ActingState[Any], ...] = (),
         generators: Sequence[Generator] = (),
         normalizer: RolloutNormalizer | None = None,
+        space: Space | None = None,
     ) -> None:
         """Collect in `env`.
 
@@ -109,7 +110,10 @@ class LocalCollector:
             acting: the acting state of each group; empty if only whole episodes are played.
             generators: the generator of each group.
             normalizer: normalises observations before the policy acts, and rollouts; None: nothing is normalised.
+            space: the observation space of the agent, whose Dict keys may have another order than those of `env`; None: that
+                of `env`.
         """
+        self.observation_space = env.observation_space if space is None else space
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
         self._in_round = False
         ending = ability(env, EndsRollouts)
@@ -159,11 +163,6 @@ class LocalCollector:
             self._in_round = False
             if self._rollout_ended is not None:
                 self._rollout_ended()
-
-    @property
-    def observation_space(self) -> Space:
-        """The observation space of the environments."""
-        return self.env.observation_space
 
     def play(
         self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]

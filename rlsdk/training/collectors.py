@@ -9,6 +9,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.interfaces import Collector, VectorEnv
 from rlsdk.training.collector import LocalCollector
 from rlsdk.training.groups import group_generators
+from rlsdk.training.length import ExactCollector
 from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.remote_collector import RemoteCollector, left
 from rlsdk.training.run_record import RunRecord
@@ -32,9 +33,17 @@ def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
     Raises:
         SettingsError: a callback watches every step, but collectors ahead of the learner do not report single steps.
     """
-    agent = run.driven
-    if env is None or not agent.parts.plan.needs_environment:
+    plan = run.driven.parts.plan
+    if env is None or not plan.needs_environment:
         return NoCollector()
+    collector = _collector_of(run, env)
+    if not run.exact or plan.unit != "steps":
+        return collector
+    return ExactCollector(collector, (run.end - run.cursor.env_steps) // env.num_envs)
+
+
+def _collector_of(run: RunRecord, env: VectorEnv) -> Collector:
+    agent = run.driven
     if isinstance(agent.env, CollectorsVectorEnv):
         following = [type(callback).__name__ for callback in run.callbacks if callback.watches_steps]
         if not following:
@@ -52,4 +61,5 @@ def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
         )
     agent.ahead = ()
     generators = group_generators(agent.streams, len(agent.acting))
-    return LocalCollector(env, agent.acting, generators, agent.preprocessing.rollouts(agent.parts))
+    normalizer = agent.preprocessing.rollouts(agent.parts)
+    return LocalCollector(env, agent.acting, generators, normalizer, agent.context.observation_space)

@@ -16,8 +16,11 @@ ExtrasT = TypeVar("ExtrasT")
 class NoCollector:
     """The collector of a training that collects no experience."""
 
-    num_envs = 0
     acting: tuple[ActingState[object], ...] = ()
+
+    def __init__(self, num_envs: int = 0) -> None:
+        """`num_envs`: the environments that the agent has, for updates that count as if steps were collected."""
+        self.num_envs = num_envs
 
     def collect(
         self,

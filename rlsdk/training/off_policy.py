@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
+from rlsdk.environments.vector.endless import LONG, require_end
 from rlsdk.interfaces import BuildContext, Collected, Parts, Policy, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
@@ -68,7 +69,8 @@ class OffPolicyPlan:
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` environment steps; yields after every round and its updates.
 
-        A round always has `train_every` vector steps or episodes, so the last one may pass the end. A round that a
+        A round always has `train_every` vector steps or episodes, so the last one may pass the end, unless the training
+        ends exactly: then the last one is shorter. A round that a
         callback cut short is stored, without updates. `collected(env_steps, progress)` is called after every vector
         step if the algorithm has this method, and after every round if the buffer has it.
         """
@@ -106,18 +108,24 @@ class OffPolicyPlan:
             (environment steps after the round, the episodes that ended in it, whether the round is complete).
         """
         collector, (policy, extend, num_envs) = training.collector, acting
-        on_step = None if listener is None else _listening(listener, training, steps)
         length = 1 if self.episodes else self.train_every
         episodes: tuple[Episode, ...] = ()
+        waited, due = 0, LONG
         while True:
+            # made anew each time: it counts from the steps before this call, and a round of episodes makes many calls
+            on_step = None if listener is None else _listening(listener, training, steps)
             rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
             extend(rollout)
             episodes += rollout.episodes
             done = len(rollout.steps.reward)
             steps += done * num_envs
             whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
+            whole = whole or training.ends_exactly(steps)
             if whole or rollout.stopped:
                 return steps, episodes, whole
+            waited = 0 if rollout.episodes else waited + done
+            if waited >= due:  # the round waits for an episode that perhaps never ends
+                due = require_end(getattr(collector, "env", None), "of the training", waited)
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
         """Make `count` updates without collecting; see `rlsdk.interfaces.LearnsOffline`.
@@ -130,7 +138,8 @@ class OffPolicyPlan:
         listener = ability(training.parts.algorithm, Collected)
         if listener is None:
             return updating.update(count, size, 0.0)
-        share = self.train_every / self.gradient_steps if self.gradient_steps > 0 else 1.0
+        steps = self.train_every * max(1, training.collector.num_envs)
+        share = steps / self.gradient_steps if self.gradient_steps > 0 else 1.0
 
         def each(done: int) -> None:
             listener.collected(training.end + int(share * done), 1.0)  # exploration schedules are at their end
@@ -141,7 +150,7 @@ class OffPolicyPlan:
 
 
 def _listening(listener: Collected, training: Training, steps: int) -> Callable[[int], None]:
-    """Return a function that calls the algorithm's `collected` after every vector step of a round that began at `steps`."""
+    """Return a function that calls the algorithm's `collected` after every vector step of steps collected after `steps`."""
 
     def on_step(done: int) -> None:
         listener.collected(steps + done, training.progress(steps + done))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts, Training
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.training.replay_updates import ReplayUpdates
@@ -29,7 +30,11 @@ class OfflinePlan:
         return replace(self, batch_size=getattr(config, "batch_size", self.batch_size))
 
     def check_parts(self, parts: Parts) -> None:
-        """See `rlsdk.interfaces.ChecksParts`."""
+        """See `rlsdk.interfaces.ChecksParts`. Raises SettingsError: there is no data set."""
+        if parts.buffer is None:
+            raise SettingsError(
+                "it learns from recorded episodes: give dataset=PATH, or --dataset FILE (its build makes them Parts.buffer)"
+            )
         ReplayUpdates.check(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:

@@ -54,9 +54,9 @@ class OnPolicyPlan:
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` environment steps; yields after every rollout and its update.
 
-        Rollouts always have `n_steps` steps, so the last one may pass the end. A rollout that a callback cut short is
-        counted, but the algorithm does not learn from it. If the algorithm has `updates`, that count of updates is
-        reported.
+        Rollouts always have `n_steps` steps, so the last one may pass the end, unless the training ends exactly: then
+        the last one is shorter. A rollout that a callback cut short is counted, but the algorithm does not learn from
+        it. If the algorithm has `updates`, that count of updates is reported.
         """
         collector, parts = training.collector, training.parts
         policy, algorithm = parts.behavior_policy, parts.algorithm
@@ -65,7 +65,8 @@ class OnPolicyPlan:
             rollout = collector.collect(policy, self.n_steps)
             length = rollout.steps.reward.shape[0]
             cursor, metrics = Cursor(cursor.env_steps + length * collector.num_envs, cursor.updates), None
-            if length == self.n_steps and bool(rollout.steps.valid.any()):  # all rows may be filler rows
+            whole = length == self.n_steps or training.ends_exactly(cursor.env_steps)
+            if whole and bool(rollout.steps.valid.any()):  # all rows may be filler rows
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
                 if metrics is None:
                     raise unlike_metrics(metrics)

@@ -21,11 +21,12 @@ from rlsdk.environments.adapters.step_checks import (
     require_info,
     success,
 )
+from rlsdk.environments.vector.endless import LONG, require_end
+from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import EnvironmentFault, shown
 from rlsdk.networks.numpy_encoder import encoded_slices, encoder_of, flat_vector
 from rlsdk.networks.running_moments import Moments
 from rlsdk.spaces import Space
-from rlsdk.training.endless import LONG, warn_endless
 
 Vector = NDArray[np.float64]
 
@@ -143,7 +144,9 @@ class _EpisodeSlot:
 
     def begin(self) -> Vector:
         """Reset the environment and return the first observation of the next episode."""
-        observation, _ = self.environment.reset(seed=self.request.seeds[len(self.returns)])
+        seed = self.request.seeds[len(self.returns)]
+        seed_spaces(self.environment, seed)
+        observation, _ = self.environment.reset(seed=seed)
         return self.read(observation)
 
     def noting(self, action: object) -> StepResult:
@@ -218,7 +221,7 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
             frames.append(vectors.copy())
             np.multiply(np.subtract(vectors, mean, out=inputs), factor, out=inputs)
             np.minimum(np.maximum(inputs, -clip, out=inputs), clip, out=inputs)
-        _watch(vectors, slots, clock)
+        _watch(vectors, slots, clock, began)
         actions = act(inputs)
         clock += 1
         for k, step in enumerate(steps):
@@ -250,10 +253,11 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
             slot.seen.append(history[:, k])
 
 
-def _watch(vectors: Vector, slots: Sequence[_EpisodeSlot], clock: int) -> None:
-    """Raises EnvironmentFault where an observation holds NaN or infinity; warns where no episode ends."""
-    if clock == LONG:
-        warn_endless(named(slots[0].environment), LONG)
+def _watch(vectors: Vector, slots: Sequence[_EpisodeSlot], clock: int, began: Sequence[int]) -> None:
+    """Raises EnvironmentFault where an observation holds NaN or infinity, or an episode does not end; warns of that first."""
+    if clock and clock % LONG == 0:
+        for slot, start in zip(slots, began, strict=True):
+            require_end(slot.environment, named(slot.environment), clock - start)
     if math.isfinite(np.vdot(vectors, vectors)):
         return  # a finite sum of squares proves that all are finite; one that is not may only have overflowed
     for k in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():

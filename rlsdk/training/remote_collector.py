@@ -50,6 +50,8 @@ class Counting(Protocol):
     cursor: Cursor
     origin: int
     end: int
+    schedule_end: int
+    exact: bool
 
     @property
     def driven(self) -> DrivenAgent: ...
@@ -93,7 +95,7 @@ class RemoteCollector:
         if not hasattr(length, "__index__") or length < 1:
             raise wrong_length(length)
         self._attach()
-        counts = None if on_step is None else Counts(self._env_steps, self.run.origin, self.run.end)
+        counts = None if on_step is None else Counts(self._env_steps, self.run.origin, self.run.schedule_end)
         shared, self._in_round = self._shared(policy, length, not self._in_round, counts), True
         parts = self._collected(shared)
         self._env_steps += length * self.num_envs
@@ -116,7 +118,7 @@ class RemoteCollector:
         wanted = Round(shared.length, shared.begins, self._env_steps, shared.counts)
         parts = self._ahead.take(wanted, shared, self._parts())
         self._take_over(parts)
-        self._ahead.begin_further(wanted, shared, self._parts(), self.run.end)
+        self._ahead.begin_further(wanted, shared, self._parts(), self.run.end, exact=self.run.exact)
         return parts
 
     def leave(self) -> bool:

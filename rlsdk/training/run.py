@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from rlsdk.environments.vector.endless import UNHEARD, hint_of_silence
 from rlsdk.errors import DivergenceError
-from rlsdk.interfaces import Collector, Training, VectorEnv
+from rlsdk.interfaces import Collector, VectorEnv
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.training import plan_errors
 from rlsdk.training.collectors import collector_after
@@ -33,6 +34,14 @@ class Run(RunRecord):
         self.driven.cursor, self.driven.acting = cursor, collector.acting
         self.steps_in_round, self.episodes_in_round = 0, []
         self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
+        if cursor.env_steps >= self.unheard and not self.episode_statistics.finished_episodes:
+            self._hint()
+
+    def _hint(self) -> None:
+        """Warn once that the log has no returns, and why."""
+        steps = UNHEARD + int(self.cursor.env_steps - self.unheard) // self.agent.context.num_envs
+        self.unheard = math.inf
+        hint_of_silence(self.driven.env, steps, logs_episodes=self.driven.parts.plan.log_every == "episodes")
 
     @property
     def rounds_for_log(self) -> int:
@@ -95,7 +104,7 @@ class Rounds:
             if cursor is not run.cursor or agent.acting is not self.collector.acting or parts is not agent.parts:
                 parts = agent.parts
                 self.collector = collector_after(self.collector, run, self.env)
-                training = Training(self.collector, parts, agent.streams, run.origin, run.end, agent.context.device)
+                training = run.training(self.collector)
                 loop = rounds_of(parts.plan, training, run.cursor, run.agent.spec.id)
             # stays True if the round fails: the environments have then made steps that the cursor does not count
             agent.in_round = True

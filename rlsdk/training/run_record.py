@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from rlsdk.environments.vector.endless import UNHEARD
 from rlsdk.errors import SettingsError
+from rlsdk.interfaces import Collector, Training
 from rlsdk.records import Cursor, EnvStep, Episode, Report
 from rlsdk.sinks import Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
@@ -51,18 +53,26 @@ class RunRecord:
         cursor: Cursor,
         total_timesteps: int,
         callbacks: Sequence[Listener],
+        schedule_until: int | None = None,
     ) -> None:
-        """`driven` is the same agent as `agent`, with the members that the driver writes to."""
+        """`driven` is the same agent as `agent`, with the members that the driver writes to. `schedule_until` is the
+        agent's count at which schedules end; None: at the end of the run."""
         self.agent, self.driven, self.cursor, self.callbacks = agent, driven, cursor, tuple(callbacks)
         self.total_timesteps = total_timesteps
         self.start = self.count
         self.end = self.start + total_timesteps
         self.origin = self.start - agent.num_timesteps
         """The count at which the progress of schedules is 0. A continued training continues its schedules."""
+        self.schedule_end = self.end if schedule_until is None else self.origin + schedule_until
+        """The count at which the progress of schedules is 1."""
+        self.exact = False
+        """Whether the last round is cut, so that the run ends exactly at `end`."""
         self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size)
         self.steps_in_round = 0
         self.episodes_in_round: list[Episode] = []
         """The episodes finished since the last round ended; filled only if a callback watches steps."""
+        self.unheard: float = cursor.env_steps + UNHEARD * agent.context.num_envs
+        """The environment steps at which a run gives a hint if no episode has ended."""
         self.stopping = False
         self.new_episodes = False
         """Whether new episodes begin in the next round or the next training."""
@@ -87,6 +97,19 @@ class RunRecord:
         It also increases inside a round if a callback watches steps.
         """
         return self.count - self.origin + self.steps_in_round
+
+    @property
+    def progress_remaining(self) -> float:
+        """The argument of schedules after the last round: 1 at their start, 0 at their end."""
+        return 1.0 - min(1.0, (self.count - self.origin) / max(1, self.schedule_end - self.origin))
+
+    def training(self, collector: Collector) -> Training:
+        """The argument of the plan's `rounds`."""
+        agent = self.driven
+        counts = self.origin, self.end
+        return Training(
+            collector, agent.parts, agent.streams, *counts, agent.context.device, self.schedule_end, self.exact
+        )
 
     @property
     def logger(self) -> Logger:
@@ -151,6 +174,5 @@ class RunRecord:
         rate = getattr(self.driven.config, "learning_rate", None)
         values = {"train/n_updates": float(self.cursor.updates)}
         if callable(rate):
-            done = (self.count - self.origin) / (self.end - self.origin)
-            values["train/learning_rate"] = rate(1.0 - min(1.0, done))
+            values["train/learning_rate"] = rate(self.progress_remaining)
         return {**means, **values}

@@ -75,15 +75,17 @@ class RunningAhead:
         self.env.lag = (wanted.env_steps - ahead[0].env_steps) // (wanted.length * self.env.num_envs)
         return found.parts
 
-    def begin_further(self, after: Round, shared: Shared, own: list[Part], end: int) -> None:
-        """Begin the rounds after round `after` whose weights are known, up to `end` environment steps."""
+    def begin_further(self, after: Round, shared: Shared, own: list[Part], end: int, *, exact: bool) -> None:
+        """Begin the rounds after round `after` whose weights are known, up to `end` environment steps. With `exact`, the last
+        one is shorter."""
         size = after.length * self.env.num_envs
         for number, weights in list(enumerate(self.agent.ahead, start=1))[len(self._flying) :]:
             steps = after.env_steps + number * size
             if steps >= end:
                 break
             counts = after.counts and replace(after.counts, env_steps=steps)
-            self._begin(Round(after.length, True, steps, counts), shared, weights, own)
+            length = min(after.length, (end - steps) // self.env.num_envs) if exact else after.length
+            self._begin(Round(length, True, steps, counts), shared, weights, own)
         if not self._flying:
             self.env.standing = None
 

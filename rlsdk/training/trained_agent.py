@@ -78,6 +78,9 @@ class TrainedAgent(Protocol):
     spec: ClassVar[AlgorithmSpec]
 
     @property
+    def seed(self) -> int: ...
+
+    @property
     def config(self) -> AgentConfig: ...
     @property
     def device(self) -> str: ...

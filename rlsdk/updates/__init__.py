@@ -1,6 +1,9 @@
 """Update steps that several algorithms use."""
 
+from typing import TYPE_CHECKING
+
 from rlsdk.kernels.protocol import Evaluation, LossTerms, Minibatches
+from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.updates.clipped_policy import ClippedPolicy
 from rlsdk.updates.deterministic_actor_critic import DeterministicActorCritic
 from rlsdk.updates.evaluation import evaluator_of
@@ -34,3 +37,6 @@ __all__ = [
     "recorded_batch",
     "shuffled",
 ]
+
+if not TYPE_CHECKING:  # type checkers report names that are not there
+    __getattr__ = names_elsewhere(__name__)

@@ -5,19 +5,18 @@ Stored states are checked because fused optimiser steps access memory without ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 
 from rlsdk.kernels.compiler_import import step
+from rlsdk.updates.optimizer_choice import Maker
 
 
-def own_state(
-    make: Callable[[nn.Parameter], torch.optim.Optimizer], flat: Tensor, state: Mapping[str, object]
-) -> dict[str, object]:
-    """Return a copy of `state` on the devices on which an optimiser made by `make(flat)` has it, for the parameter `flat` [D].
+def own_state(make: Maker, flat: Tensor, state: Mapping[str, object]) -> dict[str, object]:
+    """Return a copy of `state` on the devices on which an optimiser made by `make([flat])` has it, for a vector `flat` [D].
 
     Raises:
         ValueError: it is not the state of such an optimiser.
@@ -39,13 +38,11 @@ def own_state(
     return found
 
 
-def _states_of_one_number(
-    make: Callable[[nn.Parameter], torch.optim.Optimizer], flat: Tensor
-) -> tuple[dict[str, object], dict[str, object]]:
+def _states_of_one_number(make: Maker, flat: Tensor) -> tuple[dict[str, object], dict[str, object]]:
     """The states of such an optimiser for a parameter [1], before and after its first step."""
     number = nn.Parameter(torch.zeros_like(flat[:1]))
     number.grad = torch.zeros_like(number)
-    optimizer = make(number)
+    optimizer = make([number])
     before = dict(optimizer.state.get(number, {}))
     step(optimizer)
     return before, dict(optimizer.state.get(number, {}))

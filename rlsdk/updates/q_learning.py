@@ -6,6 +6,7 @@ Dabney et al. 2017, arXiv:1710.10044 (quantiles).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
@@ -71,13 +72,26 @@ class QLearning(Generic[ConfigT]):
         self.td_error: Tensor | None = None
         """The errors [N] of the last batch with importance weights, for prioritised buffers."""
         policy.epsilon.fill_(config.exploration_initial_eps)
+        self._warn_of_short_interval()
+
+    def _warn_of_short_interval(self) -> None:
+        interval = self.config.target_update_interval
+        if self.num_envs > interval:
+            warnings.warn(
+                f"target_update_interval = {interval} is less than one step of {self.num_envs} environments: the target network"
+                f" is updated after every vector step, every {self.num_envs} environment steps",
+                stacklevel=2,
+            )
 
     def reconfigure(self, config: ConfigT) -> None:
         """Use the settings of `config` from the next round on."""
         self.optimizer.optimizer.param_groups[0].update(self._arguments(config))
         if not self.counted:
             self.policy.epsilon.fill_(config.exploration_initial_eps)
+        shorter = config.target_update_interval < self.config.target_update_interval
         self.config = config
+        if shorter:
+            self._warn_of_short_interval()
 
     def policy_replaced(self) -> None:
         """Copy the policy to the target network; see `rlsdk.interfaces.FollowsPolicy`."""

@@ -1,1 +1,1 @@
-"""Agent files that are altered deliberately, with correct digests: each must load and work, or be refused."""
+"""Files that are altered deliberately, agents with correct digests: each must load and work, or be refused."""

@@ -7,10 +7,12 @@ import io
 import json
 import random
 import struct
+import tomllib
 import zipfile
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -162,7 +164,13 @@ def with_tensors(block: bytes, draw: random.Random) -> bytes:
 def with_header(block: bytes, draw: random.Random) -> bytes:
     """Return a safetensors block with an altered header."""
     (length,) = struct.unpack("<Q", block[:8])
-    header = altered(json.loads(block[8 : 8 + length]), draw)
+    header = json.loads(block[8 : 8 + length])
+    described = header.get("__metadata__", {})
+    if described and draw.random() < 0.8:  # a description in JSON, as text
+        name = draw.choice(sorted(described))
+        described[name] = json.dumps(altered(json.loads(described[name]), draw))
+    else:
+        header = altered(header, draw)
     text = json.dumps(header).encode()
     return struct.pack("<Q", draw.choice((len(text),) * 5 + (2**62, 0))) + text + block[8 + length :]
 
@@ -235,3 +243,126 @@ def sealed(manifest: Any, members: dict[str, bytes]) -> bytes:
         for member, content in members.items():
             archive.writestr(member, content)
     return target.getvalue()
+
+
+# --- files that are not archives --------------------------------------------------------------------------------------
+
+
+def flipped(data: bytes, draw: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(draw.choice((1, 1, 1, 2, 8, 64))):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    return bytes(changed)
+
+
+def truncated(data: bytes, draw: random.Random) -> bytes:
+    return data[: draw.randrange(len(data))]
+
+
+def spliced(data: bytes, draw: random.Random) -> bytes:
+    start, end, to = (draw.randrange(len(data)) for _ in range(3))
+    piece = data[min(start, end) : max(start, end)][: draw.choice((1, 16, 4096))]
+    return data[:to] + piece + data[to + draw.choice((0, len(piece))) :]
+
+
+def with_cells(text: str, draw: random.Random) -> str:
+    """Return a table in CSV in which a cell or a row is changed, removed, repeated or added."""
+    rows = [line.split(",") for line in text.splitlines()] or [[""]]
+    at, how = draw.randrange(len(rows)), draw.random()
+    cell = str(odd(draw)).replace("\ud800", "?")
+    if how < 0.6:
+        rows[at][draw.randrange(len(rows[at]))] = cell
+    elif how < 0.7:
+        rows[at].append(cell)
+    elif how < 0.8:
+        rows[at].pop()
+    elif how < 0.9:
+        rows.insert(draw.randrange(len(rows) + 1), rows[at])
+    else:
+        del rows[at]
+    return "\n".join(map(",".join, rows)) + "\n"
+
+
+def as_toml(value: Any, inside: bool = False) -> str:
+    """Return a value as TOML. None and odd keys give a text that is not valid, which is welcome here."""
+    if isinstance(value, dict):
+        pairs = [f"{json.dumps(key)} = {as_toml(item, inside=True)}" for key, item in value.items()]
+        return f"{{{', '.join(pairs)}}}" if inside else "\n".join(pairs) + "\n"
+    if isinstance(value, list):
+        return f"[{', '.join(as_toml(item, inside=True) for item in value)}]"
+    return json.dumps(value, default=str).replace("NaN", "nan").replace("Infinity", "inf")
+
+
+YAML_PIECES = (
+    "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "1: 2\n", "? [a, b]\n: 3\n", "&a x: *a\n", "a: &a {b: *a}\n",
+    "<<: 3\n", "a: !!python/object:os.system {}\n", "a: !!binary aGk=\n", "a: !!set {b, c}\n", "a: 2001-01-01\n",
+    "null: 1\n", "a: !!omap [b: 1]\n", "--- 1\n", "%YAML 1.1\n---\na: yes\n", "a: .nan\n", "? {a: b}\n: 3\n",
+    "a: 0x_\n", "a: !!int x\n", "a: !!float ''\n", "a: !x y\n", "true: 1\n", "a: !!timestamp x\n", "1.5: {2: 3}\n",
+    "<<: [{a: 1}, {b: 2}]\n", "- a\n", "a: !!str [b]\n", "a: !!map [b]\n",
+)  # fmt: skip
+
+
+def with_arrays(data: bytes, draw: random.Random) -> bytes:
+    """Return an `.npz` file in which an array is changed, removed, renamed or added."""
+    with np.load(io.BytesIO(data)) as stored:
+        arrays = {name: torch.from_numpy(stored[name].copy()) for name in stored.files}
+    name, how = draw.choice(sorted(arrays)), draw.random()
+    if how < 0.1:
+        del arrays[name]
+    elif how < 0.2:
+        arrays[draw.choice(NAMES)] = arrays.pop(name)
+    else:
+        changed = draw.choice(OF_TENSOR)(arrays[name], draw)
+        arrays[name] = changed.float() if changed.dtype == torch.bfloat16 else changed
+    target = io.BytesIO()
+    odd_one = {name: np.array(odd(draw), dtype=draw.choice((None, object, "U9")))} if how > 0.9 else {}
+    np.savez(target, allow_pickle=True, **{**{n: v.numpy() for n, v in arrays.items()}, **odd_one})
+    return target.getvalue()
+
+
+def spoiled(data: bytes, form: str, draw: random.Random) -> bytes:
+    """Return the bytes of a file with one or two alterations. `form` is bytes, or one of `OF_FORM`."""
+    for _ in range(draw.choice((1, 1, 2))):
+        try:
+            data = _spoiled(data, form, draw) if data else b"x"
+        except Exception:
+            data = flipped(data, draw)  # an earlier alteration left another form
+    return data
+
+
+def _spoiled(data: bytes, form: str, draw: random.Random) -> bytes:
+    if form == "bytes" or draw.random() < 0.25:
+        return draw.choice((flipped, truncated, spliced))(data, draw)
+    return OF_FORM[form](data, draw)
+
+
+def _lines(data: bytes, draw: random.Random) -> bytes:
+    lines = data.splitlines()
+    at = draw.randrange(len(lines))
+    if draw.random() < 0.2:
+        lines[at] = draw.choice((b"", lines[draw.randrange(len(lines))], b"[]", b"3", b'{"op_code": 99}', b"null"))
+    else:
+        lines[at] = json.dumps(altered(json.loads(lines[at]), draw), separators=(",", ":")).encode()
+    return b"\n".join(lines) + b"\n"
+
+
+def _yaml(data: bytes, draw: random.Random) -> bytes:
+    from ruamel.yaml import YAML
+
+    if draw.random() < 0.4:
+        piece = draw.choice(YAML_PIECES).encode()
+        return draw.choice((piece, data + piece, piece + data))
+    return json.dumps(altered(YAML(typ="safe", pure=True).load(data.decode()), draw)).encode()
+
+
+OF_FORM: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "json": lambda data, draw: json.dumps(altered(json.loads(data), draw)).encode(),
+    "lines": _lines,
+    "csv": lambda data, draw: with_cells(data.decode(), draw).encode(),
+    "toml": lambda data, draw: as_toml(altered(tomllib.loads(data.decode()), draw)).encode("utf-8", "replace"),
+    "yaml": _yaml,
+    "npz": with_arrays,
+    "header": with_header,
+    "archive": lambda data, draw: alter(data, str(draw.random())),
+}
+"""Form of a file -> what changes its content."""

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -305,3 +306,14 @@ def test_algorithms_that_cannot_use_collectors_are_refused(tmp_path: Path) -> No
     done = CliRunner().invoke(app, ["run", "ars", "--env", "CartPole-v1", *options])
     assert done.exit_code == 1
     assert "ars cannot use collectors: it plays whole episodes" in str(done.exception)
+
+
+def test_workers_find_the_modules_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the module of a user's environment, in the working directory or beside a file."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    here = nodes_module.Surroundings.here()
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(tmp_path)])
+    before = list(sys.path)
+    for _ in range(2):
+        here.enter()
+        assert sys.path == [*before, str(tmp_path)]

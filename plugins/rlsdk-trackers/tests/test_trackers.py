@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -239,12 +240,23 @@ def test_a_run_that_fails_is_marked(tmp_path: Path) -> None:
     assert mlflow.MlflowClient().get_run(run_id).info.status == "FAILED"
 
 
+def test_mlflow_names_the_database_that_nobody_chose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    MLflowSink(tmp_path / "chosen").begin_run(DETAILS, resumed=False)
+    assert "MLflow writes to" not in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    MLflowSink(tmp_path / "run").begin_run(DETAILS, resumed=False)
+    assert f"MLflow writes to sqlite:///{tmp_path}/mlflow.db; set MLFLOW_TRACKING_URI" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", SINKS)
 def test_a_missing_library_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SettingsError) as raised:
         SINKS[name](tmp_path)
-    assert str(raised.value).endswith(f"pip install 'rlsdk-trackers[{name}]'")
+    assert re.search(rf'pip install .*"[^"]*rlsdk-trackers\[{name}\]"$', str(raised.value))
     assert "\n" not in str(raised.value)
 
 

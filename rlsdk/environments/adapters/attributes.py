@@ -38,16 +38,36 @@ def chosen(indices: Indices, count: int) -> list[int]:
     return [index % count for index in wanted]
 
 
+def attribute_of(environment: object, name: str, default: object = None) -> object:
+    """The attribute `name` of an environment; `default` if it has none.
+
+    Raises:
+        EnvironmentFault: a property or `__getattr__` of the environment raises another error than AttributeError.
+    """
+    try:
+        return getattr(environment, name, default)
+    except Exception as error:
+        raise unreadable(environment, name, error) from error
+
+
+def unreadable(environment: object, name: str, error: Exception) -> EnvironmentFault:
+    """The error for an attribute whose reading raised another error than AttributeError."""
+    what = raised(error, f"the attribute {name!r}")
+    return EnvironmentFault(
+        f"environment {type(environment).__name__} {what}; reading an attribute may raise nothing but AttributeError"
+    )
+
+
 def spec_of(environment: object) -> EnvSpec | None:
     """The registered spec of an environment; None if it has none, or something else in its place."""
-    spec = getattr(environment, "spec", None)
+    spec = attribute_of(environment, "spec")
     return spec if isinstance(spec, EnvSpec) else None
 
 
 def name_of(environment: object) -> str:
     """The id of an environment, or the name of its class without wrappers."""
     spec = spec_of(environment)
-    return type(getattr(environment, "unwrapped", environment)).__name__ if spec is None else spec.id
+    return type(attribute_of(environment, "unwrapped", environment)).__name__ if spec is None else spec.id
 
 
 def named(environment: object) -> str:
@@ -61,7 +81,7 @@ def layers_of(environment: Any) -> Iterator[object]:
     """Yield the outermost wrapper, each wrapper inside it, and the environment itself."""
     layer = environment
     yield layer
-    while hasattr(layer, "env") and layer is not layer.unwrapped:
+    while attribute_of(layer, "env", layer) is not layer and layer is not attribute_of(layer, "unwrapped", layer):
         layer = layer.env
         yield layer
 
@@ -94,6 +114,21 @@ def write(environment: object, name: str, value: object) -> None:
     """Set an attribute of the outermost wrapper that has it, or of the environment itself if no wrapper has it."""
     *wrappers, inner = layers_of(environment)
     setattr(next((layer for layer in wrappers if name in vars(layer)), inner), name, value)
+
+
+def time_limit(env: Any) -> int | None:
+    """The step at which an environment, or those of a vector environment, truncates episodes; None if it states none."""
+    limit, spec = _attribute(env, "_max_episode_steps"), _attribute(env, "spec")
+    limit = getattr(spec, "max_episode_steps", None) if limit is None else limit
+    return limit if isinstance(limit, int) else None
+
+
+def _attribute(env: Any, name: str) -> object:
+    """The attribute of an environment or its wrappers, or of the first of a vector environment; None if it has none."""
+    try:
+        return env.get_wrapper_attr(name) if isinstance(env, gymnasium.Env) else env.get_attr(name)[0]
+    except Exception:  # environments in other processes, and those of users, raise any error
+        return None
 
 
 def call_of(environment: Environment, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,14 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlsdk.environments.adapters.attributes import Indices
 from rlsdk.errors import EnvironmentFault, UsageError, shown
-from rlsdk.interfaces import HasSeparateEnvs
 
 
-class GoalEnv(HasSeparateEnvs, Protocol):
+class GoalEnv(Protocol):
     """The members of an agent's environment that `GoalRules` needs."""
 
     name: str
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> Sequence[object]:
+        """See `rlsdk.interfaces.HasSeparateEnvs`."""
+        ...
 
 
 class GoalRules:

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments.adapters.attributes import HasWrapperAttributes
+from rlsdk.environments.adapters.attributes import HasWrapperAttributes, attribute_of, unreadable
 from rlsdk.errors import MaskError, shown
 from rlsdk.interfaces import HasMasks, HasSeparateEnvs, VectorEnv
-from rlsdk.spaces import Space, choices_of
+from rlsdk.spaces import Space, choice_places, choices_of, leaf_spaces
 
 METHOD, INFO = "action_masks", "action_mask"
 
@@ -69,6 +69,7 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
 
     Raises:
         MaskError: an environment has an attribute of this name that cannot be called, such as an array.
+        EnvironmentFault: reading the attribute raised an error.
     """
     found: list[Callable[[], object]] = []
     for environment in environments:
@@ -76,10 +77,12 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
             method = environment.get_wrapper_attr(METHOD) if isinstance(environment, HasWrapperAttributes) else None
         except AttributeError:
             return None
+        except Exception as error:
+            raise unreadable(environment, METHOD, error) from error
         if method is None:
             return None
         if not callable(method):
-            kind = type(getattr(environment, "unwrapped", environment)).__name__
+            kind = type(attribute_of(environment, "unwrapped", environment)).__name__
             raise MaskError(
                 f"{kind}.{METHOD} is {shown(method, 60)}, which would be read once; write a method that returns the current"
                 f" mask: def {METHOD}(self)"
@@ -120,6 +123,7 @@ class MaskValidator:
 
     def __init__(self, action_space: Space, algorithm: str, *, used: bool, required: bool) -> None:
         self.rule, self.algorithm, self.used, self.required = MaskRule(action_space), algorithm, used, required
+        self._space = action_space
 
     def of(self, given: object, count: int) -> Tensor | None:
         """The masks [count, A] for a policy; None if all actions are allowed.
@@ -150,10 +154,22 @@ class MaskValidator:
         return torch.from_numpy(masks)
 
     def check_environment(self, env: VectorEnv) -> None:
-        """Raises MaskError when masks are required and `env` gives none. The check may reset `env`."""
-        if not self.required or not isinstance(env, HasMasks) or env.has_masks:
+        """Check that the agent can use the masks of `env`. The check may reset `env`.
+
+        Raises:
+            MaskError: masks are required and `env` gives none, or its masks belong to other choices than the agent's, because
+            the Dicts of its action space have their keys in another order.
+        """
+        reordered = self.used and choice_places(self._space, env.action_space) is not None
+        if not (self.required or reordered) or not isinstance(env, HasMasks):
             return
-        if env.reset(0).action_mask is None:
+        if (given := env.has_masks or env.reset(0).action_mask is not None) and reordered:
+            orders = [", ".join(path for path, _ in leaf_spaces(each, "")) for each in (self._space, env.action_space)]
+            raise MaskError(
+                f"the entries of action masks go by position: the agent has the actions {orders[0]}, in this order, and the"
+                f" environment {orders[1]}; declare its Dict as collections.OrderedDict in the agent's order"
+            )
+        if self.required and not given:
             raise MaskError(
                 f"{self.algorithm} needs action masks and the environment offers none; give it a method `action_masks`"
                 " (rlsdk.environments.ActionMasker adds one), put `action_mask` into its info at reset and step,"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from rlsdk import spaces
-from rlsdk.environments.adapters.attributes import Environment, named
+from rlsdk.environments.adapters.attributes import Environment, attribute_of, named
 from rlsdk.errors import EnvironmentFault, UnsupportedSpaceError, shown
 from rlsdk.spaces import MAX_DEPTH, Space
+
+MISSING = object()
 
 MAX_CHOICES = 2**20
 """The largest number of values of a discrete space, summed over its components: networks have a number for each value."""
@@ -56,8 +59,8 @@ def to_space(space: object, path: str = "space", depth: int = 0) -> Space:
     )
 
 
-def to_gymnasium(space: Space) -> GymSpace:
-    """The gymnasium space for a space of rlsdk."""
+def to_gymnasium(space: Space, *, by_name: bool = False) -> GymSpace:
+    """The gymnasium space for a space of rlsdk. Keys of a Dict keep their order; `by_name` sorts them."""
     if isinstance(space, spaces.Box):
         return gym_spaces.Box(np.array(space.low), np.array(space.high), space.shape, np.dtype(space.dtype).type)
     if isinstance(space, spaces.Discrete):
@@ -67,8 +70,10 @@ def to_gymnasium(space: Space) -> GymSpace:
     if isinstance(space, spaces.MultiBinary):
         return gym_spaces.MultiBinary(list(space.shape) if len(space.shape) != 1 else space.shape[0])
     if isinstance(space, spaces.Dict):
-        return gym_spaces.Dict({key: to_gymnasium(child) for key, child in space.spaces.items()})
-    return gym_spaces.Tuple([to_gymnasium(child) for child in space.spaces])
+        children = sorted(space.spaces.items()) if by_name else space.spaces.items()
+        # gymnasium sorts the keys of a plain dict, and entries of action masks follow the order of the keys
+        return gym_spaces.Dict(OrderedDict((key, to_gymnasium(child, by_name=by_name)) for key, child in children))
+    return gym_spaces.Tuple([to_gymnasium(child, by_name=by_name) for child in space.spaces])
 
 
 def told_apart(one: Space, other: Space) -> tuple[str, str]:
@@ -94,11 +99,10 @@ def spaces_of(env: Environment) -> tuple[Space, Space]:
 
 
 def _of(env: Environment, name: str) -> object:
-    try:
-        return getattr(env, name)
-    except AttributeError:
+    if (space := attribute_of(env, name, MISSING)) is MISSING:
         fix = f"set self.{name} to a space of gymnasium in __init__, or {name} in the class"
-        raise EnvironmentFault(f"environment {named(env)} has no {name}; {fix}") from None
+        raise EnvironmentFault(f"environment {named(env)} has no {name}; {fix}")
+    return space
 
 
 def _require_size(space: object, path: str) -> None:

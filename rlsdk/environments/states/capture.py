@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from rlsdk.environments.states.values import Writer, is_constant
 from rlsdk.errors import ArtifactError, fitting
 
 GENERATORS = (np.random.Generator, type(None))
+OWN_SPACES = ("action_space", "observation_space", "_action_space", "_observation_space")
 
 
 def capture(environment: object) -> dict[str, object]:
@@ -78,13 +80,21 @@ def _layer(layer: Any, writer: Writer, assigned: Assigned) -> dict[str, object]:
     where = type(layer).__name__
     if _has_own(layer):
         generator = writer(vars(layer).get("_np_random"), where)
-        return {"class": _name(layer), "own": writer(layer.get_state(), where), "_np_random": generator}
+        own = writer(layer.get_state(), where)
+        spaces = {name: writer(space, where) for name, space in _spaces(layer).items()}
+        return {"class": _name(layer), "own": own, "_np_random": generator, "spaces": spaces}
     attributes = {
         name: writer(value, f"{where}.{name}")
         for name, value in vars(layer).items()
         if assigned.is_state(layer, name, value)
     }
     return {"class": _name(layer), "attributes": attributes}
+
+
+def _spaces(layer: object) -> dict[str, gymnasium.Space[object]]:
+    """The spaces of an environment or wrapper with its own methods, which need not know of the generators in them."""
+    found = {name: vars(layer).get(name) for name in OWN_SPACES}
+    return {name: space for name, space in found.items() if isinstance(space, gymnasium.Space)}
 
 
 def _has_own(layer: object) -> bool:
@@ -95,7 +105,11 @@ def _put(layer: Environment, entry: dict[str, Any], reader: Reader, assigned: As
     if ("own" in entry) != _has_own(layer):
         raise ArtifactError(f"the file is damaged: it holds no state of {type(layer).__name__}")
     if "own" in entry:
-        _put_own(layer, reader(entry["own"]), reader(entry["_np_random"]))
+        generator = reader(entry["_np_random"])  # in the order of writing, which references between values need
+        _put_own(layer, reader(entry["own"]), generator)
+        for name, space in _spaces(layer).items():
+            if name in entry.get("spaces", {}):  # files from before this entry have none
+                reader(entry["spaces"][name], space)
         return
     for name, code in entry["attributes"].items():
         present = _present(layer, name)

@@ -62,7 +62,7 @@ class AnySpaceEnv(gymnasium.Env[object, object]):
         terminated = bool(over and self.np_random.random() < 0.5)
         return self.observation_space.sample(), float(self.np_random.normal()), terminated, over and not terminated, {}
 
-    def render(self) -> None:
+    def render(self, mode: str = "human") -> None:
         """Do nothing. The method exists so that loops that call `render` work."""
 
 

@@ -46,7 +46,7 @@ class BitFlippingEnv(gymnasium.Env[object, object]):
         truncated = self._steps >= self.max_steps and not reached
         return self._observation(), reward, reached, truncated, {"is_success": reached}
 
-    def render(self) -> None:
+    def render(self, mode: str = "human") -> None:
         """Do nothing. The method exists so that loops that call `render` work."""
 
     def compute_reward(self, achieved_goal: object, desired_goal: object, info: object) -> NDArray[np.float32]:

@@ -50,7 +50,7 @@ class IdentityTask(gymnasium.Env[object, object]):
         self._steps += 1
         return self._next(), reward, False, self._steps >= self.episode_length, {}
 
-    def render(self) -> None:
+    def render(self, mode: str = "human") -> None:
         """Do nothing. The method exists so that loops that call `render` work."""
 
     def _next(self) -> object:

@@ -106,9 +106,10 @@ class CollectorWorker:
             return None
 
     def reset(self, request: Request) -> Packed:
-        """Reset the environments. The argument of the request is the seed of all environments of all collectors."""
-        (seed,) = request.arguments
+        """Reset the environments. The request's arguments: the seed of all collectors, and the options of each environment."""
+        seed, options = request.arguments
         assert seed is None or isinstance(seed, int)
+        self.env.set_options(options or None)
         return Packed.of((self.env.reset(seed), self.env.has_masks))
 
     def begin(self, request: Request) -> None:

@@ -155,7 +155,9 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         chosen = pending if seed is None else seed
         self._base = fresh_seed() if chosen is None else chosen
         self.reset_seeds = () if chosen is None else [seed_of(chosen, i) for i in range(self.num_envs)]
-        answers = [answer.value() for answer in self._ask("reset", [(chosen,)] * self.collectors)]
+        options = self.reset_options.take()
+        requests = [(chosen, options[rows.start : rows.stop]) for rows in self._rows]
+        answers = [answer.value() for answer in self._ask("reset", requests)]
         self.standing = None
         self.has_masks = all(masks for _, masks in answers)
         observations: list[Observation] = [observation for observation, _ in answers]

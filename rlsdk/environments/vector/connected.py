@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeGuard, runtime_checkable
 
 from rlsdk.environments.adapters.attributes import Indices
-from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.environments.vector.seeds import ResetOptions, Seeds
 from rlsdk.errors import EnvironmentFault, UnknownAttributeError, UsageError, shown
 from rlsdk.interfaces import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
 from rlsdk.spaces import Space
@@ -57,6 +57,15 @@ class HasResetInfos(Protocol):
 
 
 @runtime_checkable
+class SetsOptions(Protocol):
+    """A vector environment that gives its environments options at a reset."""
+
+    def set_options(self, options: object = None) -> None:
+        """Set the options that `reset` of each environment gets next: a dict for all, or a list with one for each."""
+        ...
+
+
+@runtime_checkable
 class ConnectedEnv(
     VectorEnv,
     HasMasks,
@@ -66,6 +75,7 @@ class ConnectedEnv(
     HasSeparateEnvs,
     HasWrappers,
     HasResetInfos,
+    SetsOptions,
     PlaysEpisodes,
     Protocol,
 ):
@@ -109,6 +119,7 @@ class SteppedVector:
     A subclass defines where its environments are and how they are stepped.
     """
 
+    num_envs: int
     environments: Sequence[object] = ()
     """The environments; empty if they are in other processes."""
     device: str = "cpu"
@@ -117,6 +128,7 @@ class SteppedVector:
     def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
         self.seeds, self.restarts, self.collectors = Seeds(seed), 0, 1
+        self.reset_options = ResetOptions()
         self.reset_seeds: Sequence[int | None] = ()
         """The seed of each environment's last reset; empty if the seeds are unknown."""
         self.max_lag = self.lag = 0
@@ -132,6 +144,10 @@ class SteppedVector:
 
     def require_steps(self) -> None:
         """Do nothing, because these environments can be stepped."""
+
+    def set_options(self, options: object = None) -> None:
+        """Set the options of the next reset; see `ResetOptions.set`. Resets at the end of episodes get none."""
+        self.reset_options.set(options, self.num_envs)
 
     def keep_infos(self, keep: bool) -> None:
         """Set whether steps have `infos` from now on."""

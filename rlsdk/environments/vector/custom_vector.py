@@ -18,6 +18,7 @@ from rlsdk.environments.vector.connected import (
     HasResetInfos,
     HasWrappers,
     SetsAttributes,
+    SetsOptions,
     SteppedVector,
     no_separate,
     require_members,
@@ -26,6 +27,7 @@ from rlsdk.environments.vector.fingerprints import count_reset, resets_of
 from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
 from rlsdk.environments.vector.on_device import device_of
 from rlsdk.environments.vector.record_checks import require_features, require_tensor
+from rlsdk.environments.vector.seeds import SPACES_OF_VECTORS, seed_spaces
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, raised, shown
 from rlsdk.interfaces import (
     CapturesState,
@@ -64,6 +66,7 @@ class CustomVectorEnv(SteppedVector):
         if seed is None:
             seed = self.seeds.first_pending()
         count_reset(self.env)
+        seed_spaces(self.env, seed, SPACES_OF_VECTORS)
         observation = self._ask(lambda: self.env.reset(seed), Observation, "reset")
         self.has_masks = observation.action_mask is not None
         self._check(observation, self.num_envs, "reset")
@@ -109,6 +112,13 @@ class CustomVectorEnv(SteppedVector):
         super().select_info(names)
         if isinstance(self.env, SelectsInfo):
             self.env.select_info(self.info_names)
+
+    def set_options(self, options: object = None) -> None:
+        """The result of `set_options` of the object. Raises UsageError if it has no such method."""
+        if isinstance(self.env, SetsOptions):
+            self.env.set_options(options)
+        elif options:
+            no_separate(self.name, "set_options")
 
     def keep_infos(self, keep: bool) -> None:
         """Set whether steps have `infos` from now on, if the object supports it."""

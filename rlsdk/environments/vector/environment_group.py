@@ -15,6 +15,7 @@ from rlsdk.environments.states import capture, restore, running_episode
 from rlsdk.environments.vector.fingerprints import count_reset, fingerprint
 from rlsdk.environments.vector.info_entries import InfoEntries
 from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
+from rlsdk.environments.vector.seeds import Options
 from rlsdk.environments.vector.stepping import SteppedEnvironments, StepResult
 from rlsdk.errors import EnvironmentFault, RlsdkError, fitting, raised
 
@@ -22,8 +23,8 @@ from rlsdk.errors import EnvironmentFault, RlsdkError, fitting, raised
 class EnvironmentGroup(SteppedEnvironments):
     """B gymnasium environments with the same spaces. A step that ends an episode also resets its environment."""
 
-    def reset(self, seeds: Sequence[int | None]) -> None:
-        """Start an episode in every environment.
+    def reset(self, seeds: Sequence[int | None], options: Sequence[Options] = ()) -> None:
+        """Start an episode in every environment. `options`: those of each environment's `reset`, or empty for none.
 
         Raises:
             EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
@@ -31,7 +32,7 @@ class EnvironmentGroup(SteppedEnvironments):
         self.arrays.observation = self._allocate()
         for i, seed in enumerate(seeds):
             count_reset(self.environments[i])
-            self._reset(i, seed)
+            self._reset(i, seed, options[i] if options else None)
         self._check("reset")
         if not self._bounds_checked:
             self._bounds_checked = True

@@ -69,6 +69,11 @@ class ExecutorVectorEnv(SteppedVector):
     def reset(self, seed: int | None = None) -> Observation:
         return self.here.reset(seed)
 
+    def set_options(self, options: object = None) -> None:
+        """Raises UsageError, because the copies are reset in the workers of the executor, with a seed only."""
+        if options:
+            no_separate(self.name, "set_options")
+
     def step(self, action: Tensor) -> EnvStep:
         """Raises UsageError; see `require_steps`."""
         self.require_steps()

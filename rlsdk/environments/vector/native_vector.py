@@ -24,6 +24,7 @@ from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.faults import LATE
 from rlsdk.environments.vector.fingerprints import fingerprint
 from rlsdk.environments.vector.info_entries import InfoEntries
+from rlsdk.environments.vector.seeds import SPACES_OF_VECTORS, Options, seed_spaces
 from rlsdk.environments.vector.vector_infos import Entries, entries_in, infos_of
 from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
@@ -58,7 +59,7 @@ class NativeVectorEnv(SteppedVector):
 
     def __init__(self, env: GymVector, observation_space: Space, action_space: Space) -> None:
         super().__init__(observation_space, action_space, name_of(env))
-        self.env = env
+        self.env, self.num_envs = env, int(env.num_envs)
         self.mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if self.mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
             raise EnvironmentFault(f"{self.name!r} has autoreset mode {self.mode}; rlsdk needs NEXT_STEP or SAME_STEP")
@@ -72,10 +73,6 @@ class NativeVectorEnv(SteppedVector):
         self._returns, self._lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, dtype=np.int64)
         self._resetting = np.zeros(self.num_envs, dtype=bool)
 
-    @property
-    def num_envs(self) -> int:
-        return int(self.env.num_envs)
-
     def reset(self, seed: int | None = None) -> Observation:
         """Start an episode in every environment."""
         own = self.seeds.of(seed, self.num_envs)
@@ -83,7 +80,8 @@ class NativeVectorEnv(SteppedVector):
         separate = isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv)
         seeds: Any = own if separate else own[0]
         self.reset_seeds = own if separate else ()
-        given: object = self._ask(lambda: self.env.reset(seed=None if None in own else seeds))
+        options = self.reset_options.take()
+        given: object = self._ask(lambda: self._reset(own, None if None in own else seeds, options))
         if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], dict):
             raise EnvironmentFault(
                 f"environment {self.name!r} reset must return (observations, infos), infos a dict; it returned {shown(given)}"
@@ -95,6 +93,21 @@ class NativeVectorEnv(SteppedVector):
         if self._rule.size and not self.has_masks and self._moves == 1:
             self._warn_of_masks()
         return Observation(self._stack(values), torch.ones(self.num_envs, dtype=torch.bool), self._mask(infos))
+
+    def _reset(self, own: Sequence[int | None], seeds: Any, options: Sequence[Options]) -> object:
+        """The answer of the vector environment to `reset`. `own` are the seeds of the spaces of its environments."""
+        seed_spaces(self.env, own[0], SPACES_OF_VECTORS)
+        for environment, seed in zip(self._inside(), own, strict=False):
+            seed_spaces(environment, seed)
+        return self.env.reset(seed=seeds, **({"options": options[0]} if options else {}))
+
+    def set_options(self, options: object = None) -> None:
+        """Set the options of the next reset. Raises UsageError for a list: the vector environment takes one dict for all."""
+        if isinstance(options, list | tuple):
+            raise UsageError(
+                f"{self.name!r} is a vector by itself: its reset takes one dict of options for all environments, not a list"
+            )
+        super().set_options(options)
 
     def _warn_of_masks(self) -> None:
         """Warn where the environments have masks that their vector environment does not pass on."""

@@ -20,6 +20,7 @@ from rlsdk.environments.adapters.space_conversion import to_gymnasium
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.pictures import pictures_of, show_windows, tiled
+from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import UsageError, shown
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Features
@@ -39,23 +40,29 @@ class NumpyVectorEnv:
     If it is stepped or reset, the next `learn` begins new episodes.
     """
 
-    def __init__(self, env: VectorEnv, moved: Callable[[], None] | None = None) -> None:
-        """`moved`: a function that is called before the environments are stepped or reset."""
+    def __init__(self, env: VectorEnv, moved: Callable[[], None] | None = None, space_seed: int | None = None) -> None:
+        """`moved`: a function that is called before the environments are stepped or reset. `space_seed` seeds the spaces."""
         self.env: ConnectedEnv = env if isinstance(env, ConnectedEnv) else CustomVectorEnv(env)
         self._moved = moved
         self.num_envs: int = self.env.num_envs
         self.observation_space = to_gymnasium(self.env.observation_space)
         self.action_space = to_gymnasium(self.env.action_space)
+        seed_spaces(self, space_seed)
         self._seed: int | None = None
         self._pending: Features | None = None
         self._began = time.time()
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
-    def reset(self) -> Arrays:
-        """Start an episode in every environment, and return the observations [B, ..], nested as the space."""
+    def reset(self, *, seed: int | None = None, options: object = None) -> Arrays:
+        """Start an episode in every environment, and return the observations [B, ..], nested as the space.
+
+        `seed` and `options` replace those of `seed` and `set_options`.
+        """
         self._move()
-        seed, self._seed, self._pending = self._seed, None, None
+        if options is not None:
+            self.set_options(options)
+        seed, self._seed, self._pending = self._seed if seed is None else seed, None, None
         return to_arrays(self.env.observation_space, self.env.reset(seed).features)
 
     def step(self, actions: object) -> Stepped:
@@ -114,6 +121,15 @@ class NumpyVectorEnv:
         """Set the seed of the next `reset`. Each environment gets its own seed, derived from it."""
         self._seed = seed
         return [seed] * self.num_envs
+
+    def set_options(self, options: object = None) -> None:
+        """Set the options that the next `reset` passes to the environments, once: a dict for all, or a list with one for each.
+
+        Raises:
+            SettingsError: the options are something else, or their number is wrong.
+            UsageError: this kind of environment is reset without options.
+        """
+        self.env.set_options(options)
 
     @property
     def reset_infos(self) -> list[dict[str, object]]:
@@ -192,12 +208,21 @@ class NumpyVectorEnv:
     def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
         """Show the environments in windows (`human`, the default), or return one image of all of them (`rgb_array`).
 
-        Warns if no window can be opened.
+        Another mode, such as `ansi`, calls `render` of environments that were made with it. Warns if no window can be opened.
+
+        Raises:
+            UsageError: the environments were made with another mode.
         """
         if mode == "rgb_array" or (mode is None and self.render_mode == "rgb_array"):
             return tiled(self.get_images())
-        if mode not in (None, "human"):
-            raise UsageError(f"render mode {mode!r} is unknown; accepted: 'human', 'rgb_array'")
+        if (mode or self.render_mode) not in (None, "human"):
+            if mode not in (None, self.render_mode):
+                made = f"the environments were made with render_mode={self.render_mode!r}"
+                raise UsageError(
+                    f"render mode {mode!r} is not theirs: {made}; accepted: 'human', 'rgb_array', and that one"
+                )
+            self.env.env_method("render")
+            return None
         if (problem := show_windows(self.env)) is not None:
             warnings.warn(f"nothing is shown: {problem}; get_images() gives pictures", UserWarning, stacklevel=2)
         return None

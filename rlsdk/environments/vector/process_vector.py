@@ -123,7 +123,9 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         self._base = fresh_seed() if chosen is None else chosen
         self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
         self._ahead.clear()
-        self.has_masks = all(self._ask("reset", [(seeds[w.argument.part],) for w in self._workers]))
+        options = self.reset_options.take()
+        parts = [worker.argument.part for worker in self._workers]
+        self.has_masks = all(self._ask("reset", [(seeds[part], options[part]) for part in parts]))
         return self._records.first(self.has_masks)
 
     def step(self, action: Tensor) -> EnvStep:

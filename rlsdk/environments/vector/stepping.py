@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import add
-from typing import SupportsFloat, TypeAlias, TypeVar
+from typing import Any, SupportsFloat, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from rlsdk.environments.adapters.step_checks import FLAGS, LARGEST_INT, NUMBERS,
 from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults
 from rlsdk.environments.vector.group_checks import masks_of_all, require_alike, require_separate
 from rlsdk.environments.vector.info_entries import InfoEntries
+from rlsdk.environments.vector.seeds import Options, seed_spaces
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
 from rlsdk.errors import MaskError, ObservationError, raised, shown
 
@@ -146,10 +147,13 @@ class SteppedEnvironments:
         mask[self.rule.without_choice(mask)] = True  # at the end of an episode, a mask may allow no action
         return mask
 
-    def _reset(self, i: int, seed: int | None) -> None:
+    def _reset(self, i: int, seed: int | None, options: Options = None) -> None:
         self._returns[i], self._began[i] = 0.0, self._clock
+        more: dict[str, Any] = {} if options is None else {"options": options}  # an environment may take no options
         try:
-            result = self.environments[i].reset(seed=seed)
+            if seed is not None:
+                seed_spaces(self.environments[i], seed)
+            result = self.environments[i].reset(seed=seed, **more)
         except Exception as error:
             self._faults.blame(i, raised(error, "reset") + mended_by(error), error)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):

@@ -60,7 +60,7 @@ class SyncVectorEnv(SteppedVector):
     def reset(self, seed: int | None = None) -> Observation:
         """Start an episode in every environment. With a seed, each environment gets its own seed, derived from it."""
         self.reset_seeds = self.seeds.of(seed, self.num_envs)
-        self.group.reset(self.reset_seeds)
+        self.group.reset(self.reset_seeds, self.reset_options.take())
         return self._records.first(self.group.has_masks)
 
     def step(self, action: Tensor) -> EnvStep:

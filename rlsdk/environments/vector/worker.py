@@ -18,6 +18,7 @@ from rlsdk.environments.states import OpaqueValue
 from rlsdk.environments.vector.by_value import ByValue
 from rlsdk.environments.vector.environment_group import EnvironmentGroup
 from rlsdk.environments.vector.item_groups import Work
+from rlsdk.environments.vector.seeds import Options
 from rlsdk.environments.vector.shared_arrays import Block, arrays_in
 from rlsdk.environments.vector.step_arrays import Ended, StepArrays
 from rlsdk.errors import EnvironmentFault
@@ -107,8 +108,8 @@ def _made(assignment: Assignment) -> EnvironmentGroup:
     )
 
 
-def _reset(group: EnvironmentGroup, seeds: Sequence[int | None]) -> bool:
-    group.reset(seeds)
+def _reset(group: EnvironmentGroup, seeds: Sequence[int | None], options: Sequence[Options] = ()) -> bool:
+    group.reset(seeds, options)
     return group.has_masks
 
 

@@ -15,8 +15,12 @@ from typing import Any, Protocol, SupportsFloat, SupportsInt, runtime_checkable
 import gymnasium
 import numpy as np
 
+from rlsdk.runtime.pip_commands import pip_install
+
 FIRE = 1
 """The number of the action FIRE in games that have it."""
+SECOND = 2
+"""The action after FIRE: UP in games with all actions. stable-baselines3 takes it, because some games wait for it."""
 
 
 def require_games() -> None:
@@ -29,16 +33,16 @@ def require_games() -> None:
         import ale_py
         import cv2  # noqa: F401  # gymnasium's own message is less clear
     except ImportError as error:
-        raise gymnasium.error.DependencyNotInstalled(f"pip install rlsdk[atari] ({error})") from None
+        raise gymnasium.error.DependencyNotInstalled(f"{pip_install('rlsdk[atari]')} ({error})") from None
     gymnasium.register_envs(ale_py)
 
 
 class AtariWrapper(gymnasium.Wrapper[object, object, object, object]):
     """The preprocessing of stable-baselines3's `AtariWrapper`, made of wrappers of gymnasium.
 
-    By default, an episode begins with up to 30 frames of no-op actions, and FIRE in games that have this action. Each action is
-    repeated for four frames. An observation is the maximum of the last two frames, grey, uint8 [84, 84, 1]. A lost life ends
-    an episode, and rewards are replaced by their signs.
+    By default, an episode begins with up to 30 frames of no-op actions. In games with the action FIRE, FIRE and the action with
+    number 2 (UP, if the game has all actions) follow. Each action is repeated for four frames. An observation is the maximum of
+    the last two frames, grey, uint8 [84, 84, 1]. A lost life ends an episode, and rewards are replaced by their signs.
     """
 
     def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
@@ -58,7 +62,7 @@ class AtariWrapper(gymnasium.Wrapper[object, object, object, object]):
         if terminal_on_life_loss:
             env = EpisodicLife(env)
         if _waits_for_fire(env):
-            env = PressToStart(env)
+            env = PressToStart(env, (FIRE, SECOND) if SECOND in env.action_space else (FIRE,))
         super().__init__(
             wrappers.TransformReward(env, lambda reward: float(np.sign(float(reward)))) if clip_reward else env
         )
@@ -118,13 +122,18 @@ def atari_game(game: str, **kwargs: Any) -> gymnasium.Env[object, object]:
 
 
 class PressToStart(gymnasium.Wrapper[object, object, object, object]):
-    """Takes the action FIRE once at the start of a game and of each life. Many games wait for it."""
+    """Takes `actions`, by default FIRE, once at the start of a game and of each life. Many games wait for it."""
+
+    def __init__(self, env: gymnasium.Env[object, object], actions: tuple[int, ...] = (FIRE,)) -> None:
+        super().__init__(env)
+        self.actions = actions
 
     def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
-        self.env.reset(**kwargs)
-        observation, _, terminated, truncated, info = self.env.step(FIRE)
-        if terminated or truncated:  # the action ended the game
-            observation, info = self.env.reset()
+        observation, info = self.env.reset(**kwargs)
+        for action in self.actions:
+            observation, _, terminated, truncated, info = self.env.step(action)
+            if terminated or truncated:  # the action ended the game
+                observation, info = self.env.reset()
         self.lives = _lives(info)
         return observation, info
 
@@ -132,7 +141,8 @@ class PressToStart(gymnasium.Wrapper[object, object, object, object]):
         observation, reward, terminated, truncated, info = self.env.step(action)
         lost = _lives(info) < self.lives
         self.lives = _lives(info)
-        if lost and not (terminated or truncated):
-            observation, more, terminated, truncated, info = self.env.step(FIRE)
-            reward = float(reward) + float(more)
+        for start in self.actions if lost else ():
+            if not (terminated or truncated):
+                observation, more, terminated, truncated, info = self.env.step(start)
+                reward = float(reward) + float(more)
         return observation, reward, terminated, truncated, info

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, SupportsFloat, TypeVar
 
@@ -15,10 +17,28 @@ from gymnasium.utils import RecordConstructorArgs
 from rlsdk.environments.adapters.attributes import name_of, named
 from rlsdk.environments.adapters.step_checks import LARGEST_INT, NUMBERS, number, require_info
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UsageError, require_file_name
+from rlsdk.runtime.whole_files import append_whole, write_whole
 
 SUFFIX = "monitor.csv"
 COLUMNS = ("r", "l", "t")
 ResultT = TypeVar("ResultT")
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write {path}: {error.strerror or error}; choose a writable place with free space"
+        ) from None
+
+
+def _row(values: Iterable[object]) -> str:
+    """One line of a table in CSV, with its end."""
+    line = io.StringIO(newline="")
+    csv.writer(line).writerow(values)
+    return line.getvalue()
 
 
 class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstructorArgs):
@@ -49,12 +69,8 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         self._began, self._rewards = time.time(), list[float]()
         self._over, self._episodes, self._total = True, list[dict[str, float]](), 0
         if self.path is not None:
-            try:
+            with _writing(self.path):
                 self._prepare(self.path, override_existing)
-            except OSError as error:
-                raise ArtifactError(
-                    f"cannot write {self.path}: {error.strerror or error}; choose a writable place with free space"
-                ) from None
 
     def _prepare(self, path: Path, override: bool) -> None:
         columns = [*COLUMNS, *self.reset_keywords, *self.info_keywords]
@@ -67,11 +83,8 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
                 )
             self._began = _began(context, path)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        name = name_of(self.env)
-        with path.open("w", newline="", encoding="utf-8") as stream:
-            stream.write(f"#{json.dumps({'t_start': self._began, 'env_id': name})}\n")
-            csv.writer(stream).writerow(columns)
+        context = json.dumps({"t_start": self._began, "env_id": name_of(self.env)})
+        write_whole(path, f"#{context}\n{_row(columns)}".encode())
 
     def reset(self, **kwargs: Any) -> tuple[object, dict[str, object]]:
         if not self.allow_early_resets and not self._over and self._rewards:
@@ -112,8 +125,8 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         self._episodes.append(result)
         row = {**result, **self._reset_values, **{name: info[name] for name in self.info_keywords}}
         if self.path is not None:
-            with self.path.open("a", newline="", encoding="utf-8") as stream:
-                csv.DictWriter(stream, list(row)).writerow(row)
+            with _writing(self.path):
+                append_whole(self.path, _row(row.values()).encode())
         return row
 
     def get_total_steps(self) -> int:

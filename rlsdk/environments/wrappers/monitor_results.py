@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rlsdk.environments.wrappers.monitor import SUFFIX
 from rlsdk.errors import SettingsError
+from rlsdk.runtime.pip_commands import pip_install
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +91,7 @@ def plot_results(
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise SettingsError("plot_results needs matplotlib; pip install rlsdk[plot]") from None
+        raise SettingsError(f"plot_results needs matplotlib: {pip_install('rlsdk[plot]')}") from None
     figure = Figure(figsize=figsize)
     axes = figure.add_subplot()
     for folder in [dirs] if isinstance(dirs, str | Path) else dirs:

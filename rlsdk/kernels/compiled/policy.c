@@ -1,4 +1,5 @@
 /* Distributions of actions taken, the loss of actor-critic methods and discounted sums. */
+#include <float.h>
 #include <math.h>
 
 #include "policy.h"
@@ -7,15 +8,15 @@
 
 /* Log-probabilities and entropies [rows] of the `action` [rows] taken, given `logits` [rows, choices].
  *
- * `mask` [rows, choices] may be NULL; forbidden choices get the logit `forbidden`. Also writes all log-probabilities [rows,
- * choices]. Returns 1 if an action is not a choice. */
+ * `mask` [rows, choices] may be NULL; then forbidden choices get the log-probability `forbidden`, and no other one is below it. Also
+ * writes all log-probabilities [rows, choices]. Returns 1 if an action is not a choice. */
 API int choices_taken(const float *logits, const uint8_t *mask, const int64_t *action, int64_t rows, int64_t choices,
                       float forbidden, float *log_probs, float *log_prob, float *entropy) {
     for (int64_t i = 0; i < rows; i++, logits += choices, log_probs += choices) {
         if (action[i] < 0 || action[i] >= choices) return 1;
         float largest = -INFINITY, total = 0.0f, sum = 0.0f;
         for (int64_t j = 0; j < choices; j++) {
-            log_probs[j] = mask && !mask[i * choices + j] ? forbidden : logits[j];
+            log_probs[j] = mask && !mask[i * choices + j] ? -FLT_MAX : logits[j];
             if (!(log_probs[j] <= largest)) largest = log_probs[j]; /* a NaN stays */
         }
         for (int64_t j = 0; j < choices; j++) {
@@ -25,6 +26,7 @@ API int choices_taken(const float *logits, const uint8_t *mask, const int64_t *a
         float log_total = logf(total);
         for (int64_t j = 0; j < choices; j++) {
             log_probs[j] -= log_total;
+            if (mask && log_probs[j] < forbidden) log_probs[j] = forbidden;
             sum += expf(log_probs[j]) * log_probs[j];
         }
         log_prob[i] = log_probs[action[i]];

@@ -12,7 +12,7 @@ typedef struct {
     Network actor, critic;
     const float *log_std;
     float *log_std_grad;
-    float forbidden; /* the logit of choices that a mask forbids */
+    float forbidden; /* the log-probability of choices that a mask forbids */
 } Policy;
 
 /* All rows of a rollout. `action` is int64 [rows] or float [rows, outputs]. `mask` [rows, outputs], `weight`, `old_log_prob` and

@@ -115,11 +115,21 @@ INLINE float sum_of(floats values) {
     return lanes[0];
 }
 
+/* x limited to the range from -bound to bound; NaN stays NaN. */
+INLINE floats limited_to(floats x, float bound) {
+#if defined(__AVX512F__)
+    return (floats)_mm512_max_ps((__m512)all(-bound), _mm512_min_ps((__m512)all(bound), (__m512)x));
+#elif defined(__AVX2__)
+    return (floats)_mm256_max_ps((__m256)all(-bound), _mm256_min_ps((__m256)all(bound), (__m256)x));
+#else
+    return either(x < -bound, all(-bound), either(x > bound, all(bound), x));
+#endif
+}
+
 /* tanh: x times a quotient of two polynomials of x^2, fitted between -8 and 8 to a relative error of 7e-9. Rounding adds up to
- * 3e-7. Beyond, tanh is 1 - 2e-7 or more. */
+ * 4e-7. Beyond 8.4 the quotient exceeds 1, so that it is limited to 1, with an error of 1e-7. */
 INLINE floats tanh_of(floats x) {
-    x = either(x > 8.0f, all(8.0f), x); /* NaN stays NaN */
-    x = either(x < -8.0f, all(-8.0f), x);
+    x = limited_to(x, 9.0f);
     floats square = x * x;
     floats above = fused(square, all(1.5230405e-8f), all(2.1894653e-5f));
     above = fused(above, square, all(3.5715974e-3f));
@@ -129,7 +139,7 @@ INLINE floats tanh_of(floats x) {
     below = fused(below, square, all(0.02616444f));
     below = fused(below, square, all(0.46777824f));
     below = fused(below, square, all(1.0f));
-    return x * above * inverse(below);
+    return limited_to(x * above * inverse(below), 1.0f);
 }
 
 /* exp, between exp(-87) and exp(88): 2^n exp(r) with |r| < log(2) / 2, from a polynomial that was fitted to 3e-9. */

@@ -20,7 +20,7 @@ INLINE floats sample(floats mean, floats log_std, floats noise, float low, float
 API void squashed_sample(const float *mean, const float *log_std, const float *noise, int64_t rows, int64_t size, float low,
                          float high, float *action, float *log_prob) {
     int64_t count = rows * size, row = 0, column = 0;
-    memset(log_prob, 0, 4 * rows);
+    for (int64_t i = 0; i < rows; i++) log_prob[i] = 0.0f;
     for (int64_t i = 0; i < count; i += WIDTH) {
         int64_t now = smaller(count - i, WIDTH);
         floats found;

@@ -82,21 +82,29 @@ API void smooth_l1(const float *value, const float *target, const float *weight,
 }
 
 #define PAIR_LANES (2 * WIDTH) /* quantiles whose pairs are visited together, so that additions need not wait for each other */
+#define ATOMS 32 /* atoms that are added up before their sum joins the total: rounding errors grow with the number of additions */
 
 /* Add the pairs of up to PAIR_LANES quantiles `z` with all atoms `y` [atoms]: sums of w to `grad`, of w e to `loss`. For a pair,
  * d = y - z, c is d limited to [-1, 1], e = d - c / 2 and w = c + asymmetry |c|. */
 static void add_pairs(const float *z, const float *asymmetry, const float *y, int64_t atoms, float *grad, float *loss) {
-    floats sums[2] = {{0}}, products[2] = {{0}}, at[2], slope[2];
+    floats total[2] = {{0}}, lost[2] = {{0}}, products[2] = {{0}}, at[2], slope[2];
     for (int k = 0; k < 2; k++) at[k] = load(z + k * WIDTH), slope[k] = load(asymmetry + k * WIDTH);
-    for (int64_t j = 0; j < atoms; j++)
-        for (int k = 0; k < 2; k++) {
-            floats d = all(y[j]) - at[k];
-            floats c = either(d > 1.0f, all(1.0f), either(d < -1.0f, all(-1.0f), d)); /* NaN stays NaN */
-            floats w = fused(slope[k], (floats)((ints)c & 0x7fffffff), c);
-            sums[k] += w;
-            products[k] = fused(w, fused(all(-0.5f), c, d), products[k]);
+    for (int64_t j = 0; j < atoms;) {
+        floats sums[2] = {{0}};
+        for (int64_t end = smaller(j + ATOMS, atoms); j < end; j++)
+            for (int k = 0; k < 2; k++) {
+                floats d = all(y[j]) - at[k], c = limited_to(d, 1.0f);
+                floats w = fused(slope[k], (floats)((ints)c & 0x7fffffff), c);
+                sums[k] += w;
+                products[k] = fused(w, fused(all(-0.5f), c, d), products[k]);
+            }
+        for (int k = 0; k < 2; k++) { /* Kahan's sum: what rounding takes away is added to the next block */
+            floats own = sums[k] - lost[k], next = total[k] + own;
+            lost[k] = (next - total[k]) - own;
+            total[k] = next;
         }
-    for (int k = 0; k < 2; k++) store(grad + k * WIDTH, sums[k]), store(loss + k * WIDTH, products[k]);
+    }
+    for (int k = 0; k < 2; k++) store(grad + k * WIDTH, total[k]), store(loss + k * WIDTH, products[k]);
 }
 
 /* The sum of w e over all pairs of `current` [members, rows, quantiles] and the atoms of its row, times the row's weight.

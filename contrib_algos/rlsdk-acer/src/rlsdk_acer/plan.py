@@ -66,8 +66,8 @@ class ReplayedRollouts:
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train until `training.end` environment steps.
 
-        Rollouts are always whole, so the last one may exceed the end. A rollout that a callback cut short is stored in the
-        replay buffer, but no update is made in its round.
+        Rollouts are always whole, so the last one may exceed the end, unless the training ends exactly. A rollout that a
+        callback cut short is stored in the replay buffer, but no update is made in its round.
 
         Raises:
             DivergenceError: the probabilities or the initial carry of a rollout are not finite. The rollout is not stored.
@@ -83,7 +83,8 @@ class ReplayedRollouts:
             length = len(rollout.steps.reward)
             cursor = replace(cursor, env_steps=cursor.env_steps + length * collector.num_envs)
             metrics = None
-            if length == self.n_steps and bool(rollout.steps.valid.any()):
+            whole = length == self.n_steps or training.ends_exactly(cursor.env_steps)
+            if whole and bool(rollout.steps.valid.any()):
                 progress = training.progress(cursor.env_steps)
                 fresh = parts.preprocess_batch(as_sequences(rollout, self.gamma))
                 metrics = parts.algorithm.update(fresh, progress=progress)

@@ -23,8 +23,7 @@ class ACKTRPolicyConfig(RecurrentConfig):
         default=None,
         converter=attrs.converters.optional(as_optimizer),
         metadata=described(
-            "torch optimiser with element-wise updates, which receives natural gradients: a name or a class; none ="
-            " SGD with momentum"
+            "torch optimiser, which receives natural gradients: a name, a class or a function; none = SGD with momentum"
         ),
     )
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts, State
 from rlsdk.records import Cursor, Metrics, Report
 from rlsdk.training import OfflinePlan, Training
@@ -50,8 +49,6 @@ class CloningPlan:
 
     def check_parts(self, parts: Parts) -> None:
         """See `rlsdk.interfaces.ChecksParts`. Raises SettingsError: there is no data set."""
-        if parts.buffer is None:
-            raise SettingsError("it learns from recorded episodes: give dataset=PATH, or --dataset FILE")
         self.inner.check_parts(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:

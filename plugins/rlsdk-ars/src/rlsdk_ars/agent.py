@@ -47,4 +47,5 @@ class ARS(Agent[ARSConfig]):
         if self.env is None:
             raise UsageError("the agent has no environment to play candidates in; call set_env(env)")
         plan = cast("PopulationPlan", self.parts.plan)
-        return scores(plan, play(LocalCollector(self.env), plan, candidate_weights, self.seed, self._n_updates))
+        player = LocalCollector(self.env, space=self.context.observation_space)
+        return scores(plan, play(player, plan, candidate_weights, self.seed, self._n_updates))

@@ -30,7 +30,9 @@ from rlsdk.agent.assembly import assemble
 from rlsdk.agent.training_state import TrainingState
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.exploration.uniform_actions import random_actions
+from rlsdk.kernels.reference import no_choice
 from rlsdk.records import Act, Features, Observation
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import evolve
 from rlsdk.settings.suffixes import suffix_of
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
+_IN_CARDS = "Trained with rlsdk for"
+"""Text that identifies a model card: every model card contains it."""
 TOLERANCE = 1e-5
 ROWS = 3
 """Batch size of the examples with which the policy is traced."""
@@ -66,6 +70,8 @@ class Exported:
     outputs: tuple[str, ...]
     states: tuple[tuple[str, tuple[int, ...]], ...]
     """(dtype, shape without the batch axis) of each state."""
+    card: Path | None = None
+    """The model card; None if none was written."""
 
 
 class ExportedPolicy(nn.Module):
@@ -184,8 +190,10 @@ def export(
     format: str = "onnx",  # noqa: A002  # the common name of this argument
     *,
     masks: bool | None = None,
+    card: bool = True,
+    results: str | None = None,
 ) -> Exported:
-    """Write the policy of an agent to a file. It accepts batches of any size.
+    """Write the policy of an agent to a file, and a model card next to it. The policy accepts batches of any size.
 
     Args:
         agent: the agent whose policy is exported.
@@ -193,14 +201,20 @@ def export(
             such as `run-0.5`.
         format: `onnx` (extra `export`) or `torch-export` (read with `torch.export.load`).
         masks: add an input for action masks. None: if the agent needs them, or was trained with those of an environment.
+        card: write the card, a text in Markdown with the suffix .md (see `model_card`).
+        results: the text of the card about results.
 
     Raises:
-        SettingsError: the format is unknown, the extra is missing, the agent ignores masks, or keys of a Dict space give two
-            inputs the same name.
+        SettingsError: the format is unknown, the extra is missing, the agent ignores masks, keys of a Dict space give two
+            inputs the same name, or the card would replace another text.
         ArtifactError: the file cannot be written.
         UsageError: the policy cannot be traced, or the traced policy acts differently from the agent.
+        DivergenceError: a parameter of the policy is NaN, which the file could not report.
     """
     target = target_of(path, format)
+    page = target.with_suffix(".md") if card else None
+    if page is not None:
+        _require_own_card(page)
     module = _module(agent, masks)
     program = _traced(module)
     _require_agreement(program, module)
@@ -211,7 +225,20 @@ def export(
     states = tuple(
         (str(leaves[i].dtype).removeprefix("torch."), tuple(leaves[i].shape[1:])) for i in module.state_indices
     )
-    return Exported(target, tuple(module.input_names), tuple(module.output_names), states)
+    exported = Exported(target, tuple(module.input_names), tuple(module.output_names), states, page)
+    if page is not None:
+        write_whole(page, model_card(agent, exported, results).encode())
+    return exported
+
+
+def _require_own_card(card: Path) -> None:
+    """Check that a model card would not replace a file that is not a model card.
+
+    Raises:
+        SettingsError: it would.
+    """
+    if card.exists() and _IN_CARDS not in card.read_text(encoding="utf-8", errors="replace"):
+        raise SettingsError(f"the model card would replace {card}, which is another text; choose another file")
 
 
 def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # the name that `export` uses
@@ -259,7 +286,11 @@ def format_of(path: str | Path | None) -> str | None:
 
 
 def _twin(state: TrainingState) -> AssembledAgent:
-    """Return a copy of the agent on the CPU whose networks use only torch operations."""
+    """Return a copy of the agent on the CPU whose networks use only torch operations.
+
+    Raises:
+        DivergenceError: a parameter of the policy is NaN.
+    """
     config = attrs.evolve(state.config, device="cpu")
     networks = getattr(config, "policy_kwargs", None)
     if networks is not None and hasattr(networks, "kernel"):
@@ -267,6 +298,8 @@ def _twin(state: TrainingState) -> AssembledAgent:
     spaces = state.context.observation_space, state.context.action_space
     twin = assemble(state.spec, config, spaces, state.context.num_envs, None)
     twin.preprocessing.load_policy_state(twin.parts.policy, state.policy)
+    if any(bool(p.isnan().any()) for module in _modules(twin.parts.policy) for p in module.parameters()):
+        raise no_choice()
     return twin
 
 
@@ -334,7 +367,7 @@ def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> byte
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError:
-        raise SettingsError("format 'onnx' needs more packages: pip install rlsdk[export]") from None
+        raise SettingsError(f"format 'onnx' needs more packages: {pip_install('rlsdk-interchange[export]')}") from None
     with contextlib.redirect_stdout(io.StringIO()), _quiet():  # the exporter prints its progress
         made = torch.onnx.export(
             program, input_names=module.input_names, output_names=module.output_names, dynamo=True, verbose=False
@@ -353,7 +386,7 @@ def model_card(agent: Agent, exported: Exported | None = None, results: str | No
     versions = ", ".join(f"{name} {value}" for name, value in system_info().items())
     lines = [
         f"# {spec.id} on {agent.env_name or 'an environment of its own'}",
-        f"Trained with rlsdk for {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
+        f"{_IN_CARDS} {agent.num_timesteps:,} environment steps, seed {agent.seed}.",
         f"Observations: `{context.observation_space}`. Actions: `{context.action_space}`.",
         *([f"## Results\n\n{results}"] if results else []),
         *([_interface(exported)] if exported else []),

@@ -8,11 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.errors import SettingsError
 from rlsdk.runtime.output import counted
-
-IN_CARDS = "Trained with rlsdk for"
-"""Text that identifies a model card: every model card contains it."""
 
 
 def export_policy(
@@ -35,30 +31,15 @@ def export_policy(
     from rlsdk.agent import load
     from rlsdk.agent.agent_file import SUFFIX
     from rlsdk.experiments.agent_path import agent_path
-    from rlsdk.runtime.whole_files import write_whole
-    from rlsdk_interchange.export import FORMATS, export, format_of, model_card, target_of
+    from rlsdk_interchange.export import FORMATS, export, format_of, target_of
 
     file = agent_path(file)
     chosen = kind or format_of(out) or "onnx"
     stem = file.stem if file.suffix in (SUFFIX, ".zip") else file.name
     target = target_of(out or file.with_name(stem + FORMATS.get(chosen, "")), chosen)
-    card = target.with_suffix(".md")
-    _require_own_card(card)
-    agent = load(file)
-    exported = export(agent, target, chosen, masks=masks)
-    write_whole(card, model_card(agent, exported, results_of(file)).encode())
+    exported = export(load(file), target, chosen, masks=masks, results=results_of(file))
     typer.echo(f"{exported.path}: inputs {', '.join(exported.inputs)}; outputs {', '.join(exported.outputs)}")
-    typer.echo(f"{card}: model card")
-
-
-def _require_own_card(card: Path) -> None:
-    """Check that a model card would not replace a file that is not a model card.
-
-    Raises:
-        SettingsError: it would.
-    """
-    if card.exists() and IN_CARDS not in card.read_text(encoding="utf-8", errors="replace"):
-        raise SettingsError(f"the model card would replace {card}, which is another text; choose another --out")
+    typer.echo(f"{exported.card}: model card")
 
 
 def results_of(file: Path) -> str | None:

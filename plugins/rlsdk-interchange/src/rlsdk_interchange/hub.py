@@ -13,6 +13,7 @@ from types import ModuleType
 from rlsdk.agent import load
 from rlsdk.agent.agent_file import KIND, existing
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.storage.factory import inspect
 from rlsdk_interchange.export import model_card
 
@@ -104,5 +105,5 @@ def _library() -> ModuleType:
     try:
         import huggingface_hub
     except ImportError:
-        raise SettingsError("a model hub needs its library: pip install rlsdk[hub]") from None
+        raise SettingsError(f"a model hub needs its library: {pip_install('rlsdk-interchange[hub]')}") from None
     return huggingface_hub

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rlsdk.cli.outputs import Overwrite, write_agent
 from rlsdk_interchange.export_command import results_of
 
 
@@ -27,12 +28,12 @@ def pull_file(
     repo: Annotated[str, typer.Argument(help="Repository, owner/name.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("agent.rlsdk"),
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit.")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
     from rlsdk.agent.agent_file import as_agent_file
-    from rlsdk.runtime.whole_files import write_whole
     from rlsdk_interchange.hub import pull
 
     target = as_agent_file(out)
-    write_whole(target, pull(repo, revision=revision).read_bytes())
+    write_agent(target, pull(repo, revision=revision).read_bytes(), overwrite=overwrite)
     typer.echo(f"{target}")

@@ -14,6 +14,7 @@ import torch
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.records import Features, Observation
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.spaces import Discrete
 from rlsdk_interchange.recording import PlayerLeftError, record_episodes
 
@@ -41,7 +42,7 @@ class PygameKeys:
         try:
             import pygame
         except ImportError:
-            raise SettingsError("--human needs pygame: pip install pygame") from None
+            raise SettingsError(f"--human needs pygame: {pip_install('pygame')}") from None
         shown = {"DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"} & set(os.environ)
         if sys.platform.startswith("linux") and not shown:
             raise SettingsError(

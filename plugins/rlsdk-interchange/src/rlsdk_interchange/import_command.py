@@ -31,6 +31,8 @@ def import_agent(
     target = with_suffix(out)
     if isinstance(target, Path) and target.exists() and path.exists() and target.samefile(path):
         raise SettingsError(f"--out {out} is the model itself, which would be replaced; choose another name")
+    if isinstance(target, Path) and target.exists():
+        raise SettingsError(f"{target} exists; choose another --out, or remove it first")
     changes = merge({}, parse_assignments(assignments or []))
     agent = import_sb3(path, algorithm, env, vecnormalize=vecnormalize, **changes)
     written = agent.save(out)

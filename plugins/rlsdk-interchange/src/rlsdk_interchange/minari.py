@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,14 @@ from rlsdk.buffers.episode_file import write_episodes
 from rlsdk.buffers.episodes import open_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.environments import to_gymnasium, to_space
-from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.errors import ArtifactError, SettingsError, fitting, one_line, shown
 from rlsdk.records import Features
-from rlsdk.spaces import map_leaves
+from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.spaces import choice_places, map_leaves
 from rlsdk_interchange.recorded_data import MASKS, episode_of
+
+PER_EPISODE = 2**14
+"""Bytes that an episode takes on disk in HDF5 beyond its numbers, at most: three episodes of CartPole-v1 took 10,000 each."""
 
 
 class MinariDataset(Protocol):
@@ -43,7 +48,7 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
 
     Raises:
         SettingsError: the extra is missing, or `dataset` is something else.
-        ArtifactError: there is no such data set, or the file cannot be written.
+        ArtifactError: there is no such data set, it is damaged, or the file cannot be written.
         ObservationError: an episode does not fit the spaces of the data set.
     """
     found = _loaded(dataset) if isinstance(dataset, str) else dataset
@@ -52,12 +57,16 @@ def import_minari(dataset: str | MinariDataset, path: str | Path) -> Path:
             f"{type(found).__name__} is not a data set of Minari; give its id, such as 'mujoco/hopper/medium-v0', or what"
             " minari.load_dataset returns"
         )
-    observations, actions = to_space(found.observation_space), to_space(found.action_space)
-    seeds = _seeds(found)
-    episodes = [
-        replace(episode_of((observations, actions), episode, f"episode {number}"), seed=seeds.get(number))
-        for number, episode in enumerate(found.iterate_episodes())
-    ]
+    called = dataset if isinstance(dataset, str) else type(found).__name__
+    with fitting(
+        f"Minari's data set {shown(called, 100)} is damaged"
+    ):  # h5py raises any error where a file is not whole
+        observations, actions = to_space(found.observation_space), to_space(found.action_space)
+        seeds = _seeds(found)
+        episodes = [
+            replace(episode_of((observations, actions), episode, f"episode {number}"), seed=seeds.get(number))
+            for number, episode in enumerate(found.iterate_episodes())
+        ]
     name = getattr(getattr(found, "env_spec", None), "id", None)
     return write_episodes(path, episodes, observations, actions, name if isinstance(name, str) else None)
 
@@ -75,11 +84,14 @@ def _loaded(name: str) -> MinariDataset:
     try:
         import minari
     except ImportError:
-        raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
+        raise SettingsError(
+            f"Minari's data sets need its library: {pip_install('rlsdk-interchange[minari]')}"
+        ) from None
     try:
         found: MinariDataset = minari.load_dataset(name)
     except Exception as error:  # Minari's errors for missing and damaged data sets
-        raise ArtifactError(f"Minari has no data set {name!r} here: {error}; minari download {name}") from None
+        reason = one_line(" ".join(str(error).split()), 300)
+        raise ArtifactError(f"Minari has no data set {name!r} here: {reason}; minari download {name}") from None
     return found
 
 
@@ -100,13 +112,19 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
     try:
         import minari
         from minari.data_collector import EpisodeBuffer
+        from minari.storage import get_dataset_path
     except ImportError:
-        raise SettingsError("Minari's data sets need its library: pip install rlsdk[offline]") from None
+        raise SettingsError(
+            f"Minari's data sets need its library: {pip_install('rlsdk-interchange[minari]')}"
+        ) from None
     if not re.search(r"-v\d+$", name):
         raise SettingsError(
             f"name = {name!r} has no version; names of Minari end with one, such as 'demo/cart-pole-v0'"
         )
     episodes = open_episodes(path)
+    # Minari sorts the keys of a Dict when it reads spaces; entries of masks go by position, so they are sorted too
+    sorted_spaces = [to_gymnasium(each, by_name=True) for each in (episodes.observation_space, episodes.action_space)]
+    places = choice_places(to_space(sorted_spaces[1]), episodes.action_space)
     buffers = [
         EpisodeBuffer(
             id=number,
@@ -116,21 +134,38 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
             rewards=episode.rewards.tolist(),
             terminations=_last(episode, episode.terminated),
             truncations=_last(episode, not episode.terminated),
-            infos=None if episode.action_masks is None else {MASKS: episode.action_masks.numpy()},
+            infos=None if (masks := episode.action_masks) is None else {MASKS: masks.numpy()[:, places or slice(None)]},
         )
         for number, episode in enumerate(episodes)
     ]
     name_of_env = episodes.file.header.environment
     if name_of_env in gymnasium.registry:
         description = {"env": name_of_env, **description}
-    spaces = {
-        "observation_space": to_gymnasium(episodes.observation_space),
-        "action_space": to_gymnasium(episodes.action_space),
-    }
+    spaces = dict(zip(("observation_space", "action_space"), sorted_spaces, strict=True))
+    place = get_dataset_path(name)
+    _require_space(place, 2 * episodes.file.header.path.stat().st_size + PER_EPISODE * (len(buffers) + 4))
+    existed = place.exists()
     try:
         minari.create_dataset_from_buffers(name, buffers, **spaces, **description)
     except Exception as error:  # any error of Minari
-        raise ArtifactError(f"Minari does not take {name!r}: {type(error).__name__}: {error}") from error
+        if not existed:
+            shutil.rmtree(place, ignore_errors=True)  # a part of the data set, which would be in the way of another try
+        reason = one_line(" ".join(str(error).split()), 300)
+        raise ArtifactError(f"Minari does not take {name!r}: {type(error).__name__}: {reason}") from error
+
+
+def _require_space(place: Path, needed: int) -> None:
+    """Check that `needed` bytes are free on the disk of `place`: where a disk becomes full, HDF5 can end the process.
+
+    Raises:
+        ArtifactError: it does not fit.
+    """
+    root = next(above for above in place.absolute().parents if above.exists())
+    if (free := shutil.disk_usage(root).free) < needed:
+        raise ArtifactError(
+            f"{place} would take up to {needed:,} bytes, and its disk has {free:,} free; free some space, or set"
+            " MINARI_DATASETS_PATH to another place"
+        )
 
 
 def _arrays(space: object, features: Features) -> Features:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
-from rlsdk.cli.step_counts import MOST_SEED
+from rlsdk.cli.outputs import Overwrite, require_free
+from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_SEED
 from rlsdk.errors import SettingsError, shown
 from rlsdk.runtime.output import counted
 from rlsdk.settings.dataset import suffixed
@@ -26,9 +27,11 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
     env: Annotated[str | None, typer.Option(help="gymnasium id (default: the environment of the training).")] = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
-    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1)] = 10,
+    episodes: Annotated[int, typer.Option(help="Number of episodes.", min=1, max=MOST_EPISODES)] = 10,
     out: Annotated[Path, typer.Option("--out", "-o", help="Data set to write.")] = Path("demo"),
-    n_envs: Annotated[int, typer.Option(help="Number of environments that are stepped together.", min=1)] = 1,
+    n_envs: Annotated[
+        int, typer.Option(help="Number of environments that are stepped together.", min=1, max=MOST_ENVS)
+    ] = 1,
     seed: Annotated[
         int, typer.Option(help="Seed of the environments and of sampled actions.", min=0, max=MOST_SEED)
     ] = 0,
@@ -39,7 +42,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
         list[str] | None,
         typer.Option(help="KEY=ACTION for --human, e.g. left=0; none=ACTION while no key is held. Can be repeated."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the data set, if there is one.")] = False,
+    overwrite: Overwrite = False,
     trust: TrustedFile = False,
 ) -> None:
     """Record episodes of an agent, of random actions, or of a human player to a data set."""
@@ -49,7 +52,8 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
         raise SettingsError("--deterministic belongs to an agent file")
     if keys and not human:
         raise SettingsError("--keys belongs to --human")
-    target = _target(out, overwrite=overwrite)
+    target = suffixed(out)
+    require_free(target, overwrite=overwrite)  # before any episode is run
     change = changed_environment(env, env_kwargs, wrapper)
     if human:
         written = _by_hand(change, episodes, target, seed, keys or [])
@@ -67,20 +71,6 @@ def episodes_in(file: Path) -> str:
     return (
         f"{counted(found.episodes, 'episode')}, {counted(found.steps, 'step')}, mean return {found.returns.mean():.2f}"
     )
-
-
-def _target(out: Path, *, overwrite: bool) -> Path:
-    """Return the file to write.
-
-    Raises:
-        SettingsError: the file exists and may not be replaced, or is a folder. It is raised before any episode is run.
-    """
-    target = suffixed(out)
-    if target.is_dir():
-        raise SettingsError(f"{target} is a folder; choose another --out")
-    if target.exists() and not overwrite:
-        raise SettingsError(f"{target} exists; choose another --out, or add --overwrite")
-    return target
 
 
 def _played(

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import torch
 from torch import Generator
 
 from rlsdk.buffers.episode_file import require_place, write_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
-from rlsdk.environments import connect, make_vec_env
-from rlsdk.errors import SettingsError
+from rlsdk.environments import Waiting, connect, make_vec_env
+from rlsdk.environments.wrapper_settings import warn_of_statistics
+from rlsdk.errors import RlsdkError, SettingsError, UsageError, raised
 from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from rlsdk.agent import Agent
 
 ActsOn = Callable[[Observation], Features]
-"""Function from B observations to actions [B, ..] in environment units, both on the CPU."""
+"""Function from B observations to actions [B, ..] in environment units, both on the CPU. Actions may also be numpy arrays."""
 
 
 class PlayerLeftError(Exception):
@@ -56,13 +59,16 @@ def record_episodes(
 
     Raises:
         SettingsError: `n_episodes` is not positive.
+        UsageError: the function that acts raises an error.
         UnsupportedSpaceError: the environment has other spaces than the agent.
+        EnvironmentFault: an episode does not end.
         ArtifactError: the file cannot be written.
     """
     if isinstance(n_episodes, bool) or not isinstance(n_episodes, int) or n_episodes < 1:
         raise SettingsError(f"n_episodes = {n_episodes!r} must be a positive whole number")
     require_place(path)
     envs = connect(env)
+    warn_of_statistics(envs, "the recorded environment")
     act = _acting(model, envs, deterministic=deterministic, seed=seed)
     with limited_threads(1):
         episodes = _played(act, envs, n_episodes, seed)
@@ -96,11 +102,30 @@ def _acting(
     agent: Any = model
     if hasattr(agent, "require_same_spaces"):
         agent.require_same_spaces(envs, "the environment to record")
+        agent.masks.check_environment(envs)
         acts: ActsOn = agent.session(envs.num_envs, deterministic=deterministic, seed=seed).action_on
         return acts
     if not callable(agent):
         raise SettingsError(f"{agent!r} cannot act; give an agent, 'random' or a function of observations")
-    return agent  # type: ignore[no-any-return]
+    return _checked(agent)
+
+
+def _checked(rule: Callable[[Observation], object]) -> ActsOn:
+    """Return a user's function with arrays as actions too; errors are UsageErrors that name its argument and result."""
+
+    def act(observation: Observation) -> Any:
+        try:
+            action = rule(observation)
+        except (PlayerLeftError, RlsdkError):
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"the function that acts {raised(error)}; it gets an Observation, whose features are a tensor [B, ..] for"
+                " B environments, and returns actions [B, ..]: lambda observation: (observation.features[:, 0] > 0).long()"
+            ) from error
+        return torch.as_tensor(action) if isinstance(action, np.ndarray) else action
+
+    return act
 
 
 def random_player(space: Space, generator: Generator) -> ActsOn:
@@ -131,7 +156,7 @@ def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[
     quota = [(count + i) // envs.num_envs for i in range(envs.num_envs)]
     observation = envs.reset(seed)
     recorder = Recorder(observation, envs.action_space, getattr(envs, "reset_seeds", ()))
-    episodes = list[RecordedEpisode]()
+    episodes, waiting = list[RecordedEpisode](), Waiting(envs)
     try:
         while any(quota):
             action = act(observation)
@@ -141,6 +166,7 @@ def _played(act: ActsOn, envs: VectorEnv, count: int, seed: int | None) -> list[
                     quota[row] -= 1
                     episodes.append(episode)
             observation = step.observation
+            waiting.stepped(step.episodes)
     except PlayerLeftError:
         if not episodes:
             raise SettingsError("no episode was played to its end, so nothing is written") from None

@@ -13,9 +13,11 @@ from rlsdk import tree
 from rlsdk.buffers.episode_file import require_place, write_episodes
 from rlsdk.buffers.recorded_episode import RecordedEpisode
 from rlsdk.callbacks import Callback
+from rlsdk.callbacks.earlier_training import set_aside
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import EnvStep, Observation
+from rlsdk.settings.dataset import suffixed
 from rlsdk_interchange.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class RecordEpisodes(Callback):
     def __init__(self, path: str | Path, n_episodes: int | None = None) -> None:
         """
         Args:
-            path: the file; `.safetensors` is appended to a name without suffix. The file is replaced atomically.
+            path: the file; `.safetensors` is appended to a name without suffix. A data set that is already
+                there moves to the folder `earlier_1` beside it, with a warning.
             n_episodes: number of episodes to record, beginning with the first. None records all; memory grows with each step.
 
         Raises:
@@ -91,4 +94,5 @@ class RecordEpisodes(Callback):
         context = run.driven.context
         name = getattr(run.agent, "env_name", None)
         spaces = context.observation_space, context.action_space
+        set_aside([suffixed(self.path)])
         write_episodes(self.path, self.episodes, *spaces, name if isinstance(name, str) else None)

@@ -16,6 +16,7 @@ import attrs
 from rlsdk.environments import connect
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, shown
 from rlsdk.registry import load as load_plugin
+from rlsdk.runtime.stored import MAX_COUNT
 from rlsdk.settings import describe, merge
 from rlsdk.spaces import Dict, Space
 from rlsdk_interchange.sb3_encoders import (
@@ -67,7 +68,7 @@ __all__ = [
     "soft_actor_critic",
     "stacked_critics",
 ]
-OURS = ("policy", "env", "seed", "device", "policy_kwargs", "normalize", "frame_stack", "tensorboard_log")
+OURS = ("policy", "env", "device", "policy_kwargs", "normalize", "frame_stack", "tensorboard_log")
 """Settings that are not taken from a file."""
 _LEARNT = {"log_ent_coef": "ent_coef"}
 """Learnt number in a file -> the setting that is its initial value. The number is ignored if the setting is given."""
@@ -76,7 +77,7 @@ _LEARNT = {"log_ent_coef": "ent_coef"}
 def import_sb3(
     path: str | Path, algorithm: str, env: object, *, vecnormalize: str | Path | None = None, **changes: object
 ) -> Agent:
-    """Return an agent whose predictions are those of the agent in the file.
+    """Return an agent whose predictions are those of the agent in the file, with its seed and number of steps.
 
     Args:
         path: the `.zip` file.
@@ -116,6 +117,8 @@ def import_sb3(
     _set_weights(agent, translated, foreign, path)
     if hasattr(type(agent), "exploration_rate") and isinstance(rate := foreign.settings.get("exploration_rate"), float):
         agent.exploration_rate = rate
+    if type(steps := foreign.settings.get("num_timesteps")) is int and 0 <= steps <= MAX_COUNT:
+        agent.num_timesteps = steps
     if statistics is not None:
         set_statistics(agent, statistics, Path(str(vecnormalize)))
     return agent

@@ -30,11 +30,12 @@ Moments = dict[str, Tensor]
 class Statistics:
     """The settings of `normalize`, the moments of each array of an observation, and those of the discounted return.
 
-    `observation` has the order of the arrays; `reward` is None if rewards are not normalised.
+    `observation` has the moments of each array by its path, such as `observation['camera']`; `reward` is None if rewards are
+    not normalised.
     """
 
     settings: dict[str, object]
-    observation: tuple[Moments, ...]
+    observation: dict[str, Moments]
     reward: Moments | None = None
 
 
@@ -61,10 +62,13 @@ def set_statistics(agent: Agent, statistics: Statistics, path: Path) -> None:
         setting = "normalize = false" if normalizer is None else "normalize.norm_obs = false"
         raise SettingsError(f"{setting} leaves no use for the statistics in {path}; omit this setting, or the file")
     state = normalizer.state_dict()
-    if len(held) != len(statistics.observation):
-        count = f"{len(statistics.observation)} array(s); the observations have {len(held)} normalised ones"
+    moments = statistics.observation
+    if len(held) != len(moments) or (len(held) > 1 and set(moments) != set(normalizer.moments)):
+        count = f"{len(moments)} array(s); the observations have {len(held)} normalised ones"
         raise ArtifactError(f"{path} has statistics of {count}: name the environment of the training")
-    changed: dict[str, Any] = {**state, "observation": dict(zip(held, statistics.observation, strict=True))}
+    if len(moments) > 1:  # the agent numbers its arrays in the order of its space; a file may have others
+        moments = {path: moments[path] for path in normalizer.moments}
+    changed: dict[str, Any] = {**state, "observation": dict(zip(held, moments.values(), strict=True))}
     if statistics.reward is not None and "reward" in state:
         changed["reward"] = {**state["reward"], **statistics.reward}
     try:
@@ -80,7 +84,7 @@ def _of_arrays(path: Path) -> Statistics:
                 raise ValueError(f"its {info.filename!r} is {info.file_size} bytes long, more than {MAX_SETTINGS}")
     with np.load(path, allow_pickle=False) as stored:
         moments = {own: torch.as_tensor(np.asarray(stored[name], np.float64)) for name, own in _NAMES.items()}
-    return Statistics({"norm_reward": False}, (moments,))
+    return Statistics({"norm_reward": False}, {"observation": moments})
 
 
 def _of_pickle(path: Path) -> Statistics:
@@ -90,14 +94,14 @@ def _of_pickle(path: Path) -> Statistics:
     if not isinstance(found, Call) or found.name != "stable_baselines3.common.vec_env.vec_normalize.VecNormalize":
         raise ValueError("it is not a pickle of VecNormalize")
     settings = {name: _plain(found.attribute(name)) for name in _SETTINGS}
-    observation: tuple[Moments, ...] = ()
+    observation: dict[str, Moments] = {}
     if settings["norm_obs"]:
         each = found.attribute("obs_rms")
         if isinstance(each, dict):
             settings["norm_obs_keys"] = sorted(each)
-            observation = tuple(_moments(each[key]) for key in sorted(each))
+            observation = {f"observation[{key!r}]": _moments(each[key]) for key in each}
         else:
-            observation = (_moments(each),)
+            observation = {"observation": _moments(each)}
     reward = _moments(found.attribute("ret_rms")) if settings["norm_reward"] else None
     return Statistics(settings, observation, reward)
 

@@ -23,7 +23,15 @@ class MaskablePPO(Agent[MaskablePPOConfig]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
 
-    def learn(self, total_timesteps: float, *args: Any, use_masking: bool = True, **kwargs: Any) -> Self:
+    def learn(
+        self,
+        total_timesteps: float,
+        *args: Any,
+        use_masking: bool = True,
+        schedule_until: float | None = None,
+        exact_steps: bool = False,
+        **kwargs: Any,
+    ) -> Self:
         """Train as `Agent.learn` does. With `use_masking=False` this training ignores masks, as if every action were allowed.
 
         Raises:
@@ -36,6 +44,7 @@ class MaskablePPO(Agent[MaskablePPOConfig]):
         network = cast("ActorCritic", self.parts.policy)
         before, network.use_masks = network.use_masks, network.use_masks and use_masking
         try:
+            kwargs |= {"schedule_until": schedule_until, "exact_steps": exact_steps}
             return super().learn(total_timesteps, *args, **kwargs)
         finally:
             network.use_masks = before

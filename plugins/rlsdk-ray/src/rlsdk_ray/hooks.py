@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rlsdk.errors import SettingsError
 from rlsdk.registry import hookimpl
+from rlsdk.runtime.pip_commands import pip_install
 
 if TYPE_CHECKING:
     from rlsdk_ray.executor import RayExecutor
@@ -43,6 +44,6 @@ def _require_ray() -> None:
         import_module("ray")
     except ImportError as error:
         raise SettingsError(
-            f"executor 'ray' needs the package ray, which cannot be imported ({error}): pip install 'ray>=2.60'; Ray has no"
+            f"executor 'ray' needs the package ray, which cannot be imported ({error}): {pip_install('ray>=2.60')}; Ray has no"
             " wheels for every Python and system, executor 'processes' works everywhere"
         ) from None

@@ -1,9 +1,11 @@
-"""What the processes on all nodes must have in common: versions of rlsdk and its plugins, and the current folder."""
+"""What the processes on all nodes must have in common: versions of rlsdk and its plugins, the current folder, and the folders
+of modules."""
 
 from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -18,19 +20,23 @@ CORE = "rlsdk"
 
 @attrs.frozen
 class Surroundings:
-    """The versions and the current folder of the process that submits work."""
+    """The versions, the current folder and the folders of modules of the process that submits work."""
 
     versions: tuple[tuple[str, str], ...]
     """Pairs (package, version) for rlsdk and its plugins."""
     folder: str
+    path: tuple[str, ...] = ()
+    """`sys.path`: it has the folders of users' modules, such as those of environments."""
 
     @staticmethod
     def here() -> Surroundings:
         """The surroundings of this process."""
-        return Surroundings(_versions(), os.getcwd())
+        return Surroundings(_versions(), os.getcwd(), tuple(sys.path))
 
     def enter(self) -> None:
         """Change to the same folder, if this node has it, so that relative paths have the same meaning. Called where work runs.
+
+        Folders of modules that this node has are added at the end of `sys.path`.
 
         Raises:
             PluginError: this node has other versions.
@@ -38,6 +44,7 @@ class Surroundings:
         _require_same(self.versions)
         if os.path.isdir(self.folder):
             os.chdir(self.folder)
+        sys.path += [place for place in self.path if place not in sys.path and os.path.isdir(place)]
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from rlsdk.registry.manifest import package_folder
 from rlsdk.runtime.whole_files import write_json
 from rlsdk.tree import leaves
 from rlsdk_testing.not_applicable import NotApplicable
-from rlsdk_testing.resume_clauses import equals_uninterrupted
-from rlsdk_testing.subject import ACTIONS, OBSERVATIONS, Subject
+from rlsdk_testing.resume_clauses import resumes_with
+from rlsdk_testing.subject import ACTIONS, NAMED, OBSERVATIONS, Subject
 
 STEPS = 48
+NAMED_KINDS = {"Cnn": "image", "MultiInput": "Dict"}
+"""Beginning of the names of policies that do not observe vectors -> the kind of observation for them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -37,13 +39,14 @@ class Capabilities:
     """Kinds of observation spaces; `image` is a Box space of images."""
     masks: str
     """How the algorithm uses action masks: ignored, optional or required."""
-    recurrent: bool
+    recurrent: str
+    """Which policies have a memory: no, optional (some) or always (all)."""
     environments: bool
     """Whether one training can use several environments."""
     resume: bool
-    """Whether a training that was saved and resumed equals an uninterrupted one, bit for bit."""
+    """Whether a training that was saved and resumed equals an uninterrupted one, bit for bit, with every policy for vectors."""
     export: bool
-    """Whether the policy can be exported, to use it without rlsdk."""
+    """Whether every policy can be exported, to use it without rlsdk."""
 
 
 def measure(algorithm: str) -> Capabilities:
@@ -59,17 +62,18 @@ def measure(algorithm: str) -> Capabilities:
     seeing["image"] = FakeImageEnv(action_space=wanted)
     actions = [kind for kind, env in acting.items() if _works(partial(_trains, subject, env))]
     observations = [kind for kind, env in seeing.items() if _works(partial(_trains, subject, env, kind))]
-    agent = _trains(subject, AnySpaceEnv(some, wanted))
+    agents = [agent for policy in subject.spec.policies if (agent := _trained(subject, policy, seeing)) is not None]
+    remembering = [bool(leaves(agent.parts.policy.initial_carry(1))) for agent in agents]
     return Capabilities(
         actions=tuple(actions),
         observations=tuple(observations),
         masks=subject.spec.action_masks,
-        recurrent=bool(leaves(agent.parts.policy.initial_carry(1))),
+        recurrent="no" if not any(remembering) else "always" if all(remembering) else "optional",
         environments=_works(
             lambda: _trains(subject, make_vec_env(lambda: subject.with_info(AnySpaceEnv(some, wanted)), 3))
         ),
-        resume=_works(lambda: equals_uninterrupted(subject)),
-        export=_works(lambda: _exported(agent)),
+        resume=all(_works(partial(resumes_with, subject, policy)) for policy in _for_vectors(subject)),
+        export=all(_works(partial(_exported, agent)) for agent in agents),
     )
 
 
@@ -88,10 +92,27 @@ def _works(attempt: Callable[[], object]) -> bool:
     return True
 
 
-def _trains(subject: Subject, env: object, kind: str = "Box") -> Agent:
+def _trained(subject: Subject, policy: str, seeing: Mapping[str, object]) -> Agent | None:
+    """Return a small trained agent of one policy, on an environment whose observations its name states; None: unsupported."""
+    kind = next((kind for prefix, kind in NAMED_KINDS.items() if policy.startswith(prefix)), None)
+    env = AnySpaceEnv(subject.seen, ACTIONS[subject.action_kind]) if kind is None else seeing[kind]
+    try:
+        return _trains(subject, env, policy=policy)
+    except (RlsdkError, NotApplicable):
+        return None
+
+
+def _for_vectors(subject: Subject) -> tuple[str, ...]:
+    """Return the policies that take the observations `subject.seen`."""
+    vectors, usual = ("Mlp", "Linear"), subject.usual_policy
+    beginnings = vectors if usual.startswith(vectors) else tuple(name for name in NAMED if usual.startswith(name))
+    return tuple(name for name in subject.spec.policies if name.startswith(beginnings)) or (subject.usual_policy,)
+
+
+def _trains(subject: Subject, env: object, kind: str = "Box", policy: str | None = None) -> Agent:
     """Train a small agent on observations of a kind, make one prediction, and return the agent."""
     prefixes = {"image": ("Cnn",), "Dict": ("MultiInput", "Mlp"), "Tuple": ("MultiInput", "Mlp")}
-    policy = subject.policy_for(*prefixes.get(kind, ("Mlp", "Linear")))
+    policy = policy or subject.policy_for(*prefixes.get(kind, ("Mlp", "Linear")))
     agent = subject.agent(env, policy=policy).learn(STEPS)
     agent.observation_space.seed(0)
     subject.predict(agent, agent.observation_space.sample())

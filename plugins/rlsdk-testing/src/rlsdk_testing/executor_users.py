@@ -18,6 +18,7 @@ from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
 from rlsdk.experiments.sweep import SeedResult, run_seed
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load as load_spec
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk_testing.kit import require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import differing, flat_state
@@ -109,4 +110,4 @@ def _require_algorithm(algorithm: str) -> None:
     try:
         load_spec(algorithm)
     except PluginError:
-        raise NotApplicable(f"it is tried with {algorithm!r}: pip install rlsdk-{algorithm}") from None
+        raise NotApplicable(f"it is tried with {algorithm!r}: {pip_install(f'rlsdk-{algorithm}')}") from None

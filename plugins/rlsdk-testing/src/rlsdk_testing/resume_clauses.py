@@ -49,7 +49,17 @@ OUT_OF_FILES = (
     OUT_OF_FILES,
 )
 def equals_uninterrupted(subject: Subject) -> None:
-    _compare(_Training(subject, lambda: _copies(subject, 1, "sync"), _sensitive(subject)), POINTS)
+    resumes_with(subject, None)
+
+
+def resumes_with(subject: Subject, policy: str | None) -> None:
+    """Check the clause for agents of one policy for the observations `subject.seen`; None: the usual policy.
+
+    Raises:
+        ContractViolation: a resumed training ended otherwise than an uninterrupted one.
+    """
+    training = _Training(subject, lambda: _copies(subject, 1, "sync"), _sensitive(subject), policy=policy)
+    _compare(training, POINTS)
 
 
 @clause(
@@ -108,9 +118,10 @@ class _Training:
     make_env: Callable[[], object]
     changes: Mapping[str, object]
     what: str = "1 environment"
+    policy: str | None = None
 
     def agent(self) -> Agent:
-        return self.subject.agent(self.make_env(), policy=None, **self.changes)
+        return self.subject.agent(self.make_env(), policy=self.policy, **self.changes)
 
 
 def _compare(training: _Training, points: tuple[float, ...]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rlsdk.runtime.output import print_line
 from rlsdk_trackers.tracked_run import TrackedRun
 from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of
 
@@ -25,7 +26,10 @@ IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOU
 
 
 class MLflowSink(Tracker):
-    """Writes to a run of MLflow, on the server that MLFLOW_TRACKING_URI names, else in a database in the current folder."""
+    """Writes to a run of MLflow, on the server that MLFLOW_TRACKING_URI names, else in a database in the current folder.
+
+    That is the default of MLflow, so `mlflow ui` there shows the runs of all folders. A line names the place.
+    """
 
     title = "MLflow"
     name = "mlflow"
@@ -46,6 +50,9 @@ class MLflowSink(Tracker):
                 experiment = _repeated(lambda: self._experiment(run.project))
                 tags = {"group": group} if (group := group_of(details)) else {}
                 run.id = self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
+                place = str(self._client.tracking_uri)
+                if "MLFLOW_TRACKING_URI" not in os.environ and place.startswith("sqlite:"):
+                    print_line(f"MLflow writes to {place}; set MLFLOW_TRACKING_URI to write elsewhere")
         self._id = run.id
         self.show_settings(details)
 

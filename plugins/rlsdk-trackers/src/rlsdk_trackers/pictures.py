@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError, shown
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.sinks import Figure, Image, Video
 
 Pixels = NDArray[np.uint8]
@@ -80,4 +81,6 @@ def _needed(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise SettingsError("pictures and videos in trackers need more packages: pip install 'rlsdk[video]'") from None
+        raise SettingsError(
+            f"pictures and videos in trackers need more packages: {pip_install('rlsdk[video]')}"
+        ) from None

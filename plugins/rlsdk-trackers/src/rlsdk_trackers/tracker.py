@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rlsdk.errors import RlsdkError, SettingsError, one_line
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.sinks import Figure, HParam, Image, Video
 from rlsdk_trackers.pictures import write_figure, write_image, write_video
 from rlsdk_trackers.tracked_run import TrackedRun
@@ -72,7 +73,7 @@ class Tracker(ABC):
         except ImportError as error:
             lacking = "" if getattr(error, "name", None) == self.name else f" ({one_line(error, 200)})"
             raise SettingsError(
-                f"the sink {self.name!r} needs {self.title}{lacking}: pip install 'rlsdk-trackers[{self.name}]'"
+                f"the sink {self.name!r} needs {self.title}{lacking}: {pip_install(f'rlsdk-trackers[{self.name}]')}"
             ) from None
 
     # --- what rlsdk calls ---------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import attrs
 import typer
 
 from rlsdk.cli.completions import beginning
+from rlsdk.cli.outputs import Overwrite, write_agent
 from rlsdk.errors import one_line
 from rlsdk.runtime.output import counted, print_line
 
@@ -80,15 +81,15 @@ def get_agent(
         Path | None,
         typer.Option("--out", "-o", help="File to write (default: named after the agent, in the current folder)."),
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Check the hash of a trained agent and write its agent file. Every command that reads agents accepts this file."""
     from rlsdk.agent.agent_file import as_agent_file
-    from rlsdk.runtime.whole_files import write_whole
     from rlsdk_zoo.installed import find
 
     agent = find(name)
     target = as_agent_file(out or Path(agent.name.replace("/", "-")))
-    write_whole(target, agent.read())
+    write_agent(target, agent.read(), overwrite=overwrite)
     played = counted(agent.result.episodes, "episode")
     typer.echo(f"{target}: mean return {agent.result} over {played}; needs {agent.package}")
 

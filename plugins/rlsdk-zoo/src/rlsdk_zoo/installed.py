@@ -19,7 +19,8 @@ import attrs
 from rlsdk.errors import LONGEST_NAME, ArtifactError, PluginError, one_line, shown
 from rlsdk.registry import Plugin, plugins
 from rlsdk.registry.packaged_tables import packaged_tables
-from rlsdk.registry.plain_files import PlainFileError, read_plain, read_toml
+from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.plain_files import PlainFileError, read_plain, read_toml
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -102,7 +103,7 @@ class ZooAgent:
         Raises:
             ArtifactError: the file is missing or altered.
         """
-        fix = f"install it again: pip install --force-reinstall --no-deps {self.zoo}"
+        fix = f"install it again: {pip_install(self.zoo, options='--force-reinstall --no-deps')}"
         try:
             data = read_plain(self.path, LIMIT)
         except PlainFileError as error:
@@ -119,7 +120,8 @@ class ZooAgent:
     def card(self) -> str:
         """Return a page in Markdown: what the agent is, its result, how it was trained, and how to use it."""
         result, versions = self.result, ", ".join(f"{name} {value}" for name, value in self.versions.items())
-        return CARD.format(agent=self, result=result, versions=versions)
+        install = pip_install(self.zoo, self.package)
+        return CARD.format(agent=self, result=result, versions=versions, install=install)
 
 
 CARD = """# {agent.name}
@@ -136,7 +138,7 @@ This is one agent of one seed: other seeds may end elsewhere.
 ## Use
 
 ```
-pip install {agent.zoo} {agent.package}
+{install}
 rlsdk zoo get {agent.name} --out agent.rlsdk
 rlsdk eval agent.rlsdk
 ```
@@ -183,7 +185,7 @@ def agents() -> tuple[ZooAgent, ...]:
             except ArtifactError as error:
                 warnings.warn(str(error), RuntimeWarning, stacklevel=2)
     if not found:
-        raise PluginError(f"no trained agents are installed; install some: pip install {PACKAGE}")
+        raise PluginError(f"no trained agents are installed; install some: {pip_install(PACKAGE)}")
     return tuple(sorted(found, key=lambda agent: (agent.name, agent.zoo)))
 
 

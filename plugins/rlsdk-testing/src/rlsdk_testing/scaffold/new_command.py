@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk_testing.scaffold import families, first_steps, new_package
 
 
@@ -23,6 +25,6 @@ def new_plugin(
     place, run = first_steps(identity, family, actions)
     typer.echo(f"{folder}: a plugin with the {family} algorithm {identity!r}")
     typer.echo(f"fill in the two functions marked FILL IN in {folder / place}, then:")
-    typer.echo(f"  pip install -e '{folder}[dev]'")
+    typer.echo(f"  {pip_install(f'{os.path.join(os.curdir, folder)}[dev]', options='-e')}")
     typer.echo(f"  rlsdk check {identity}")
     typer.echo(f"  {run}")

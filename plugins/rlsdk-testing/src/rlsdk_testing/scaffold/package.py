@@ -13,6 +13,7 @@ import keyword
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -43,11 +44,10 @@ def new_package(identity: str, family: str, folder: Path, *, actions: str | None
         actions: `continuous` or `discrete`, for a family with a choice; None is discrete.
 
     Raises:
-        SettingsError: the family or its kind of actions does not exist, or the id is not valid or is installed already.
+        SettingsError: the family or its kind of actions does not exist, or the id is not valid.
         ArtifactError: the new folder exists already or cannot be written. No incomplete folder is left then.
     """
     package = rendered(identity, family, actions)
-    _require_free(identity)
     target = folder / _distribution(identity)
     if target.exists():
         raise ArtifactError(f"{target} exists already; remove it, choose another id, or another folder with --out")
@@ -68,6 +68,7 @@ def new_package(identity: str, family: str, folder: Path, *, actions: str | None
     finally:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
+    _warn_of_namesakes(identity)
     return target
 
 
@@ -158,9 +159,12 @@ def _placeholders_of(table: Mapping[str, object], prefix: str = "") -> Iterator[
             yield prefix + key, str(value).strip("\n")
 
 
-def _require_free(identity: str) -> None:
-    if any(plugin.id == identity for plugin in plugins()):
-        raise SettingsError(f"an algorithm {identity!r} is installed already, see `rlsdk list`; choose another id")
+def _warn_of_namesakes(identity: str) -> None:
+    """Warn if an installed package has the id: writing a folder changes nothing, installing the new package does."""
+    for package in sorted({plugin.distribution for plugin in plugins() if plugin.id == identity}):
+        same = package == _distribution(identity)
+        what = "installing the new package replaces it" if same else f"with both installed, use {package}/{identity}"
+        warnings.warn(f"the installed package {package} has an algorithm {identity!r} too; {what}", stacklevel=3)
 
 
 def _files_of(context: Mapping[str, str], template: FamilyTemplate) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Reading small files next to a plugin's code, with limits: a damaged or hostile file costs little time and memory."""
+"""Reading small files of settings and of plugins, with limits: a damaged or hostile file costs little time and memory."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def parse_toml(text: str) -> dict[str, object]:
     if _depth(bare) > MOST_DEPTH or any(
         part.count(".") > MOST_DOTS for line in bare.splitlines() for part in _NO_KEY.split(line)
     ):
-        raise PlainFileError("is not valid TOML for a plugin: it is nested too deeply")
+        raise PlainFileError("is not valid TOML here: it is nested too deeply")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number with 5,000 digits raises a plain ValueError

@@ -1,0 +1,32 @@
+"""Agents and data sets that commands write: none replaces another file, unless the user says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlsdk.errors import SettingsError
+from rlsdk.runtime.whole_files import write_whole
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file, if there is one.")]
+
+
+def require_free(target: Path, *, overwrite: bool) -> None:
+    """Check that a command may write `target`.
+
+    Raises:
+        SettingsError: it is a folder, or exists and may not be replaced.
+    """
+    if target.is_dir():
+        raise SettingsError(f"{target} is a folder; choose another --out")
+    if target.exists() and not overwrite:
+        raise SettingsError(f"{target} exists; choose another --out, or add --overwrite")
+
+
+def write_agent(target: Path, data: bytes, *, overwrite: bool) -> None:
+    """Write the bytes of an agent file. A file that already holds them is accepted. Raises as `require_free`."""
+    if not (target.is_file() and target.read_bytes() == data):
+        require_free(target, overwrite=overwrite)
+    write_whole(target, data)

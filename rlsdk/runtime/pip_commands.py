@@ -1,0 +1,121 @@
+"""The pip commands that messages name.
+
+Until this project's packages are published, anyone may register their names on the public index. So a copy that came from a
+folder names that folder. Every message that names a pip command calls `pip_install`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rlsdk.errors import OURS
+
+SDK = "rlsdk"
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?P<extras>\[[^\]]*\])?(?P<version>.*)", re.DOTALL)
+_QUOTED = re.compile(r"[\w ./:@%+,=<>~\[\]()*';^-]+")
+"""Text that POSIX shells and the command line of Windows leave unchanged inside double quotes."""
+
+
+def pip_install(*requirements: str, options: str = "") -> str:
+    """Return the command that installs packages, for a message. It can be copied into a shell.
+
+    A package that was installed from a folder or a wheel file is named by its path, and so are the packages beside it. If a
+    requirement has a version, the text begins with bringing the folder to it. Reads files, so call it only for a message.
+
+    Args:
+        requirements: names as pip takes them, such as "rlsdk-tqc", "rlsdk[plot]" or "rlsdk>=0.2".
+        options: options of pip, such as "--upgrade".
+    """
+    first, words = list[str](), ["pip install", *([options] if options else [])]
+    parts = [_parts(requirement) for requirement in requirements]
+    places = [_place(name) for name, _, _ in parts]
+    for requirement, (name, extras, version), (place, editable) in zip(requirements, parts, places, strict=True):
+        if place is None:
+            words.append(_quoted(requirement))
+            continue
+        path = _shortest(place)
+        if version:
+            first.append(f"bring {_quoted(path)} to {name}{version}")
+        words += [*(["-e"] if editable else []), _quoted(path + extras)]
+    if _source() is None and all(name.startswith(f"{SDK}-") for name, _, _ in parts) and not any(p for p, _ in places):
+        address = _record(SDK).get("url")  # from a repository elsewhere, or from a folder that is gone
+        if address:
+            return f"in a copy of {address}: pip install {' '.join(f'./*/{_quoted(name + more)}' for name, more, _ in parts)}"
+    return (f"{' and '.join(first)}, then: " if first else "") + " ".join(words)
+
+
+def _parts(requirement: str) -> tuple[str, str, str]:
+    """Return the name, the extras in brackets and the version of a requirement."""
+    match = _REQUIREMENT.fullmatch(requirement)
+    return (requirement, "", "") if match is None else (match["name"], match["extras"] or "", match["version"])
+
+
+def _quoted(text: str) -> str:
+    if shlex.quote(text) == text:
+        return text
+    return f'"{text}"' if _QUOTED.fullmatch(text) else shlex.quote(text)
+
+
+def _shortest(place: Path) -> str:
+    """Return the path of a folder or file, relative to the working directory if it lies in it; pip needs the `./`."""
+    try:
+        inside = place.relative_to(Path.cwd()).as_posix()
+    except (OSError, ValueError):  # the working directory was removed, or is elsewhere
+        return place.as_posix()
+    return f"./{inside}" if inside != "." else "."
+
+
+def _place(name: str) -> tuple[Path | None, bool]:
+    """Return (folder or wheel file to install a package from, whether it is installed editable); (None, False): there is none.
+
+    It is where the package itself came from, or the package of that name beside the source of rlsdk.
+    """
+    if name == SDK and _is_source(OURS.parent):
+        return OURS.parent, True
+    own, editable = _origin(name)
+    if own is not None:
+        return own, editable
+    root = _source()
+    if root is None or name == SDK:
+        return None, False
+    if root.is_dir():
+        beside = [each.parent for each in root.glob("*/*/pyproject.toml") if each.parent.name == name]
+    else:
+        beside = [each for each in root.parent.glob("*.whl") if each.name.startswith(f"{name.replace('-', '_')}-")]
+    return (min(beside), False) if beside else (None, False)
+
+
+def _source() -> Path | None:
+    """Return the repository or wheel file that the running rlsdk came from; None: it is not on this machine."""
+    return OURS.parent if _is_source(OURS.parent) else _origin(SDK)[0]
+
+
+def _is_source(folder: Path) -> bool:
+    """Return whether a folder is the root of this project's repository."""
+    return (folder / "pyproject.toml").is_file() and (folder / "plugins").is_dir()
+
+
+def _record(name: str) -> dict[str, object]:
+    """Return what pip noted about the origin of an installed package (PEP 610); empty if it came from an index."""
+    try:
+        found = json.loads(distribution(name).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _origin(name: str) -> tuple[Path | None, bool]:
+    record = _record(name)
+    from urllib.request import url2pathname  # 10 ms, which a listing does not need
+
+    address = urlsplit(str(record.get("url", "")))
+    place = Path(url2pathname(address.path))
+    if address.scheme != "file" or not address.path or not place.exists():
+        return None, False
+    details = record.get("dir_info")
+    return place, isinstance(details, dict) and details.get("editable") is True

@@ -1,0 +1,111 @@
+"""The length of a training: a whole number of rounds, or exactly the steps that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NoReturn, TypeVar
+
+from rlsdk.errors import PluginError, SettingsError, UsageError
+from rlsdk.interfaces import Collector, HasRolloutLength, NormalizesEpisodes, Plan, Policy, Training
+from rlsdk.interfaces.abilities import ability
+from rlsdk.records import Rollout
+from rlsdk.training.off_policy import OffPolicyPlan
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+
+def round_length(plan: Plan[Training], num_envs: int) -> int | None:
+    """The environment steps of a round, all environments together; None if they are not known before."""
+    if isinstance(plan, OffPolicyPlan):
+        return None if plan.episodes else plan.train_every * num_envs
+    rollouts = ability(plan, HasRolloutLength)
+    return None if rollouts is None or plan.unit != "steps" else rollouts.n_steps * num_envs
+
+
+def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
+    """One line about a training of `total` steps that ends later, because rounds are whole; None if it does not."""
+    size = round_length(plan, num_envs)
+    if size is not None and total % size:
+        return (
+            f"{total:,} steps become {total + -total % size:,}: rounds of {size:,} steps are whole; exact_steps=True"
+            f" (--exact-steps) ends at {total:,}"
+        )
+    if isinstance(plan, NormalizesEpisodes) or (isinstance(plan, OffPolicyPlan) and plan.episodes):
+        return f"training ends with the round of episodes in which step {total:,} falls"
+    return None
+
+
+def require_exact(plan: Plan[Training], num_envs: int, total: int, algorithm: str) -> None:
+    """Check that a training can end after exactly `total` steps.
+
+    Raises:
+        UsageError: the algorithm plays whole episodes.
+        SettingsError: the environments, which are stepped together, cannot make this number of steps.
+    """
+    if isinstance(plan, NormalizesEpisodes):
+        raise _whole_episodes(algorithm)
+    if plan.unit == "steps" and total % num_envs:
+        near = total - total % num_envs
+        raise SettingsError(
+            f"exact_steps: {num_envs} environments are stepped together and cannot make {total} steps; give"
+            f" {f'{near} or ' if near else ''}{near + num_envs}, or leave exact_steps out"
+        )
+
+
+def _whole_episodes(what: str) -> UsageError:
+    return UsageError(f"exact_steps: {what} plays whole episodes, which are not cut; leave exact_steps out")
+
+
+class ExactCollector:
+    """Collects a limited number of steps, so that a training ends at the exact count.
+
+    The last rollout is shorter and says `stopped`, as one that a callback ended. All else is that of the collector
+    `inner`.
+    """
+
+    def __init__(self, inner: Collector, left: int) -> None:
+        """`left`: the vector steps until the end."""
+        self.inner, self.left = inner, left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @property
+    def acting(self) -> Any:
+        return self.inner.acting
+
+    @property
+    def num_envs(self) -> int:
+        return self.inner.num_envs
+
+    def end_round(self) -> None:
+        self.inner.end_round()
+
+    def collect(
+        self,
+        policy: Policy[CarryT, ExtrasT],
+        length: int,
+        *,
+        on_step: Callable[[int], object] | None = None,
+        ends_round: bool = True,
+    ) -> Rollout[CarryT, ExtrasT]:
+        """See `rlsdk.interfaces.Collector`.
+
+        Raises:
+            PluginError: the plan goes on after a rollout that says `stopped`.
+        """
+        if not self.left:
+            raise PluginError(
+                "its plan collects again after a rollout with `stopped`, so it cannot end exactly; end the round there, or"
+                " leave exact_steps out"
+            )
+        wanted = min(length, self.left) if hasattr(length, "__index__") else length
+        rollout = self.inner.collect(policy, wanted, on_step=on_step, ends_round=ends_round)
+        self.left -= len(rollout.steps.reward)
+        return rollout if self.left else replace(rollout, stopped=True)
+
+    def play(self, *_: object) -> NoReturn:
+        """Raises UsageError: whole episodes have no exact number of steps."""
+        raise _whole_episodes("the plan")
