@@ -25,8 +25,8 @@ from benchmarks.arguments import positive
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation.aggregate import estimate, mean
 from rlsdk.evaluation.evaluate import evaluate_policy
-from rlsdk.experiments.plotting import new_figure, save_figure
 from rlsdk.registry import preset
+from rlsdk_lab.plotting import new_figure, save_figure
 
 DATA = Path(__file__).parents[1] / "docs" / "images" / "learning_curve.json"
 PICTURE = DATA.with_suffix(".svg")

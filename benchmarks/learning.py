@@ -24,8 +24,8 @@ from benchmarks.arguments import positive
 from benchmarks.marked import replaced
 from benchmarks.trained_peer import EPISODES, trained_peer
 from rlsdk.evaluation.aggregate import estimate, mean
-from rlsdk.experiments import load_suite, suites
 from rlsdk.registry import find, preset
+from rlsdk_lab import load_suite, suites
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import rlsdk
-from rlsdk.experiments.plotting import plot_run
+from rlsdk_lab.plotting import plot_run
 from rlsdk_testing.subject import differing, flat_state
 
 SMALL = ["--set", "policy_kwargs.net_arch=[8]", "--set", "buffer_size=2000", "--set", "batch_size=16"]

@@ -10,9 +10,9 @@ import pytest
 
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault
-from rlsdk.experiments.trials import Tuning
 from rlsdk.settings import parse_assignments
 from rlsdk.settings.load import parse_value
+from rlsdk_lab.trials import Tuning
 
 SHORT = (
     "--env",

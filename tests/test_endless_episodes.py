@@ -19,8 +19,8 @@ from rlsdk.environments import connect, make_vec_env
 from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import EnvironmentFault, ResourceError
 from rlsdk.evaluation import evaluate_policy, run_episodes
-from rlsdk.experiments.video import record_video
 from rlsdk_interchange.recording import record_episodes
+from rlsdk_lab.video import record_video
 
 ENDED = "no episode ended in 200 steps, and whole episodes are played; give it a time limit"
 SMALL: dict[str, Any] = {"n_steps": 10, "batch_size": 10, "seed": 0}
@@ -127,7 +127,7 @@ def test_results_of_episodes_that_end_do_not_depend_on_limits() -> None:
 
 def test_a_video_that_does_not_fit_into_memory_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlsdk.runtime.memory_budget.available_bytes", lambda: 1000)
-    monkeypatch.setattr("rlsdk.experiments.video.FRAMES_BETWEEN_CHECKS", 20)
+    monkeypatch.setattr("rlsdk_lab.video.FRAMES_BETWEEN_CHECKS", 20)
     with pytest.raises(ResourceError, match=r"a video of more than 80 frames needs .*max_episode_steps"):
         record_video(ppo(), "tests/Endless-v0", tmp_path / "video.gif")
 

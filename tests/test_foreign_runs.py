@@ -20,15 +20,15 @@ import rlsdk
 from rlsdk.buffers import preallocated_rows
 from rlsdk.buffers.storage import OnDisk
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.experiments import Bench, Cell, Suite, bench, scores_below
 from rlsdk.experiments.lock import claimed
 from rlsdk.experiments.metrics_file import read_metric
-from rlsdk.experiments.plotting import plot_runs
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.runner import run
 from rlsdk.experiments.sweep import RunRequest, Sweep, stored, sweep
 from rlsdk.settings import load_settings
+from rlsdk_lab import Bench, Cell, Suite, bench, scores_below
+from rlsdk_lab.plotting import plot_runs
 from tests.test_resumed_options import BASE
 
 MODULE = """

@@ -13,9 +13,10 @@ import rlsdk
 from rlsdk.cli import run as run_command
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.executors import make_executor
-from rlsdk.experiments import load_suite, sweep
-from rlsdk.experiments.video import record_video
+from rlsdk.experiments import sweep
 from rlsdk_interchange import record_episodes
+from rlsdk_lab import load_suite
+from rlsdk_lab.video import record_video
 
 SUITE = """
 [suite]
@@ -132,7 +133,7 @@ def test_a_video_for_which_the_disk_has_no_space(
         path.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rlsdk.experiments.video._write", half)
+    monkeypatch.setattr("rlsdk_lab.video._write", half)
     (tmp_path / "videos").mkdir()
     with pytest.raises(ArtifactError, match="cannot be written: No space left on device"):
         record_video(rlsdk.load(agent), "CartPole-v1", tmp_path / "videos" / f"video{suffix}")

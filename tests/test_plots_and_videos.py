@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from rlsdk.cli.main import app
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.experiments.curves import CurveSettings, curves, runs_below
 from rlsdk.experiments.metrics_file import read_metric
-from rlsdk.experiments.plotting import PictureSettings, plot_runs
+from rlsdk_lab.curves import CurveSettings, curves, runs_below
+from rlsdk_lab.plotting import PictureSettings, plot_runs
 from rlsdk_tqc import TQC
 
 SMALL: dict[str, Any] = {"buffer_size": 300, "learning_starts": 20, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}
@@ -207,7 +207,7 @@ def test_a_video_is_written_and_can_be_read_back(suffix: str, tmp_path: Path) ->
 
 
 def test_bad_requests_for_videos(tmp_path: Path) -> None:
-    from rlsdk.experiments.video import record_video
+    from rlsdk_lab.video import record_video
 
     agent = TQC("MlpPolicy", "Pendulum-v1", seed=1, **SMALL)
     with pytest.raises(SettingsError, match=r"\.mp4 or \.gif"):
@@ -241,7 +241,7 @@ def test_a_video_of_which_a_part_is_missing_is_no_video(tmp_path: Path, monkeypa
     """ffmpeg fails at the end where the disk is full, and imageio says nothing of it."""
     imageio = pytest.importorskip("imageio.v3")
     pytest.importorskip("imageio_ffmpeg")
-    from rlsdk.experiments.video import record_video
+    from rlsdk_lab.video import record_video
 
     write = imageio.imwrite
 

@@ -167,7 +167,7 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.experiments.sweep.sweep": lambda w: sweep(
         Sweep(request=request(w), seeds=(0, 1), jobs=1, executor="in-process")
     ),
-    "rlsdk.experiments.tune": lambda w: experiments.tune(
+    "rlsdk_lab.tune": lambda w: experiments.tune(
         experiments.Tuning(algorithm="bad", env="CartPole-v1", steps=8, trials=1, out=w.folder / "tuning")
     ),
 }
@@ -209,19 +209,19 @@ NOT_ENTRANCES = {
     "rlsdk.registry.plugin_of": "describes a plugin, with its problem",
     "rlsdk.registry.unregister": "forgets",
     "rlsdk.interfaces.require_spaces": "its algorithm is a word of the message",
-    "rlsdk.experiments.load_suite": "reads a table of names",
+    "rlsdk_lab.load_suite": "reads a table of names",
     "rlsdk.experiments.read_metric": "reads a table of numbers",
     "rlsdk.experiments.rl_zoo_preset": "takes the spec of an algorithm that was loaded",
-    "rlsdk.experiments.Range": "a record",
-    "rlsdk.experiments.Suite": "a record",
+    "rlsdk_lab.Range": "a record",
+    "rlsdk_lab.Suite": "a record",
     "rlsdk.interfaces.BuildContext": "a record",
     "rlsdk.interfaces.Parts": "a record",
     "rlsdk.interfaces.Serializer.load": "a Protocol",
-    "rlsdk.experiments.bench": "reports each run that fails",
-    "rlsdk.experiments.Cell": "a record",
-    "rlsdk.experiments.Score": "a record",
-    "rlsdk.experiments.Tuning": "a record, see rlsdk.experiments.tune",
-    "rlsdk.experiments.search_space": "takes the class of the settings",
+    "rlsdk_lab.bench": "reports each run that fails",
+    "rlsdk_lab.Cell": "a record",
+    "rlsdk_lab.Score": "a record",
+    "rlsdk_lab.Tuning": "a record, see rlsdk_lab.tune",
+    "rlsdk_lab.search_space": "takes the class of the settings",
     "rlsdk_interchange.sb3.read_sb3": "reads a file of another library",
     "rlsdk_interchange.export_minari": "recorded episodes hold no agent",
     "rlsdk_interchange.import_minari": "recorded episodes hold no agent",

@@ -24,12 +24,12 @@ import rlsdk
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.evaluation.aggregate import better, chance, difference, estimate, improvement, iqm, mean, median, profile
-from rlsdk.experiments import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
-from rlsdk.experiments.report import write_report
-from rlsdk.experiments.report_tables import cells, normalised
-from rlsdk.experiments.scores import Score
 from rlsdk.registry import algorithms, load, preset
 from rlsdk.settings.dataset import dataset_names
+from rlsdk_lab import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
+from rlsdk_lab.report import write_report
+from rlsdk_lab.report_tables import cells, normalised
+from rlsdk_lab.scores import Score
 
 values = st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=1, max_size=12)
 
@@ -164,7 +164,7 @@ def test_plugins_add_cells_to_suites(tmp_path: Path, monkeypatch: pytest.MonkeyP
     damaged.write_text("[[cells]]\nenvironment = 'CartPole-v1'\n")
     foreign.write_text("[[cells]]\nalgorithm = 'ars'\nenv = 'CartPole-v1'\n")
     found = {"classic": {"mine": mine, "b": damaged, "c": foreign}, "new": {"mine": mine}}
-    monkeypatch.setattr("rlsdk.experiments.suite.suite_files", lambda: found)
+    monkeypatch.setattr("rlsdk_lab.suite.suite_files", lambda: found)
 
     assert {"classic", "new"} < set(suites())
     new = load_suite("new")

@@ -15,13 +15,13 @@ import attrs
 import pytest
 
 from rlsdk.errors import EnvironmentFault, SettingsError, WorkError
-from rlsdk.experiments import Range, Tuning, search_space, tune
-from rlsdk.experiments.trials import _Reports
-from rlsdk.experiments.tuning import _open
 from rlsdk.experiments.watching import watching
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load
 from rlsdk.settings import structure
+from rlsdk_lab import Range, Tuning, search_space, tune
+from rlsdk_lab.trials import _Reports
+from rlsdk_lab.tuning import _open
 
 pytest.importorskip("optuna")
 ALGORITHMS = ["ars", "maskable-ppo", "qrdqn", "recurrent-ppo", "tqc", "trpo"]
@@ -247,7 +247,7 @@ def test_every_trial_writes_to_its_sinks_and_shows_its_progress(
     def slowly(folders: Mapping[str, Path]) -> Any:
         return watching(folders, seconds=0.01)
 
-    monkeypatch.setattr("rlsdk.experiments.tuning.watching", slowly)
+    monkeypatch.setattr("rlsdk_lab.tuning.watching", slowly)
     tune(plan(tmp_path, sinks=("tensorboard",)))
     assert all(list((tmp_path / f"trial-000{number}").rglob("events.*")) for number in (0, 1))
     lines = (tmp_path / "worker-0/log.txt").read_text().splitlines()
@@ -268,7 +268,7 @@ def test_a_sink_that_cannot_begin_ends_the_search(tmp_path: Path, monkeypatch: p
 
     with pytest.raises(SettingsError, match="unknown sink 'nosuch'"):
         tune(plan(tmp_path, sinks=("nosuch",)))
-    monkeypatch.setattr("rlsdk.experiments.trial_logs.named_sinks", lambda names: [lambda folder, resumed: Closed()])
+    monkeypatch.setattr("rlsdk_lab.trial_logs.named_sinks", lambda names: [lambda folder, resumed: Closed()])
     with pytest.raises(SettingsError, match="the service is closed"):
         tune(plan(tmp_path))
     states = [trial.state for trial in _open(plan(tmp_path)).get_trials()]

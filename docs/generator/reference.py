@@ -14,7 +14,7 @@ from rlsdk import Agent
 from tests.test_public_api import MODULES, PACKAGES
 
 ROOT = Path(__file__).parents[2]
-FURTHER = ("rlsdk.agent.session", "rlsdk.experiments.comparison", "rlsdk.experiments.plotting", "rlsdk.math.returns")
+FURTHER = ("rlsdk.agent.session", "rlsdk_lab.comparison", "rlsdk_lab.plotting", "rlsdk.math.returns")
 """Modules outside the reviewed list whose functions the pages use."""
 GROUPS = {
     "Everyday": (

@@ -30,23 +30,6 @@ OWN: Mapping[str, tuple[str, str, str]] = {
         "run tqc --env Pendulum-v1 --steps 8000 --seed 0 --out runs/pendulum",
     ),
     "eval": ("rlsdk.cli.evaluate:evaluate_file", "Evaluate a saved agent.", "eval runs/pendulum --episodes 20"),
-    "plot": ("rlsdk.cli.plot:plot_curves", "Draw learning curves.", "plot runs/pendulum --out curve.png --band range"),
-    "bench": (
-        "rlsdk.cli.bench:run_bench",
-        "Run a suite with several seeds.",
-        "bench classic --algos ars --seeds 2 --budget 10000",
-    ),
-    "compare": ("rlsdk.cli.compare:compare_runs", "Compare two sets of runs.", "compare runs/pendulum runs/wide"),
-    "tune": (
-        "rlsdk.cli.tune:tune_algorithm",
-        "Search for hyper-parameters.",
-        "tune trpo --env Pendulum-v1 --steps 8000 --trials 20 --out tuned",
-    ),
-    "record": (
-        "rlsdk.cli.record:record_file",
-        "Write a video of a saved agent.",
-        "record runs/pendulum --out video.mp4",
-    ),
     "inspect": (
         "rlsdk.cli.inspect:inspect_file",
         "Show the contents of an agent file or data set.",
@@ -56,6 +39,7 @@ OWN: Mapping[str, tuple[str, str, str]] = {
 }
 """Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
 PACKAGES: Mapping[str, str] = {
+    **dict.fromkeys(("bench", "compare", "plot", "record", "tune"), "rlsdk-lab"),
     **dict.fromkeys(("check", "new"), "rlsdk-testing"),
     **dict.fromkeys(("export", "import", "pull", "push", "record-episodes"), "rlsdk-interchange"),
     "zoo": "rlsdk-zoo",

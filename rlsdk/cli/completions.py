@@ -1,4 +1,4 @@
-"""Shell completion of ids, environments, presets, suites, sinks and executors.
+"""Shell completion of ids, environments, presets, sinks and executors.
 
 This module imports neither torch nor a plugin, because users wait for the result after they press the tab key.
 """
@@ -36,13 +36,6 @@ def complete_environment(context: typer.Context, incomplete: str) -> list[str]:
         return [name for name in names if not any(name.startswith(f"{other}-") for other in names)]  # without variants
 
     return beginning(incomplete, environments)
-
-
-def complete_suite(incomplete: str) -> list[str]:
-    """Return the names of suites that begin with `incomplete`."""
-    from rlsdk.experiments.suite import suites
-
-    return beginning(incomplete, suites)
 
 
 def complete_sink(incomplete: str) -> list[str]:

@@ -5,7 +5,7 @@ run.json           algorithm, environment, steps, seed, versions, status
 metrics.csv        metrics by step        metrics.jsonl   the same as JSON lines
 checkpoints/       step_000010000.rlsdk ...: everything training needs to continue
 best.rlsdk         the agent with the best evaluation       final.rlsdk   the agent at the end
-learning_curve.png (with the extra `plot`)
+learning_curve.png (with rlsdk-lab and matplotlib)
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ class RunDirectory:
         self.csv, self.jsonl = path / "metrics.csv", path / "metrics.jsonl"
         self.config, self.record = path / "config.toml", path / RUN
         self.best, self.final = path / "best.rlsdk", path / "final.rlsdk"
-        self.curve = path / "learning_curve.png"
 
     @staticmethod
     def choose(out: Path | None, algorithm: str, env: str, seed: int) -> RunDirectory:

@@ -1,14 +1,15 @@
-"""The metric sinks of a run of the command line."""
+"""The metric sinks of a run of the command line, and the reports when it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from rlsdk.errors import SettingsError, suggest
+from rlsdk.errors import RlsdkError, SettingsError, suggest
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.output import print_line
 from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink
 from rlsdk.sinks.sink import Scalar
 
@@ -39,6 +40,15 @@ def _named(name: str) -> Maker:
         )
     make = extension("sinks", name)
     return lambda folder, resumed: make(folder)
+
+
+def write_reports(folder: Path) -> None:
+    """Call every report of an installed plugin with the folder of a run or sweep that ended. One that fails is printed."""
+    for name in extensions("reports"):
+        try:
+            extension("reports", name)(folder)
+        except RlsdkError as error:
+            print_line(f"no {name}: {error}")
 
 
 def described_run(record: RunRecord) -> dict[str, Scalar]:

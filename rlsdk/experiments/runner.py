@@ -29,14 +29,13 @@ from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, message
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.begun_from import made
 from rlsdk.experiments.made_here import record_made_here
-from rlsdk.experiments.plotting import plot_run
 from rlsdk.experiments.profiling import printed_profile
 from rlsdk.experiments.recorded_run import dataset_of, environment_of, require_same_dataset
 from rlsdk.experiments.rl_zoo import chosen_preset
 from rlsdk.experiments.run_directory import RunDirectory, folder_name
 from rlsdk.experiments.run_record import FinalEvaluation, RunRecord, require_enough_steps
 from rlsdk.experiments.run_request import RunRequest
-from rlsdk.experiments.run_sinks import Maker, described_run, named_sinks
+from rlsdk.experiments.run_sinks import Maker, described_run, named_sinks, write_reports
 from rlsdk.experiments.trust import (
     places_in,
     require_own_choices,
@@ -170,7 +169,7 @@ def _sinks(prepared: Prepared) -> list[MetricSink]:
 
 
 def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResult:
-    """Evaluate the final agent, write the record and the learning curve, and return the result."""
+    """Evaluate the final agent, write the record and the reports, and return the result."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     began = time.perf_counter()
     evaluation = None if record.env is None else _evaluated(agent, record.env, record.eval_episodes)
@@ -189,10 +188,7 @@ def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResu
         final_evaluation=summary,
     )
     directory.write_record(done)
-    try:
-        plot_run(directory.path, directory.curve, f"{agent.spec.id} on {record.place}")
-    except SettingsError as error:
-        print_line(f"no learning curve: {error}")
+    write_reports(directory.path)
     how: dict[str, Any] = {"unit": agent.parts.plan.unit, "needs_trust": directory.needs_trust()}
     return RunResult(directory, record.seed, evaluation, agent.num_timesteps, seconds, interrupted, **how)
 

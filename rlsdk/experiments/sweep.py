@@ -22,10 +22,10 @@ from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
 from rlsdk.experiments.folder_kinds import SEEDS
 from rlsdk.experiments.made_here import record_made_here, sealed
-from rlsdk.experiments.plotting import plot_runs
 from rlsdk.experiments.recorded_run import environment_of, place_of
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.run_record import require_enough_steps
+from rlsdk.experiments.run_sinks import write_reports
 from rlsdk.experiments.runner import RunRequest, preset_of, run, starting_settings
 from rlsdk.experiments.stored_tables import Entries, read_table
 from rlsdk.experiments.trust import (
@@ -49,7 +49,7 @@ MAX_SEEDS, LISTED = 10_000, 5
 """The largest number of seeds of a sweep, and the number of seeds that a message lists."""
 HERE = "in-process"
 """Name of the executor that works in this process, where Ctrl-C interrupts the run. `reported` raises it again afterwards."""
-REQUEST, SUMMARY, CURVES = SEEDS, "summary.json", "learning_curves.png"
+REQUEST, SUMMARY = SEEDS, "summary.json"
 
 
 @attrs.frozen(kw_only=True)
@@ -371,8 +371,7 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
     if means:
         summary |= {"mean": float(np.mean(means)), "std": float(np.std(means)), "median": float(np.median(means))}
     write_json(folder / SUMMARY, summary)
-    with contextlib.suppress(SettingsError):  # no matplotlib, or nothing to draw
-        plot_runs([r.folder for r in results if r.error is None], folder / CURVES)
+    write_reports(folder)
 
 
 @contextlib.contextmanager

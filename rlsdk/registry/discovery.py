@@ -29,6 +29,7 @@ HOOKS = {
     "environments": "environment_makers",
     "serializers": "serializers",
     "executors": "executors",
+    "reports": "reports",
 }
 """Field of the manifest -> the hook that returns the objects whose names the field lists."""
 

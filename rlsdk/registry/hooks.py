@@ -6,6 +6,7 @@ The manifest lists the names that a hook returns, so that only the plugin that h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -49,3 +50,11 @@ def executors() -> Mapping[str, Callable[[int], object]]:  # type: ignore[empty-
 @hookspec(firstresult=True)
 def serializers() -> Mapping[str, Callable[[], object]]:  # type: ignore[empty-body]
     """Return file suffix -> function that makes a `Serializer`; `save` and `load` use it for paths with that suffix."""
+
+
+@hookspec(firstresult=True)
+def reports() -> Mapping[str, Callable[[Path], None]]:  # type: ignore[empty-body]
+    """Return name -> function of the folder of a run or sweep of `rlsdk run` that has just ended. One may draw curves, for example.
+
+    Every installed report is called. An `RlsdkError` is printed and does not affect the run: its files are complete.
+    """

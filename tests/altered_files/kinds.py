@@ -23,16 +23,10 @@ from rlsdk.environments import Monitor
 from rlsdk.environments.wrappers.monitor_results import load_results, ts2xy
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.evaluation.evaluate import Evaluation
-from rlsdk.experiments import Tuning, bench, tune
-from rlsdk.experiments.benchmark import Bench
-from rlsdk.experiments.curves import CurveSettings, curves
 from rlsdk.experiments.lock import claimed
-from rlsdk.experiments.report import write_report
 from rlsdk.experiments.rl_zoo import rl_zoo_preset
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.experiments.scores import score_of
-from rlsdk.experiments.suite import load_suite
 from rlsdk.experiments.watching import _progress
 from rlsdk.records import Episode
 from rlsdk.registry import capabilities, load, plugins, presets
@@ -42,6 +36,12 @@ from rlsdk.sinks import CsvSink, JsonlSink
 from rlsdk_interchange import import_minari, record_episodes, remember
 from rlsdk_interchange.sb3 import import_sb3
 from rlsdk_interchange.sb3_statistics import read_statistics, set_statistics
+from rlsdk_lab import Tuning, bench, tune
+from rlsdk_lab.benchmark import Bench
+from rlsdk_lab.curves import CurveSettings, curves
+from rlsdk_lab.report import write_report
+from rlsdk_lab.scores import score_of
+from rlsdk_lab.suite import load_suite
 from tests.plugin_site import Site, on_path
 
 SMALL: dict[str, Any] = {"n_delta": 2, "policy_kwargs": {"net_arch": [4]}}

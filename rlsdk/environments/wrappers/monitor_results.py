@@ -91,7 +91,7 @@ def plot_results(
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise SettingsError(f"plot_results needs matplotlib: {pip_install('rlsdk[plot]')}") from None
+        raise SettingsError(f"plot_results needs matplotlib: {pip_install('matplotlib')}") from None
     figure = Figure(figsize=figsize)
     axes = figure.add_subplot()
     for folder in [dirs] if isinstance(dirs, str | Path) else dirs:

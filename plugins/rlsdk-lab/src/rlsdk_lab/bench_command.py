@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
-from rlsdk.cli.completions import complete_executor, complete_sink, complete_suite
+from rlsdk.cli.completions import beginning, complete_executor, complete_sink
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
 from rlsdk.cli.step_counts import METAVAR, steps_from
@@ -20,7 +20,14 @@ from rlsdk.runtime.output import counted, quietly
 from rlsdk.settings.environment_id import changed_environment
 
 if TYPE_CHECKING:
-    from rlsdk.experiments.benchmark import BenchResult
+    from rlsdk_lab.benchmark import BenchResult
+
+
+def complete_suite(incomplete: str) -> list[str]:
+    """Return the names of suites that begin with `incomplete`."""
+    from rlsdk_lab.suite import suites
+
+    return beginning(incomplete, suites)
 
 
 def run_bench(
@@ -75,9 +82,9 @@ def run_bench(
 
     Run the same command again to continue where it was stopped. A larger --seeds adds runs.
     """
-    from rlsdk.experiments import Bench, bench, load_suite
-    from rlsdk.experiments.report import write_report
     from rlsdk.experiments.sweep import jobs_for, seeds_from
+    from rlsdk_lab import Bench, bench, load_suite
+    from rlsdk_lab.report import write_report
 
     if suite is None:
         _print_suites(as_json=as_json)
@@ -129,7 +136,7 @@ def _print_failures(outcome: BenchResult) -> None:
 
 
 def _print_suites(*, as_json: bool) -> None:
-    from rlsdk.experiments import load_suite, suites
+    from rlsdk_lab import load_suite, suites
 
     known = list(map(load_suite, suites()))
     if as_json:

@@ -16,15 +16,15 @@ from rlsdk.experiments.lock import claimed
 from rlsdk.experiments.recorded_run import with_digests
 from rlsdk.experiments.run_directory import folder_name
 from rlsdk.experiments.runner import RunRequest
-from rlsdk.experiments.scores import Score, score_of
 from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.experiments.suite import Cell, Suite
 from rlsdk.experiments.sweep import HERE, SeedResult, reported, require_shared, stoppable
 from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import is_quiet, quietly
 from rlsdk.runtime.whole_files import write_json
+from rlsdk_lab.scores import Score, score_of
+from rlsdk_lab.suite import Cell, Suite
 
 PLAN = BENCH
 

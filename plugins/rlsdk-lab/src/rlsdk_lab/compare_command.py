@@ -17,7 +17,7 @@ def compare_runs(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Compare two sets of runs: differences with intervals, and the probability that one is better."""
-    from rlsdk.experiments import compare, scores_below
+    from rlsdk_lab import compare, scores_below
 
     found = compare(scores_below(a), scores_below(b))
     if as_json:

@@ -8,8 +8,8 @@ import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.aggregate import Estimate, better, chance, difference, improvement
-from rlsdk.experiments.scores import Score, means
 from rlsdk.runtime.pip_commands import pip_install
+from rlsdk_lab.scores import Score, means
 
 LEAST_RUNS = 5
 """Runs per side and environment that a verdict needs. With fewer runs, no difference is reliable."""
@@ -72,7 +72,7 @@ def compare(a: Sequence[Score], b: Sequence[Score]) -> Comparison:
     try:
         from scipy.stats import mannwhitneyu
     except ImportError:
-        raise SettingsError(f"comparing runs needs scipy: {pip_install('rlsdk[stats]')}") from None
+        raise SettingsError(f"comparing runs needs scipy: {pip_install('rlsdk-lab')}") from None
     ours, theirs = _by_env(a), _by_env(b)
     both = [env for env in ours if env in theirs]
     if not both:

@@ -13,7 +13,7 @@ from rlsdk.settings.dataset import SUFFIX, data_file
 from rlsdk.settings.suffixes import suffix_of
 
 if TYPE_CHECKING:
-    from rlsdk.experiments.plotting import PictureSettings
+    from rlsdk_lab.plotting import PictureSettings
 
 
 def plot_curves(  # noqa: PLR0913  # options of the command
@@ -45,8 +45,8 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 
     The numbers are written next to the picture, as CSV.
     """
-    from rlsdk.experiments.curves import CurveSettings, runs_below
-    from rlsdk.experiments.plotting import PictureSettings, plot_runs
+    from rlsdk_lab.curves import CurveSettings, runs_below
+    from rlsdk_lab.plotting import PictureSettings, plot_runs
 
     drawn = CurveSettings(metric=metric, x=x, smooth=smooth, statistic=statistic, band=band)
     picture = PictureSettings(title=title, size=_size(size), log=log)
@@ -70,7 +70,7 @@ def _picture(out: Path, picture_format: str | None) -> Path:
 
 def _plot_data(file: Path, output: Path, picture: PictureSettings) -> None:
     from rlsdk.buffers.data_set_summary import summary_of
-    from rlsdk.experiments.data_set_picture import plot_episodes
+    from rlsdk_lab.data_set_picture import plot_episodes
 
     found = summary_of(file)
     title = picture.title or f"{file.stem}: {found.environment or 'environment not named'}"

@@ -3,7 +3,9 @@ next to it."""
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import math
 import textwrap
 from collections.abc import Sequence
@@ -13,7 +15,11 @@ from typing import IO, Any
 import attrs
 
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
-from rlsdk.experiments.curves import (
+from rlsdk.experiments.metrics_file import read_metric
+from rlsdk.experiments.run_directory import RunDirectory
+from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.whole_files import write_whole
+from rlsdk_lab.curves import (
     AXES,
     EVALUATION,
     HEADER,
@@ -25,9 +31,6 @@ from rlsdk.experiments.curves import (
     require_own_table,
     write_table,
 )
-from rlsdk.experiments.metrics_file import read_metric
-from rlsdk.runtime.pip_commands import pip_install
-from rlsdk.runtime.whole_files import write_whole
 
 WORDS = {
     EVALUATION: "return of evaluations",
@@ -102,6 +105,23 @@ def plot_run(folder: Path, output: Path, title: str = "") -> bool:
     return True
 
 
+def plot_ended(folder: Path) -> None:
+    """Draw the curves of a run, or of the seeds of a sweep, that has just ended. Nothing is drawn without matplotlib.
+
+    Raises:
+        SettingsError: the numbers of the run cannot be drawn.
+    """
+    directory = RunDirectory(folder)
+    if directory.record.is_file():
+        record = directory.read_record()
+        plot_run(folder, folder / "learning_curve.png", f"{record.algorithm} on {record.place}")
+        return
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    finished = [folder / f"seed-{seed}" for seed, result in summary["seeds"].items() if result["error"] is None]
+    with contextlib.suppress(SettingsError):  # no matplotlib, or nothing to draw
+        plot_runs(finished, folder / "learning_curves.png")
+
+
 def plot_runs(
     places: Sequence[Path],
     output: Path,
@@ -149,7 +169,7 @@ def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8.0
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise SettingsError(f"pictures need matplotlib: {pip_install('rlsdk[plot]')}") from None
+        raise SettingsError(f"pictures need matplotlib: {pip_install('rlsdk-lab')}") from None
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     figure.subplots(rows, columns)

@@ -30,7 +30,7 @@ def record_file(
     """Write a video of episodes of a saved agent (needs the extra `video`)."""
     from rlsdk.experiments.agent_path import agent_path
     from rlsdk.experiments.stored_agent import stored_agent
-    from rlsdk.experiments.video import record_video
+    from rlsdk_lab.video import record_video
 
     agent, name = stored_agent(agent_path(file), changed_environment(env, env_kwargs, wrapper), trust=trust)
     done = record_video(agent, name, out, episodes=episodes, seed=seed, deterministic=not stochastic)

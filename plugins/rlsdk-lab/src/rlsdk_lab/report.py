@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 from rlsdk.agent.agent_file import system_info
 from rlsdk.errors import SettingsError
-from rlsdk.experiments import report_tables as tables
-from rlsdk.experiments.benchmark import BenchResult
-from rlsdk.experiments.report_figures import Picture, learning_curves, profiles
-from rlsdk.experiments.report_tables import Table
-from rlsdk.experiments.scores import write_scores
 from rlsdk.runtime.whole_files import write_whole
+from rlsdk_lab import report_tables as tables
+from rlsdk_lab.benchmark import BenchResult
+from rlsdk_lab.report_figures import Picture, learning_curves, profiles
+from rlsdk_lab.report_tables import Table
+from rlsdk_lab.scores import write_scores
 
 REPORT, SUMMARY, SCORES, PICTURES = "report.html", "summary.md", "scores.csv", "pictures"
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import one_line
 from rlsdk.evaluation.aggregate import estimate, improvement, iqm, mean, median
-from rlsdk.experiments.benchmark import Bench, BenchResult
-from rlsdk.experiments.scores import means
-from rlsdk.experiments.suite import Cell
+from rlsdk_lab.benchmark import Bench, BenchResult
+from rlsdk_lab.scores import means
+from rlsdk_lab.suite import Cell
 
 
 @attrs.frozen

@@ -20,11 +20,9 @@ from rlsdk.environments.named_in_files import refusal
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.experiments.folder_kinds import SEARCH
-from rlsdk.experiments.ranges import Range, search_space
 from rlsdk.experiments.recorded_run import with_digests
 from rlsdk.experiments.runner import starting_settings, width
 from rlsdk.experiments.sweep import require_shared
-from rlsdk.experiments.trial_logs import SinkRefused, trial_progress, trial_sinks
 from rlsdk.registry import load, preset
 from rlsdk.runtime.output import quietly
 from rlsdk.runtime.seeding import derive
@@ -33,6 +31,8 @@ from rlsdk.settings.dataset import as_dataset, dataset_names
 from rlsdk.settings.load import nested
 from rlsdk.sinks import MetricSink, several
 from rlsdk.sinks.sink import Scalar
+from rlsdk_lab.ranges import Range, search_space
+from rlsdk_lab.trial_logs import SinkRefused, trial_progress, trial_sinks
 
 if TYPE_CHECKING:
     import optuna
@@ -80,7 +80,7 @@ class Tuning:
         return search_space(load(self.algorithm).config_type, flat_scalars(self.settings))
 
     def identity(self) -> str:
-        """Return as JSON the values that all trials of a study share, see `rlsdk.experiments.study_identity`."""
+        """Return as JSON the values that all trials of a study share, see `rlsdk_lab.study_identity`."""
         shared = {
             "algorithm": self.algorithm,
             "env": self.env,

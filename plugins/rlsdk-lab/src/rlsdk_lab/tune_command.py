@@ -22,7 +22,7 @@ from rlsdk.settings import parse_assignments
 from rlsdk.settings.environment_id import applied, changed_environment, located_id
 
 if TYPE_CHECKING:
-    from rlsdk.experiments.tuning import Best
+    from rlsdk_lab.tuning import Best
 
 DEFAULT_PRUNER = "median"
 
@@ -91,10 +91,10 @@ def tune_algorithm(
     where it was stopped. A larger --trials adds trials.
     """
     find(algorithm)  # first, because the imports below are slow
-    from rlsdk.experiments import Tuning, tune
     from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.run_directory import folder_name
     from rlsdk.experiments.sweep import jobs_for
+    from rlsdk_lab import Tuning, tune
 
     settings = parse_assignments(assignments or [])
     require_settings(load(algorithm), settings, None)

@@ -14,11 +14,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError, WorkError, shown, suggest
 from rlsdk.executors import Executor
 from rlsdk.experiments.run_sinks import named_sinks
-from rlsdk.experiments.study_identity import differences
-from rlsdk.experiments.study_journal import faults_of_journal, require_sound, study_storage
 from rlsdk.experiments.sweep import stoppable
-from rlsdk.experiments.trial_logs import worker_folder
-from rlsdk.experiments.trials import EVALUATIONS, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
 from rlsdk.experiments.watching import watching
 from rlsdk.registry import load
 from rlsdk.runtime.output import counted, is_quiet, print_line
@@ -27,6 +23,10 @@ from rlsdk.runtime.seeding import derive
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import commented_toml, unstructure
 from rlsdk.settings.constructor import bind
+from rlsdk_lab.study_identity import differences
+from rlsdk_lab.study_journal import faults_of_journal, require_sound, study_storage
+from rlsdk_lab.trial_logs import worker_folder
+from rlsdk_lab.trials import EVALUATIONS, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
 
 if TYPE_CHECKING:
     import optuna
@@ -91,7 +91,7 @@ def _open(plan: Tuning) -> optuna.Study:
     try:
         import optuna
     except ImportError:
-        raise SettingsError(f"the search needs Optuna: {pip_install('rlsdk[tune]')}") from None
+        raise SettingsError(f"the search needs Optuna: {pip_install('rlsdk-lab[tune]')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with faults_of_journal(plan.out):
         storage = study_storage(plan.out)

@@ -89,7 +89,7 @@ def _imageio(suffix: str) -> ModuleType:
         if suffix == ".mp4":
             import imageio_ffmpeg  # noqa: F401  # imageio writes .mp4 with it
     except ImportError:
-        raise SettingsError(f"videos need imageio and imageio-ffmpeg: {pip_install('rlsdk[video]')}") from None
+        raise SettingsError(f"videos need imageio and imageio-ffmpeg: {pip_install('rlsdk-lab[video]')}") from None
     return imageio.v3
 
 
