@@ -54,7 +54,7 @@ def serializers() -> Mapping[str, Callable[[], object]]:  # type: ignore[empty-b
 
 @hookspec(firstresult=True)
 def reports() -> Mapping[str, Callable[[Path], None]]:  # type: ignore[empty-body]
-    """Return name -> function of the folder of a run or sweep of `rlsdk run` that has just ended. One may draw curves, for example.
+    """Return name -> function of the folder of a run or sweep that has just ended. One may draw curves, for example.
 
     Every installed report is called. An `RlsdkError` is printed and does not affect the run: its files are complete.
     """
