@@ -54,7 +54,7 @@ class Capabilities:
 def measure(algorithm: str) -> Capabilities:
     """Try every capability of the algorithm. What raises an `RlsdkError` counts as unsupported; other errors are raised."""
     if find_spec("rlsdk_interchange") is None:
-        raise SettingsError(f"measuring whether policies can be exported needs {pip_install('rlsdk-interchange')}")
+        raise SettingsError(f"measuring whether policies can be exported needs a package: {pip_install('rlsdk-interchange')}")
     subject = Subject(algorithm)
     some, wanted = subject.seen, ACTIONS[subject.action_kind]
     nested = {
