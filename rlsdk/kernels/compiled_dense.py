@@ -155,6 +155,7 @@ class CompiledDense:
         """Return the addresses of the parameters' `grad`, for `backward`."""
         own: list[Tensor] = list(map(_grad, self.parameters))
         if not self._gradients[0].is_that_of(own):
+            require_memory(own)
             self._gradients = Memory(own), self.arrays(own)
         return self._gradients[1]
 
@@ -182,7 +183,6 @@ class CompiledDense:
                     f"a gradient is {tensor.dtype} {list(tensor.shape)} with strides {tensor.stride()}; it must be contiguous"
                     f" float32 {list(parameter.shape)}: call zero_grad() of the optimiser"
                 )
-        require_memory(found)
         return places(self._parts(found))
 
     def _parts(self, tensors: list[Tensor]) -> list[Tensor]:
@@ -204,9 +204,12 @@ class CompiledDense:
         Raises:
             UsageError: a parameter has another shape, dtype or device, or has lost its memory.
         """
-        self._threads.follow_torch()
-        before, layers = self._known
-        if before.is_that_of(self.parameters):
+        if torch.get_num_threads() != self._threads.used:
+            self._threads.follow_torch()
+        own, (before, layers) = self.parameters, self._known
+        if before.addresses == list(map(Tensor.data_ptr, own)) and before.read_alike(
+            *own
+        ):  # `is_that_of`, without its call
             return layers
         for parameter, shape in zip(self.parameters, self._shapes, strict=True):
             if parameter.dtype is not torch.float32 or not parameter.is_cpu or parameter.shape != shape:

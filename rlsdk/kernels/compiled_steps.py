@@ -60,7 +60,7 @@ class CompiledPolicySteps:
         """`actor` and `critic` evaluate the layers. The head has `sampling`."""
         self.layers, self.actor, self.critic = layers, actor, critic
         self._held: tuple[object, ...] = ()
-        self._memory = Memory()
+        self._memory = self._step_memory = Memory()
         self._described = Policy()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -69,8 +69,10 @@ class CompiledPolicySteps:
     def __call__(
         self, rows: LossRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep
     ) -> tuple[Tensor, int, bool]:
-        if not fits(step.vectors, step.vectors[0].numel()) or not fits((step.made,)):
-            raise _unreadable()
+        if not self._step_memory.is_that_of(vectors := (*step.vectors, step.made)):
+            if not fits(step.vectors, step.vectors[0].numel()) or not fits((step.made,)):
+                raise _unreadable()
+            self._step_memory = Memory(vectors)
         read, totals = self._read(rows, terms), torch.zeros(6, dtype=torch.float32, device="cpu")
         places = Rows(*(None if tensor is None else tensor.data_ptr() for tensor in read), len(rows))
         divided, made = _divided(minibatches, len(rows)), (c_int64 * 2)()

@@ -35,11 +35,15 @@ class Memory:
     def __init__(self, tensors: Sequence[Tensor] | None = None) -> None:
         """None: nothing was read yet, and `is_that_of` is always False."""
         self.addresses = None if tensors is None else list(map(Tensor.data_ptr, tensors))
-        self._reads_alike = _reading(tensors or ())
+        self.read_alike = _reading(tensors or ())
+        """A function of as many tensors that is True only if they have the same shapes, strides and dtypes."""
 
     def is_that_of(self, tensors: Sequence[Tensor]) -> bool:
         """Whether as many tensors [..] have these addresses, and the same shapes, strides and dtypes."""
-        return self.addresses == list(map(Tensor.data_ptr, tensors)) and self._reads_alike(*tensors)
+        return self.addresses == list(map(Tensor.data_ptr, tensors)) and self.read_alike(*tensors)
+
+    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
+        return Memory, ()  # addresses must not be copied
 
 
 def _layouts(*tensors: Tensor) -> list[tuple[object, ...]]:
@@ -47,9 +51,10 @@ def _layouts(*tensors: Tensor) -> list[tuple[object, ...]]:
 
 
 def _reading(tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """Return a function of as many tensors that is True only if they have the same shapes, strides and dtypes.
+    """Return a function for `read_alike`.
 
-    It may be False for other reasons, such as inference mode. One call of torch's guards is four times as fast as comparing.
+    It may also be False for other reasons, such as inference mode. One call of torch's guards is as fast as `is_contiguous` of
+    each tensor; comparing takes five times as long.
     """
     if _guards is not None and tensors:
         return _guards(tensors)
@@ -67,13 +72,13 @@ def _torch_guards(tensors: Sequence[Tensor]) -> Callable[..., bool]:
 
 
 def _known_guards() -> Callable[[Sequence[Tensor]], Callable[..., bool]] | None:
-    """Return `_torch_guards` if this version of torch has guards that do what they do here, else None."""
-    tensor = torch.zeros(2, 2)
-    others = tensor.T, tensor.view(4), tensor[:1], tensor.view(torch.int32)
+    """Return `_torch_guards` if this version of torch has them and they notice every change, else None."""
+    tensor = torch.zeros(2, 2, device="cpu")
+    parameter, others = nn.Parameter(tensor), (tensor.T, tensor.view(4), tensor[:1], tensor.view(torch.int32))
     try:
-        check = _torch_guards((tensor,))
-        with torch.no_grad():
-            works = check(tensor) and not any(map(check, others))
+        check, also = _torch_guards((tensor,)), _torch_guards((parameter,))
+        with torch.no_grad():  # in which kernels ask
+            works = check(tensor) and also(parameter) and not any(map(check, others))
     except (ImportError, AttributeError, TypeError, ValueError, RuntimeError, SystemError):
         return None
     return _torch_guards if works else None
@@ -85,8 +90,8 @@ _guards = _known_guards()
 def require_memory(tensors: Iterable[Tensor]) -> None:
     """Raises UsageError if the storage of a tensor [..] ends before the tensor does, as after `storage.resize_(0)`."""
     for tensor in tensors:
-        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        size = (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
+        places = [(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+        size = (tensor.storage_offset() + sum(places) + 1) * tensor.element_size() if tensor.numel() else 0
         if size > (held := tensor.untyped_storage().nbytes()):
             raise UsageError(
                 f"a parameter, gradient or moment of the policy has lost its memory: {list(tensor.shape)} needs {size} bytes,"
