@@ -465,17 +465,99 @@ def test_another_layout_is_noticed_while_training(name: str, kernels: str) -> No
             assert torch.allclose(mine, theirs, atol=1e-5)  # torch multiplies turned matrices with other rounding
 
 
+def _reshaped(weight: nn.Parameter) -> None:
+    weight.data = weight.data.reshape(9, 4)
+
+
+def _shortened(weight: nn.Parameter) -> None:
+    weight.data = weight.data[:5]
+
+
+def _resized(weight: nn.Parameter) -> None:
+    weight.data = weight.data.resize_(2, 3)
+
+
+def _read_as_integers(weight: nn.Parameter) -> None:
+    weight.requires_grad_(False)
+    weight.data = weight.data.view(torch.int32)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guards", "no_guards"])
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("change", [_reshaped, _shortened, _resized, _read_as_integers])
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_another_shape_at_the_same_address_is_refused(
+    name: str, change: Any, kernels: str, guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        monkeypatch.setattr("rlsdk.kernels.structure._guards", None)  # as in a version of torch without them
+    with KERNELS[kernels]():
+        model, weight = laid_out(name)
+        before, address = weight.data, weight.data_ptr()
+        change(weight)
+        assert weight.data_ptr() == address
+        with pytest.raises((UsageError, RuntimeError, IndexError), match=r"6, 6|shape|dtype|dim|same type|expected"):
+            acted(model)
+        weight.data = before
+        acted(model)
+
+
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_prediction_in_other_modes_of_torch_is_the_same(name: str) -> None:
+    model, weight = laid_out(name)
+    expected = acted(model)
+    for mode in (torch.inference_mode, torch.no_grad, nullcontext):
+        with mode():
+            np.testing.assert_array_equal(acted(model), expected)
+            np.testing.assert_array_equal(acted(model), expected)
+    weight.requires_grad_(False)
+    np.testing.assert_array_equal(acted(model), expected)
+
+
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_a_parameter_without_memory_is_refused(name: str) -> None:
     model, weight = laid_out(name)
     model.learn(32)
-    try:
-        weight.untyped_storage().resize_(0)
-    except RuntimeError:  # torch refuses it where numpy reads the memory, too
-        return
+    weight.data = weight.data.clone()
+    weight.untyped_storage().resize_(0)
     for call in (lambda: acted(model), lambda: model.learn(32)):
         with pytest.raises(UsageError, match="lost its memory"):
             call()
+
+
+@pytest.mark.parametrize("kernels", ["compiled", "uncompiled"])
+@pytest.mark.parametrize("name", LAID_OUT)
+def test_memory_that_kernels_read_cannot_be_taken_away(name: str, kernels: str) -> None:
+    """Compiled code knows the addresses from the beginning of a rollout, so a callback must not free the memory in it."""
+    seen: list[int] = []
+
+    def free(names: dict[str, Any], _: Any) -> None:
+        for parameter in names["self"].policy.parameters():
+            if parameter.data_ptr() in read:
+                with pytest.raises(RuntimeError, match="not resizable"):
+                    parameter.untyped_storage().resize_(0)
+                seen.append(1)
+
+    with KERNELS[kernels]():
+        model, weight = laid_out(name)
+        model.learn(16)
+        acted(model)
+        read = {p.data_ptr() for n, p in model.policy.named_parameters() if "critic" not in n}
+        model.learn(16, callback=free, reset_num_timesteps=False)
+        assert seen
+        assert weight.untyped_storage().nbytes()
+
+
+@needs_library
+@pytest.mark.kernels("tests compiled kernels")
+def test_memory_of_a_rollout_cannot_be_taken_away() -> None:
+    layer, seen, found, log_std = nn.Linear(4, 3), torch.randn(2, 5, 4), torch.zeros(5, 3), torch.zeros(3)
+    call = CompiledDense([layer]).calls(loaded_library().act_by_noise, seen, log_std, found)
+    for tensor in (layer.weight, layer.bias, seen, log_std, found):
+        with pytest.raises(RuntimeError, match="not resizable"):
+            tensor.untyped_storage().resize_(0)
+    call(1, log_std.data_ptr(), found.data_ptr())
+    assert torch.allclose(found, layer(seen[1]), atol=1e-6)
 
 
 @needs_library

@@ -92,7 +92,9 @@ def _firsts(starts: object, count: int) -> Tensor:
         raise ObservationError(
             f"episode_start has the shape {values.shape} for {count} observations; give one value for each, shape ({count},)"
         )
-    return torch.from_numpy(np.broadcast_to(values, (count,)).copy())
+    found = np.empty(count, np.bool_)
+    found[:] = values  # faster than `np.broadcast_to`
+    return torch.from_numpy(found)
 
 
 def _carry_of(state: object, fresh: object, count: int) -> object:

@@ -16,11 +16,11 @@ from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, pla
 from rlsdk.kernels.dense_kernel import activations_of
 from rlsdk.kernels.protocol import ACTIVATIONS, is_linear
 from rlsdk.kernels.reference import no_choice
-from rlsdk.kernels.structure import are_contiguous, require_memory
+from rlsdk.kernels.structure import Memory, require_memory
 
 Places = ctypes.Array[ctypes.c_void_p]
 """The addresses of tensors shaped like the weight and bias of each layer."""
-_grad, _is_contiguous = attrgetter("grad"), Tensor.is_contiguous
+_grad = attrgetter("grad")
 DIVERGED = 2
 """What functions of `acting.c` return if outputs are not finite."""
 
@@ -58,8 +58,8 @@ class CompiledDense:
         members, self._count = self._lead.numel(), len(self.linear)
         self.input_size, self.hidden_size, self._counts = sizes[0][0], members * sum(hidden), (members, self._count)
         self._sizes_and_kinds = [*zip(sizes, kinds, strict=True)] * members
-        self._known: tuple[list[int], ctypes.Array[Layer]] = [], (Layer * 0)()
-        self._gradients: tuple[list[int], Places] = [], places(())
+        self._known: tuple[Memory, ctypes.Array[Layer]] = Memory(), (Layer * 0)()
+        self._gradients: tuple[Memory, Places] = Memory(), places(())
         library = loaded_library()
         self._forward, self._only_outputs = library.dense_forward, library.dense_outputs
         self._backpropagate, self._jvp = library.dense_backward, library.dense_jvp
@@ -115,7 +115,7 @@ class CompiledDense:
         if inputs.ndim != 3 or inputs.shape[2] != self.input_size or as_floats(inputs) is not inputs:
             raise ValueError(f"the network takes contiguous float32 inputs [T, N, {self.input_size}] on cpu")
         layers, count, start, rows = self.layers(), self._count, inputs.data_ptr(), inputs.shape[1]
-        size, alive = rows * self.input_size * inputs.element_size(), (inputs, others)
+        size, alive = rows * self.input_size * inputs.element_size(), (inputs, others, kept_memory((inputs, *others)))
 
         def call(t: int, *arguments: float | None, alive: object = alive) -> None:
             if found := function(layers, count, start + t * size, rows, *arguments):
@@ -154,9 +154,9 @@ class CompiledDense:
     def gradients(self) -> Places:
         """Return the addresses of the parameters' `grad`, for `backward`."""
         own: list[Tensor] = list(map(_grad, self.parameters))
-        addresses = list(map(Tensor.data_ptr, own))
-        if addresses != self._gradients[0] or not are_contiguous(own):
-            self._gradients = addresses, self.arrays(own)
+        if not self._gradients[0].is_that_of(own):
+            require_memory(own)
+            self._gradients = Memory(own), self.arrays(own)
         return self._gradients[1]
 
     def trained(self) -> tuple[ctypes.Array[Layer], int, Places]:
@@ -166,7 +166,7 @@ class CompiledDense:
             UsageError: a parameter or a gradient is not contiguous.
         """
         layers = self.layers()
-        if not self._known[0]:
+        if self._known[0].addresses is None:
             raise UsageError("a parameter of the policy is not contiguous: call zero_grad() of the optimiser")
         return layers, self._count, self.gradients()
 
@@ -183,7 +183,6 @@ class CompiledDense:
                     f"a gradient is {tensor.dtype} {list(tensor.shape)} with strides {tensor.stride()}; it must be contiguous"
                     f" float32 {list(parameter.shape)}: call zero_grad() of the optimiser"
                 )
-        require_memory(found)
         return places(self._parts(found))
 
     def _parts(self, tensors: list[Tensor]) -> list[Tensor]:
@@ -205,9 +204,12 @@ class CompiledDense:
         Raises:
             UsageError: a parameter has another shape, dtype or device, or has lost its memory.
         """
-        self._threads.follow_torch()
-        addresses, (before, layers) = list(map(Tensor.data_ptr, self.parameters)), self._known
-        if addresses == before and False not in map(_is_contiguous, self.parameters):
+        if torch.get_num_threads() != self._threads.used:
+            self._threads.follow_torch()
+        own, (before, layers) = self.parameters, self._known
+        if before.addresses == list(map(Tensor.data_ptr, own)) and before.read_alike(
+            *own
+        ):  # `is_that_of`, without its call
             return layers
         for parameter, shape in zip(self.parameters, self._shapes, strict=True):
             if parameter.dtype is not torch.float32 or not parameter.is_cpu or parameter.shape != shape:
@@ -223,9 +225,9 @@ class CompiledDense:
             *(Layer(w.data_ptr(), b.data_ptr(), *size, kind, self._stacked) for w, b, (size, kind) in pairs)
         )
         copied = any(used is not parameter for used, parameter in zip(memory, self.parameters, strict=True))
-        # the memory must stay alive as long as the addresses are used, also if a parameter gets another one: `weight.data = ..`
-        layers.memory = list(map(Tensor.detach, memory))  # type: ignore[attr-defined]
-        self._known = [] if copied else addresses, layers  # one assignment, because several threads may predict
+        layers.memory = kept_memory(memory)  # type: ignore[attr-defined]
+        known = Memory() if copied else Memory(self.parameters)
+        self._known = known, layers  # one assignment, because several threads may predict
         return layers
 
     def __getstate__(self) -> dict[str, object]:
@@ -234,6 +236,15 @@ class CompiledDense:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(cast("list[nn.Module]", state["modules"]), cast("int | None", state["member"]))  # type: ignore[misc]
+
+
+def kept_memory(tensors: Iterable[Tensor]) -> list[object]:
+    """Return what keeps the memory of tensors [..] alive while their addresses are used, for example by a rollout.
+
+    A tensor may get other memory meanwhile: `weight.data = ..`. Torch does not resize memory that numpy reads, so a callback
+    that calls `weight.untyped_storage().resize_(0)` gets an error.
+    """
+    return [tensor.detach().numpy() for tensor in tensors]
 
 
 def not_acted(found: int) -> MemoryError | DivergenceError:

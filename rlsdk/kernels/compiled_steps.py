@@ -18,7 +18,7 @@ from rlsdk.kernels import compiled_library as c
 from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.kernels.compiled_vectors import fits, optimiser_of
 from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches
-from rlsdk.kernels.structure import are_contiguous
+from rlsdk.kernels.structure import Memory
 from rlsdk.kernels.vector_steps import VectorStep
 
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
@@ -60,7 +60,7 @@ class CompiledPolicySteps:
         """`actor` and `critic` evaluate the layers. The head has `sampling`."""
         self.layers, self.actor, self.critic = layers, actor, critic
         self._held: tuple[object, ...] = ()
-        self._known: list[int] = []
+        self._memory = self._step_memory = Memory()
         self._described = Policy()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -69,8 +69,10 @@ class CompiledPolicySteps:
     def __call__(
         self, rows: LossRows, minibatches: Minibatches, terms: LossTerms, step: VectorStep
     ) -> tuple[Tensor, int, bool]:
-        if not fits(step.vectors, step.vectors[0].numel()) or not fits((step.made,)):
-            raise _unreadable()
+        if not self._step_memory.is_that_of(vectors := (*step.vectors, step.made)):
+            if not fits(step.vectors, step.vectors[0].numel()) or not fits((step.made,)):
+                raise _unreadable()
+            self._step_memory = Memory(vectors)
         read, totals = self._read(rows, terms), torch.zeros(6, dtype=torch.float32, device="cpu")
         places = Rows(*(None if tensor is None else tensor.data_ptr() for tensor in read), len(rows))
         divided, made = _divided(minibatches, len(rows)), (c_int64 * 2)()
@@ -92,16 +94,15 @@ class CompiledPolicySteps:
         """
         head, networks = self.layers.head, (self.actor.trained(), self.critic.trained())
         own = [tensor for p in head.own_parameters for tensor in (p, p.grad) if tensor is not None]
-        held, known = (*networks[0], *networks[1], *own), list(map(Tensor.data_ptr, own))
-        same = known == self._known and len(held) == len(self._held) and all(map(is_, held, self._held))
-        if same and are_contiguous(own):
+        held = *networks[0], *networks[1], *own
+        if len(held) == len(self._held) and all(map(is_, held, self._held)) and self._memory.is_that_of(own):
             return self._described
         if not fits(own, self.actor.output_size):
             raise _unreadable()
         forbidden = head.sampling.forbidden if isinstance(head.sampling, GumbelNoise) else 0.0
         parts = [c.Network(addressof(layers), count, addressof(grads)) for layers, count, grads in networks]
-        self._held, self._known = held, known
-        self._described = Policy(*parts, *(known or (None, None)), forbidden)
+        self._held, self._memory = held, Memory(own)
+        self._described = Policy(*parts, *(self._memory.addresses or (None, None)), forbidden)
         return self._described
 
     def _read(self, rows: LossRows, terms: LossTerms) -> list[Tensor | None]:

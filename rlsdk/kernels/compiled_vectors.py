@@ -13,7 +13,7 @@ from torch import Tensor
 from rlsdk.kernels import reference
 from rlsdk.kernels.compiled_library import Optimiser, Steps, loaded_library
 from rlsdk.kernels.reference import Advantages
-from rlsdk.kernels.structure import are_contiguous, require_memory
+from rlsdk.kernels.structure import Memory, require_memory
 from rlsdk.kernels.vector_steps import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.records import StepData
 
@@ -48,6 +48,7 @@ class CompiledStep:
     def __init__(self) -> None:
         self._held: tuple[Tensor, ...] = ()
         self._known: tuple[object, ...] = ()
+        self._memory = Memory()
         self._described: Any = None
         self._function: Any = None
 
@@ -58,14 +59,13 @@ class CompiledStep:
         """Make a step and count it. Returns False, without a step, if compiled code cannot read its vectors."""
         kind, vectors, made, *options = step
         held = *vectors, made
-        known = kind, *options, *map(Tensor.data_ptr, held)
-        same = known == self._known and all(map(is_, held, self._held))
-        if not same or not are_contiguous(held):
+        known = kind, *options
+        if not (known == self._known and all(map(is_, held, self._held)) and self._memory.is_that_of(held)):
             if not fits(vectors, vectors[0].numel()) or not fits((made,)):
                 return False
-            self._held, self._known, self._described = held, known, byref(optimiser_of(step))
-            self._function = loaded_library().counted_step
-        self._function(self._described, known[-1])
+            self._held, self._known, self._memory = held, known, Memory(held)
+            self._described, self._function = byref(optimiser_of(step)), loaded_library().counted_step
+        self._function(self._described, made.data_ptr())
         return True
 
 

@@ -22,7 +22,7 @@ from rlsdk.kernels.backends import BACKENDS, TORCH
 from rlsdk.kernels.hooks import is_hooked
 from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend
 from rlsdk.kernels.protocol import is_dense, is_linear
-from rlsdk.kernels.structure import require_memory
+from rlsdk.kernels.structure import Memory, require_memory
 
 Trace = Array
 """The list of the input of a forward pass and the output of every layer after its activation; or the traces of members."""
@@ -71,9 +71,8 @@ class DenseKernel:
         self.members = [DenseKernel(self.modules, backend, member) for member in range(members)]
         self._widest = max(parameter.shape[-2:].numel() for parameter in self.parameters[::2])
         self._shapes = [parameter.shape for parameter in self.parameters]
-        self._known: tuple[list[object], list[Layer]] = [], []
-        self._gradients: list[Array] = []
-        self._gradient_places: list[object] = []
+        self._known: tuple[Memory, list[Layer]] = Memory(), []
+        self._gradients: tuple[Memory, list[Array]] = Memory(), []
 
     @property
     def name(self) -> str:
@@ -197,11 +196,10 @@ class DenseKernel:
     def gradients(self) -> list[Array]:
         """Return views of the parameters' `grad`, for `backward`."""
         own: list[Tensor] = list(map(_grad, self.parameters))
-        places = places_of(own)
-        if places != self._gradient_places:
+        if not self._gradients[0].is_that_of(own):
             require_memory(own)
-            self._gradient_places, self._gradients = places, self.arrays(own)
-        return self._gradients
+            self._gradients = Memory(own), self.arrays(own)
+        return self._gradients[1]
 
     def arrays(self, tensors: Iterable[Tensor]) -> list[Array]:
         """Convert tensors shaped like the parameters to arrays of the backend; biases become [.., 1, O]."""
@@ -214,8 +212,10 @@ class DenseKernel:
 
     def _layers(self) -> list[Layer]:
         """The layers. Their views are made again if a parameter has other memory, or another layout, than before."""
-        places, (before, layers) = places_of(self.parameters), self._known
-        if places != before:
+        own, (before, layers) = self.parameters, self._known
+        if before.addresses != list(map(Tensor.data_ptr, own)) or not before.read_alike(
+            *own
+        ):  # faster than `is_that_of`
             self._require_kind()
             arrays, kinds = self.arrays(self.parameters), activations_of(self.modules)
             layers = [
@@ -226,7 +226,7 @@ class DenseKernel:
                 )
                 for i, kind in enumerate(kinds)
             ]
-            self._known = places, layers  # one assignment, because several threads may predict
+            self._known = Memory(self.parameters), layers  # one assignment, because several threads may predict
         return layers
 
     def _require_kind(self) -> None:
@@ -248,11 +248,6 @@ class DenseKernel:
     def __setstate__(self, state: dict[str, object]) -> None:
         modules, member = cast("list[nn.Module]", state["modules"]), cast("int | None", state["member"])
         self.__init__(modules, BACKENDS[str(state["backend"])], member)  # type: ignore[misc]
-
-
-def places_of(tensors: Sequence[Tensor]) -> list[object]:
-    """Return the addresses and strides of tensors [..]: another layout may begin at the same address."""
-    return [*map(Tensor.data_ptr, tensors), *map(Tensor.stride, tensors)]
 
 
 def activations_of(modules: Sequence[nn.Module]) -> list[type[nn.Module]]:

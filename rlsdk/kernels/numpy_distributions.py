@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 from rlsdk.kernels.reference import require_choice
-from rlsdk.kernels.structure import require_memory
+from rlsdk.kernels.structure import Memory, require_memory
 
 Floats = NDArray[np.float32]
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -28,24 +28,23 @@ class NormalSampler:
 
     def __init__(self, noise: NormalNoise) -> None:
         self.log_std = noise.log_std
-        self._known: tuple[object, Floats] = None, np.zeros(0, np.float32)
+        self._known: tuple[Memory, Floats] = Memory(), np.zeros(0, np.float32)
 
     def __call__(self, mean: Tensor, mask: Tensor | None, generator: Generator) -> Tensor:
         """Return actions [B, A] for means [B, A]. `mask` is not used."""
         noise: Floats = torch.randn(mean.shape, generator=generator).numpy()
-        given, (before, log_std) = self.log_std, self._known
-        place = given.data_ptr(), given.stride()
-        if place != before:  # the parameter has other memory, or another layout, than before
-            require_memory((given,))
+        given, (before, log_std) = (self.log_std,), self._known
+        if not before.is_that_of(given):
+            require_memory(given)
             log_std = self.log_std.detach().numpy()[None]  # [1, A], like the noise of one row: no broadcasting
-            self._known = place, log_std  # one assignment, because several threads may predict
+            self._known = Memory(given), log_std  # one assignment, because several threads may predict
         noise *= np.exp(log_std)
         noise += mean.numpy()
         return torch.from_numpy(noise)
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without views of memory, which must not be copied or pickled."""
-        return {"log_std": self.log_std, "_known": (None, np.zeros(0, np.float32))}
+        return {"log_std": self.log_std, "_known": (Memory(), np.zeros(0, np.float32))}
 
 
 class GumbelSampler:
