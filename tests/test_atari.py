@@ -16,10 +16,10 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv
-from rlsdk.environments.wrappers.atari import AtariWrapper, PressToStart
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.experiments.runner import RunRequest, run
+from rlsdk_envs.atari import AtariWrapper, PressToStart
+from rlsdk_envs.toy import ChainEnv
 
 SIGNS = {"norm_obs": False, "norm_reward": False, "sign_reward": True}
 

@@ -26,10 +26,10 @@ from rlsdk.environments import (
     make_vec_env,
     registration,
     to_space,
-    toy,
 )
-from rlsdk.environments.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, SettingsError, UnsupportedSpaceError
+from rlsdk_envs import toy
+from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 
 FIELDS = ("observation", "reward", "terminated", "truncated", "info")
 

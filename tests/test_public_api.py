@@ -35,7 +35,7 @@ PACKAGES = [
     "rlsdk.callbacks",
     "rlsdk.distributions",
     "rlsdk.environments",
-    "rlsdk.environments.toy",
+    "rlsdk_envs.toy",
     "rlsdk.executors",
     "rlsdk.experiments",
     "rlsdk.exploration",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlsdk.environments.registration import register as _register
 from rlsdk.runtime.lazy import attach
+from rlsdk_envs.registration import register as _register
 
 if TYPE_CHECKING:
     from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from rlsdk.environments.adapters.space_conversion import to_space as to_space
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
-    from rlsdk.environments.make_atari import make_atari_env as make_atari_env
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
     from rlsdk.environments.states import read_state as read_state
-    from rlsdk.environments.vector.c_vector import make_c_vec_env as make_c_vec_env
     from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.on_device import device_of as device_of
     from rlsdk.environments.vector.on_device import on_device as on_device
     from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
-    from rlsdk.environments.vector.torch_vector import make_torch_vec_env as make_torch_vec_env
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
     from rlsdk.environments.wrapper_settings import NormalizeObservation as NormalizeObservation
@@ -44,7 +41,10 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import load_results as load_results
     from rlsdk.environments.wrappers import plot_results as plot_results
     from rlsdk.environments.wrappers import ts2xy as ts2xy
-    from rlsdk.environments.wrappers.atari import AtariWrapper as AtariWrapper
+    from rlsdk_envs.atari import AtariWrapper as AtariWrapper
+    from rlsdk_envs.atari import make_atari_env as make_atari_env
+    from rlsdk_envs.c_vector import make_c_vec_env as make_c_vec_env
+    from rlsdk_envs.torch_vector import make_torch_vec_env as make_torch_vec_env
 
 _SETTINGS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
 _WRAPPERS = (
@@ -92,10 +92,10 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "check_env": "rlsdk.environments.check",
-        "AtariWrapper": "rlsdk.environments.wrappers.atari",
-        "make_atari_env": "rlsdk.environments.make_atari",
-        "make_c_vec_env": "rlsdk.environments.vector.c_vector",
-        "make_torch_vec_env": "rlsdk.environments.vector.torch_vector",
+        "AtariWrapper": "rlsdk_envs.atari",
+        "make_atari_env": "rlsdk_envs.atari",
+        "make_c_vec_env": "rlsdk_envs.c_vector",
+        "make_torch_vec_env": "rlsdk_envs.torch_vector",
         "make_vec_env": "rlsdk.environments.vectorize",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",

@@ -11,7 +11,6 @@ import gymnasium
 from rlsdk.environments.adapters.attributes import Environment, name_of, spec_of
 from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
 from rlsdk.environments.env_in_training import EnvInTraining
-from rlsdk.environments.registration import register_game
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
@@ -27,6 +26,7 @@ from rlsdk.registry import extension
 from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.named_modules import named_module
 from rlsdk.settings.environment_id import environment_id
+from rlsdk_envs.registration import register_game
 
 MOST_WRAPPERS = 50
 """The number of wrappers of a foreign vector environment that messages look at."""

@@ -15,10 +15,10 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
-from rlsdk.environments.registration import register_game
 from rlsdk.environments.wrapper_names import known_wrapper
 from rlsdk.errors import SettingsError, shown
 from rlsdk.settings.environment_id import environment_id, wrapper_call
+from rlsdk_envs.registration import register_game
 
 PLAIN_ID = re.compile(r"(?:[\w-]+/)?\w[\w.-]*", re.ASCII)
 TEXTS = {

@@ -125,7 +125,7 @@ def make_c_vec_env(
     observation_space: GymSpace,
     action_space: GymSpace,
 ) -> NativeVectorEnv:
-    """A vector environment of a shared library. `rlsdk.environments.vector.c_vector` describes the functions it must export.
+    """A vector environment of a shared library. `rlsdk_envs.c_vector` describes the functions it must export.
 
     Args:
         library: path of the shared library (`.so`, `.dylib`, `.dll`).
@@ -157,7 +157,7 @@ def _loaded(library: Path) -> dict[str, Callable[..., Any]]:
     if missing := [name for name in FUNCTIONS if not hasattr(found, name)]:
         raise EnvironmentFault(
             f"library {shown(str(library))} exports no {', '.join(missing)}; it needs {', '.join(FUNCTIONS)}"
-            " (rlsdk.environments.vector.c_vector describes them)"
+            " (rlsdk_envs.c_vector describes them)"
         )
     functions = {name: getattr(found, name) for name in FUNCTIONS}
     for name, (result, arguments) in FUNCTIONS.items():

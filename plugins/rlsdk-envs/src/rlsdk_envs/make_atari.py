@@ -10,7 +10,7 @@ import gymnasium
 
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vectorize import make_vec_env
-from rlsdk.environments.wrappers.atari import AtariWrapper, require_games
+from rlsdk_envs.atari import AtariWrapper, require_games
 
 
 def make_atari_env(  # the signature of stable-baselines3

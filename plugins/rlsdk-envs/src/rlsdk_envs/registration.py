@@ -26,7 +26,7 @@ TOYS = (
     "TMazeEnv",
     "TableEnv",
 )
-"""Environment classes of `rlsdk.environments.toy` whose constructors need no arguments. Their ids are rlsdk/<class>-v0."""
+"""Environment classes of `rlsdk_envs.toy` whose constructors need no arguments. Their ids are rlsdk/<class>-v0."""
 WITHOUT_VELOCITY = (
     "CartPole-v1",
     "Pendulum-v1",
@@ -46,13 +46,13 @@ FOR_SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
 def register() -> None:
     """Register rlsdk's environments with gymnasium. Further calls do nothing."""
     for name in TOYS:
-        _register(f"rlsdk/{name}-v0", f"rlsdk.environments.toy:{name}", {})
-    flipping = "rlsdk.environments.toy:BitFlippingEnv"
+        _register(f"rlsdk/{name}-v0", f"rlsdk_envs.toy:{name}", {})
+    flipping = "rlsdk_envs.toy:BitFlippingEnv"
     _register("rlsdk/BitFlipping15-v0", flipping, {"n_bits": 15})
     _register("rlsdk/BitFlipping15Continuous-v0", flipping, {"n_bits": 15, "continuous": True})
     for task in WITHOUT_VELOCITY:
         name, _, version = task.partition("-")
-        entry = "rlsdk.environments.wrappers.no_velocity:without_velocity"
+        entry = "rlsdk_envs.registration:without_velocity"
         _register(f"rlsdk/{name}NoVel-{version}", entry, {"task": task}, checked=False)
     for game in games():
         register_game(f"rlsdk/Atari{game}-v4")
@@ -65,7 +65,7 @@ def register_game(identity: str) -> None:
     """
     found = GAME.fullmatch(identity)
     if found:
-        _register(identity, "rlsdk.environments.wrappers.atari:atari_game", {"game": found[1]}, checked=False)
+        _register(identity, "rlsdk_envs.atari:atari_game", {"game": found[1]}, checked=False)
 
 
 def _register(identity: str, entry: str, kwargs: dict[str, Any], *, checked: bool = True) -> None:

@@ -14,13 +14,13 @@ from gymnasium import spaces
 
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv
 from rlsdk.errors import RlsdkError
 from rlsdk.registry import Plugin
 from rlsdk.registry.capability_files import NAME
 from rlsdk.registry.manifest import package_folder
 from rlsdk.runtime.whole_files import write_json
 from rlsdk.tree import leaves
+from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.resume_clauses import resumes_with
 from rlsdk_testing.subject import ACTIONS, NAMED, OBSERVATIONS, Subject
