@@ -1,7 +1,6 @@
 """Environments: adapters to gymnasium, vector environments, wrappers. Public names are imported on first use.
 
 `__all__` has the names for users. The table of lazy imports also has names for the rest of rlsdk, such as `on_device`.
-Importing this package registers the environment ids `rlsdk/...` with gymnasium.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlsdk.runtime.lazy import attach
-from rlsdk_envs.registration import register as _register
 
 if TYPE_CHECKING:
     from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
@@ -41,10 +39,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import load_results as load_results
     from rlsdk.environments.wrappers import plot_results as plot_results
     from rlsdk.environments.wrappers import ts2xy as ts2xy
-    from rlsdk_envs.atari import AtariWrapper as AtariWrapper
-    from rlsdk_envs.atari import make_atari_env as make_atari_env
-    from rlsdk_envs.c_vector import make_c_vec_env as make_c_vec_env
-    from rlsdk_envs.torch_vector import make_torch_vec_env as make_torch_vec_env
 
 _SETTINGS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
 _WRAPPERS = (
@@ -61,7 +55,6 @@ _WRAPPERS = (
 
 __all__ = [
     "ActionMasker",
-    "AtariWrapper",
     "CheckNan",
     "CombinedActions",
     "ConnectedEnv",
@@ -78,9 +71,6 @@ __all__ = [
     "get_action_masks",
     "is_masking_supported",
     "load_results",
-    "make_atari_env",
-    "make_c_vec_env",
-    "make_torch_vec_env",
     "make_vec_env",
     "plot_results",
     "to_gymnasium",
@@ -92,10 +82,6 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "check_env": "rlsdk.environments.check",
-        "AtariWrapper": "rlsdk_envs.atari",
-        "make_atari_env": "rlsdk_envs.atari",
-        "make_c_vec_env": "rlsdk_envs.c_vector",
-        "make_torch_vec_env": "rlsdk_envs.torch_vector",
         "make_vec_env": "rlsdk.environments.vectorize",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
@@ -111,4 +97,3 @@ __getattr__, __dir__ = attach(
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },
 )
-_register()

@@ -28,15 +28,14 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from rlsdk.environments import ConnectedEnv, OpaqueValue, connect, to_space
 from rlsdk.environments.adapters.nested import parts_of
-from rlsdk.environments.adapters.space_conversion import GymSpace, to_space
-from rlsdk.environments.states import OpaqueValue
 from rlsdk.environments.vector.group_checks import require_copies
-from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError, message_of, shown
 
 Array = NDArray[Any]
+GymSpace = gymnasium.Space[Any]
 _SIZE, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "vec_sizes": (None, (ctypes.POINTER(_SIZE), ctypes.POINTER(_SIZE))),
@@ -124,7 +123,7 @@ def make_c_vec_env(
     *,
     observation_space: GymSpace,
     action_space: GymSpace,
-) -> NativeVectorEnv:
+) -> ConnectedEnv:
     """A vector environment of a shared library. `rlsdk_envs.c_vector` describes the functions it must export.
 
     Args:
@@ -139,8 +138,9 @@ def make_c_vec_env(
         SettingsError: `n_envs` is not positive. UnsupportedSpaceError: a space is a Dict or Tuple, or of another kind.
     """
     require_copies(n_envs)
-    spaces = to_space(observation_space, "observation"), to_space(action_space, "action")
-    made = NativeVectorEnv(CVectorEnv(library, n_envs, observation_space, action_space), *spaces)
+    for what, space in (("observation", observation_space), ("action", action_space)):
+        to_space(space, what)  # before the library is loaded
+    made = connect(CVectorEnv(library, n_envs, observation_space, action_space))
     made.name, made.seeds = Path(library).stem, Seeds(seed)
     return made
 

@@ -1,10 +1,8 @@
-"""The ids of rlsdk's environments. Importing `rlsdk.environments` registers them with gymnasium."""
+"""The ids of this package. Importing it registers them with gymnasium."""
 
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -36,15 +34,26 @@ WITHOUT_VELOCITY = (
     "LunarLanderContinuous-v3",
 )
 """Environments of gymnasium that have a version without velocities, `rlsdk/<name>NoVel-<version>`."""
-
-
-GAME = re.compile(r"rlsdk/Atari(\w+)-v4")
-FOR_SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
-"""Games of ale-py that one player cannot play."""
+GAMES = re.findall(
+    r"\w+",
+    """
+    Adventure AirRaid Alien Amidar Assault Asterix Asteroids Atlantis Atlantis2 Backgammon BankHeist BasicMath BattleZone
+    BeamRider Berzerk Blackjack Bowling Boxing Breakout Carnival Casino Centipede ChopperCommand CrazyClimber Crossbow
+    Darkchambers Defender DemonAttack DonkeyKong DoubleDunk Earthworld ElevatorAction Enduro Entombed Et FishingDerby
+    FlagCapture Freeway Frogger Frostbite Galaxian Gopher Gravitar Hangman HauntedHouse Hero HumanCannonball IceHockey
+    Jamesbond JourneyEscape Kaboom Kangaroo KeystoneKapers KingKong Klax Koolaid Krull KungFuMaster LaserGates LostLuggage
+    MarioBros MiniatureGolf MontezumaRevenge MrDo MsPacman NameThisGame Othello Pacman Phoenix Pitfall Pitfall2 Pong
+    Pooyan PrivateEye Qbert Riverraid RoadRunner Robotank Seaquest SirLancelot Skiing Solaris SpaceInvaders SpaceWar
+    StarGunner Superman Surround Tennis Tetris TicTacToe3D TimePilot Trondead Turmoil Tutankham UpNDown Venture
+    VideoCheckers VideoChess VideoCube VideoPinball WizardOfWor WordZapper YarsRevenge Zaxxon
+    """,
+)
+"""The games of ale-py that one player can play. Their ids `rlsdk/Atari<game>-v4` are registered without ale-py too, so that the
+error for a missing ale-py names it."""
 
 
 def register() -> None:
-    """Register rlsdk's environments with gymnasium. Further calls do nothing."""
+    """Register the ids with gymnasium. Further calls do nothing."""
     for name in TOYS:
         _register(f"rlsdk/{name}-v0", f"rlsdk_envs.toy:{name}", {})
     flipping = "rlsdk_envs.toy:BitFlippingEnv"
@@ -54,18 +63,8 @@ def register() -> None:
         name, _, version = task.partition("-")
         entry = "rlsdk_envs.registration:without_velocity"
         _register(f"rlsdk/{name}NoVel-{version}", entry, {"task": task}, checked=False)
-    for game in games():
-        register_game(f"rlsdk/Atari{game}-v4")
-
-
-def register_game(identity: str) -> None:
-    """Register the Atari game of an id such as `rlsdk/AtariPong-v4` with gymnasium, even if ale-py is not installed.
-
-    Other ids are ignored.
-    """
-    found = GAME.fullmatch(identity)
-    if found:
-        _register(identity, "rlsdk_envs.atari:atari_game", {"game": found[1]}, checked=False)
+    for game in GAMES:
+        _register(f"rlsdk/Atari{game}-v4", "rlsdk_envs.atari:atari_game", {"game": game}, checked=False)
 
 
 def _register(identity: str, entry: str, kwargs: dict[str, Any], *, checked: bool = True) -> None:
@@ -73,15 +72,8 @@ def _register(identity: str, entry: str, kwargs: dict[str, Any], *, checked: boo
         gymnasium.register(identity, entry, kwargs=kwargs, disable_env_checker=not checked)
 
 
-def games() -> list[str]:
-    """The names of the Atari games of the installed ale-py, such as `Pong`. ale-py is not imported.
+def without_velocity(task: str, **kwargs: Any) -> Any:
+    """The gymnasium environment `task` inside `MaskVelocity`. `kwargs` are arguments of `gymnasium.make`."""
+    from rlsdk.environments import MaskVelocity
 
-    The list is empty if ale-py is not installed.
-    """
-    found = find_spec("ale_py")
-    if found is None or found.origin is None:
-        return []
-    names = sorted(
-        path.stem for path in (Path(found.origin).parent / "roms").glob("*.bin") if path.stem not in FOR_SEVERAL_PLAYERS
-    )
-    return ["".join(part.title() for part in name.split("_")) for name in names]
+    return MaskVelocity(gymnasium.make(task, **kwargs))

@@ -1,0 +1,47 @@
+"""Ids of environments in installed packages. Such a package registers them with gymnasium when it is imported."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+import gymnasium
+
+from rlsdk.errors import RlsdkError
+from rlsdk.registry import extension, extensions
+from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.pip_commands import pip_install
+
+PACKAGES: Mapping[str, str] = {"rlsdk": "rlsdk-envs"}
+"""Namespace of ids that another package of this project offers -> that package."""
+
+
+def is_of_package(identity: str) -> bool:
+    """Whether gymnasium does not know an id and an installed package offers its namespace, also after that was imported.
+
+    Raises:
+        PluginError: several packages offer the namespace, or the package is broken.
+    """
+    namespace, slash, _ = identity.partition("/")
+    if not slash or identity in gymnasium.registry or not is_offered("environments", namespace):
+        return False
+    extension("environments", namespace)  # imports the package, which may register the id
+    return identity not in gymnasium.registry
+
+
+def register_all() -> None:
+    """Import all packages that offer environments, so that a message can suggest their ids. Broken ones are ignored."""
+    for namespace in extensions("environments"):
+        with contextlib.suppress(RlsdkError):
+            extension("environments", namespace)
+
+
+def lacking_package(identity: str) -> str | None:
+    """The package of this project that has the namespace of an id and is not installed, for a message; None if there is none."""
+    namespace = identity.partition("/")[0]
+    if namespace not in PACKAGES or is_offered("environments", namespace):
+        return None
+    return (
+        f"{namespace}/... are environments of {PACKAGES[namespace]}, which is not installed; install it: "
+        + pip_install(PACKAGES[namespace])
+    )
