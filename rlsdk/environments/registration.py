@@ -37,11 +37,9 @@ def register_all() -> None:
 
 
 def lacking_package(identity: str) -> str | None:
-    """The package of this project that has the namespace of an id and is not installed, for a message; None if there is none."""
+    """A message if the namespace of an id belongs to a package of this project that is not installed; otherwise None."""
     namespace = identity.partition("/")[0]
     if namespace not in PACKAGES or is_offered("environments", namespace):
         return None
-    return (
-        f"{namespace}/... are environments of {PACKAGES[namespace]}, which is not installed; install it: "
-        + pip_install(PACKAGES[namespace])
-    )
+    package = PACKAGES[namespace]
+    return f"{namespace}/... are environments of {package}, which is not installed; install it: {pip_install(package)}"

@@ -78,8 +78,8 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
             uses the environment's own vector version, or that of a package such as rlsdk-envs, which has those of envpool. The
             name of a vectorizer of a package, such as `c` or `torch` of rlsdk-envs, makes the environments with it, from any
             `env` that it takes and `env_kwargs`. The name of an executor (`processes`, `in-process`, or one of a plugin) plays
-            the candidates of population methods with this executor. `auto` is `async` if there are several copies and cores and a step of all copies takes longer than
-            `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
+            the candidates of population methods with this executor. `auto` is `async` if there are several copies and cores and
+            a step of all copies takes longer than `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
         env_kwargs: arguments for `gymnasium.make` or the function.
         wrappers: wrappers of each copy, innermost first: functions or classes that take an environment, names of wrappers in
             rlsdk.environments or gymnasium.wrappers, or `package.module:Class`.
@@ -394,7 +394,8 @@ def _vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> 
     """The vector environment that the vectorizer `name` of a package makes.
 
     Raises:
-        SettingsError: `kwargs` has a seed. EnvironmentFault: it raised an exception, or made something else or another number of environments.
+        SettingsError: `kwargs` has a seed.
+        EnvironmentFault: it raised an exception, or made something else or another number of environments.
     """
     make = extension("vectorizers", name)
     if "seed" in kwargs:

@@ -46,8 +46,8 @@ def environment_makers() -> Mapping[str, Callable[..., object]]:  # type: ignore
 def vectorizers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return name -> function (env, n_envs, **env_kwargs) that makes a vector environment of `n_envs` environments.
 
-    `make_vec_env(env, n_envs, vectorization=NAME)` calls it. It returns a vector environment of gymnasium, or an object with the
-    members of `rlsdk.interfaces.VectorEnv`. The one called `native` gets the ids of which gymnasium has no vector version.
+    `make_vec_env(env, n_envs, vectorization=NAME)` calls it. It returns a vector environment of gymnasium, or an object with
+    the members of `rlsdk.interfaces.VectorEnv`. The one called `native` gets the ids of which gymnasium has no vector version.
     """
 
 
