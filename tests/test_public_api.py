@@ -35,6 +35,7 @@ PACKAGES = [
     "rlsdk.callbacks",
     "rlsdk.distributions",
     "rlsdk.environments",
+    "rlsdk_envs",
     "rlsdk_envs.toy",
     "rlsdk.executors",
     "rlsdk.experiments",

@@ -29,7 +29,6 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from rlsdk.environments import ConnectedEnv, OpaqueValue, connect, to_space
-from rlsdk.environments.adapters.nested import parts_of
 from rlsdk.environments.vector.group_checks import require_copies
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError, message_of, shown
@@ -167,7 +166,8 @@ def _loaded(library: Path) -> dict[str, Callable[..., Any]]:
 
 def _rows(space: GymSpace, count: int, what: str) -> Array:
     """An array of zeros [count, ..] for observations or actions of `count` environments."""
-    if parts_of(to_space(space, what)) or space.shape is None or space.dtype is None:
+    to_space(space, what)
+    if space.shape is None or space.dtype is None:  # a Dict or Tuple
         raise UnsupportedSpaceError(
             f"{what}_space is a {type(space).__name__}; C environments have one array: use a Box"
         )
