@@ -100,8 +100,8 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         SettingsError: an argument is invalid.
         EnvironmentFault: the environment cannot be made; the message names the cause and the fix.
     """
-    whole = vectorization == NATIVE or _is_vectorizer(vectorization)
-    _refuse(env, documented, any_kind=whole and vectorization != NATIVE)
+    offered = vectorization not in VECTORIZATIONS and is_offered("vectorizers", vectorization)
+    _refuse(env, documented, any_kind=offered)
     _require_kinds(env_kwargs, wrappers)
     _require_processes(workers, timeout, start_method)
     sources = _sources(env, n_envs)
@@ -113,12 +113,12 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         raise SettingsError(f"executor = {executor!r} is where collectors are; give collectors too, or leave it out")
     require_vectorization(vectorization)
     arguments = dict(env_kwargs or {})
-    if whole:
+    if offered or vectorization == NATIVE:
         if wrappers or monitor_dir:
             raise SettingsError(
                 f"vectorization={vectorization!r} makes all copies together, without wrappers and monitor_dir"
             )
-        together = (_native if vectorization == NATIVE else _vectorized)(vectorization, env, len(sources), arguments)
+        together = (_vectorized if offered else _native)(vectorization, env, len(sources), arguments)
         together.seeds = Seeds(seed)
         return together
     folder = None if monitor_dir is None else Path(monitor_dir)
@@ -135,23 +135,20 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
 
 def require_vectorization(name: str) -> None:
     """Raises SettingsError unless `name` is one of `VECTORIZATIONS`, or the name of a vectorizer or an executor."""
-    offers = _is_vectorizer(name), executors.is_executor(name)
+    if name in VECTORIZATIONS:
+        return
+    offers = is_offered("vectorizers", name), executors.is_executor(name)
     if all(offers):
         raise SettingsError(
             f"vectorization {name!r} is a vectorizer of one package and an executor of another; uninstall one"
         )
-    if name in VECTORIZATIONS or any(offers):
+    if any(offers):
         return
     if name in PACKAGES:
         fix = pip_install(PACKAGES[name])
         raise SettingsError(f"vectorization {name!r} is in {PACKAGES[name]}, which is not installed; install it: {fix}")
     known = dict.fromkeys((*VECTORIZATIONS, *executors.names(), *extensions("vectorizers")))
     raise SettingsError(f"vectorization {name!r} is unknown; {suggest(name, known)}")
-
-
-def _is_vectorizer(name: str) -> bool:
-    """Whether a package offers a function that makes vector environments under the name of a vectorization."""
-    return name not in VECTORIZATIONS and is_offered("vectorizers", name)
 
 
 def _text(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object]) -> str | None:

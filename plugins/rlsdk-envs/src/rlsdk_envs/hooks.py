@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from rlsdk.registry import hookimpl
 
@@ -18,8 +19,12 @@ def environment_makers() -> dict[str, Callable[..., object]]:
 @hookimpl
 def vectorizers() -> dict[str, Callable[..., object]]:
     """Name -> function of an environment and a number that makes a vector environment."""
-    from rlsdk_envs.c_vector import make_c_vec_env
-    from rlsdk_envs.envpool_vector import make_envpool_vec_env
-    from rlsdk_envs.torch_vector import make_torch_vec_env
+    names = {"c": "make_c_vec_env", "native": "make_envpool_vec_env", "torch": "make_torch_vec_env"}
+    return {name: partial(_call, function) for name, function in names.items()}
 
-    return {"c": make_c_vec_env, "native": make_envpool_vec_env, "torch": make_torch_vec_env}
+
+def _call(function: str, *arguments: object, **more: object) -> object:
+    """Call a function of this package. It is imported now, because `rlsdk doctor` calls the hook without torch."""
+    import rlsdk_envs
+
+    return getattr(rlsdk_envs, function)(*arguments, **more)
