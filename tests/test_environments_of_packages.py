@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -100,6 +101,22 @@ def test_the_vectorizers_for_c_and_torch(tmp_path: Path) -> None:
     given = {"observation_space": spaces.Box(-1, 1, (2,), np.float32), "action_space": spaces.Discrete(2)}
     with pytest.raises(RlsdkError, match="cannot be loaded"):
         make_vec_env(str(tmp_path / "none.so"), 4, vectorization="c", env_kwargs=given)
+
+
+def test_native_asks_the_package_where_gymnasium_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[Any]()
+
+    def pool(name: str, count: int, **kwargs: object) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+        given.append((name, count, kwargs))
+        return gymnasium.make_vec("CartPole-v1", count)
+
+    monkeypatch.setattr("rlsdk_envs.envpool_vector.knows", lambda name: name == "Pong-v5")
+    monkeypatch.setattr("rlsdk_envs.envpool_vector.EnvpoolVector", pool)
+    env = make_vec_env("Pong-v5?a=1", 2, vectorization="native", env_kwargs={"b": 2})
+    assert given == [("Pong-v5", 2, {"a": 1, "b": 2})]
+    assert (env.name, env.env_id) == ("Pong-v5", "Pong-v5?a=1&b=2")
+    assert make_vec_env("CartPole-v1", 2, vectorization="native").num_envs == 2
+    assert len(given) == 1
 
 
 def test_the_text_of_a_file_loads_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
