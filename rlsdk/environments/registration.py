@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping
 
 import gymnasium
 
 from rlsdk.errors import RlsdkError
 from rlsdk.registry import extension, extensions
+from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.pip_commands import pip_install
 
@@ -41,5 +43,6 @@ def lacking_package(identity: str) -> str | None:
     namespace = identity.partition("/")[0]
     if namespace not in PACKAGES or is_offered("environments", namespace):
         return None
-    package = PACKAGES[namespace]
-    return f"{namespace}/... are environments of {package}, which is not installed; install it: {pip_install(package)}"
+    package, hidden = PACKAGES[namespace], f" or hidden by {SWITCH}" if os.environ.get(SWITCH) else ""
+    fix = pip_install(package)
+    return f"{namespace}/... are environments of {package}, which is not installed{hidden}; install it: {fix}"
