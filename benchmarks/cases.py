@@ -131,7 +131,7 @@ class Case:
         """The id of the environment, or a function that makes it."""
         from gymnasium.spaces import Discrete
 
-        from rlsdk.environments import toy
+        from rlsdk_envs import toy
 
         if self.env == "images":
             return lambda: toy.FakeImageEnv(84, 4, action_space=Discrete(6))

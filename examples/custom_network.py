@@ -10,8 +10,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv
 from rlsdk.networks import BaseFeaturesExtractor
+from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv
 from rlsdk_qrdqn import QRDQN
 from rlsdk_trpo import TRPO
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.records import Transitions
+from rlsdk_envs.toy import ChainEnv
 
 
 def untrue(batch: Transitions, gamma: float, length: int = 4) -> str | None:

@@ -14,11 +14,11 @@ import torch
 from gymnasium import spaces
 
 from rlsdk.callbacks import CallbackList, CheckpointCallback, LambdaCallback, StopOnRewardThreshold
-from rlsdk.environments.toy import BitFlippingEnv, IdentityEnv, InvalidActionEnvDiscrete, SimpleMultiObsEnv
 from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
 from rlsdk.runtime.documented_names import ELSEWHERE
 from rlsdk_acer import ACER
 from rlsdk_ars import ARS
+from rlsdk_envs.toy import BitFlippingEnv, IdentityEnv, InvalidActionEnvDiscrete, SimpleMultiObsEnv
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO

@@ -11,8 +11,8 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk_envs.toy import AnySpaceEnv
 from tests.test_known_defects import Counted
 
 SMALL: dict[str, Any] = {"seed": 0, "learning_starts": 50, "buffer_size": 500, "batch_size": 16}

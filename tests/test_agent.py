@@ -15,7 +15,6 @@ import torch
 import rlsdk
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, LambdaCallback, StepCounter, as_callbacks
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk.errors import (
     ArtifactError,
     DivergenceError,
@@ -27,6 +26,7 @@ from rlsdk.errors import (
 )
 from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
 from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, several
+from rlsdk_envs.toy import ChainEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
 

@@ -18,11 +18,11 @@ import torch
 import rlsdk
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import InvalidActionEnvDiscrete
 from rlsdk.errors import SettingsError, UnknownAttributeError, UsageError
 from rlsdk.exploration import NormalActionNoise
 from rlsdk.registry import load as load_spec
 from rlsdk.tree import flatten
+from rlsdk_envs.toy import InvalidActionEnvDiscrete
 
 ENVIRONMENTS: dict[str, Any] = {
     "ars": "CartPole-v1",

@@ -160,9 +160,9 @@ def state():
     return [random.getstate(), str(numpy.random.get_state()), torch.random.get_rng_state().tolist(), torch.get_num_threads(),
             torch.get_default_dtype(), signal.getsignal(signal.SIGINT), logging.getLogger().handlers, logging.root.level,
             list(warnings.filters), torch.is_grad_enabled()]
-import rlsdk.agent, rlsdk.environments.toy, rlsdk_tqc.agent, rlsdk_tqc.build, gymnasium
+import rlsdk.agent, rlsdk_envs.toy, rlsdk_tqc.agent, rlsdk_tqc.build, gymnasium
 before = state()
-agent = rlsdk_tqc.TQC("MlpPolicy", rlsdk.environments.toy.IdentityEnvBox(), buffer_size=100, learning_starts=5, batch_size=8)
+agent = rlsdk_tqc.TQC("MlpPolicy", rlsdk_envs.toy.IdentityEnvBox(), buffer_size=100, learning_starts=5, batch_size=8)
 agent.learn(20)
 agent.session(1).act([0.0])
 after = state()

@@ -16,10 +16,11 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv
-from rlsdk.environments.wrappers.atari import AtariWrapper, PressToStart
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.experiments.runner import RunRequest, run
+from rlsdk_envs.atari import AtariWrapper, PressToStart
+from rlsdk_envs.registration import GAMES
+from rlsdk_envs.toy import ChainEnv
 
 SIGNS = {"norm_obs": False, "norm_reward": False, "sign_reward": True}
 
@@ -104,6 +105,13 @@ def test_games_start_as_those_of_the_documented_library(game: str, monkeypatch: 
     assert pressed[0] == pressed[1] == [1] * 4 + [2] * 4
 
 
+def test_the_games_of_ale_py_have_ids() -> None:
+    roms = Path(pytest.importorskip("ale_py").__file__).parent / "roms"
+    for_several = {"combat", "joust", "maze_craze", "warlords"}
+    names = {path.stem for path in roms.glob("*.bin")} - for_several
+    assert set(GAMES) == {"".join(part.title() for part in name.split("_")) for name in names}
+
+
 def test_an_unknown_game_is_named() -> None:
     pytest.importorskip("ale_py")
     with pytest.raises(EnvironmentFault, match="AtariBrekout"):
@@ -112,7 +120,7 @@ def test_an_unknown_game_is_named() -> None:
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ale_py", None)
-    with pytest.raises(EnvironmentFault, match=r"rlsdk\[atari\]"):
+    with pytest.raises(EnvironmentFault, match=r"rlsdk-envs\[atari\]"):
         make_vec_env("rlsdk/AtariPong-v4")
 
 

@@ -13,8 +13,8 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError, UnsupportedSpaceError
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_interchange.sb3 import import_sb3
 
 ENVS = dict.fromkeys(("ppo", "a2c", "dqn"), "CartPole-v1") | dict.fromkeys(("sac", "td3", "ddpg"), "Pendulum-v1")

@@ -14,10 +14,11 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.environments import make_c_vec_env, read_state
+from rlsdk.environments import read_state
 from rlsdk.environments.states import OpaqueValue
-from rlsdk.environments.vector.c_vector import FUNCTIONS, CVectorEnv
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk_envs import make_c_vec_env
+from rlsdk_envs.c_vector import FUNCTIONS, CVectorEnv
 from rlsdk_ppo import PPO
 
 SOURCE = Path(__file__).parents[1] / "examples" / "c_environment" / "cartpole.c"

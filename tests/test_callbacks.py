@@ -24,13 +24,13 @@ from rlsdk.callbacks import (
     StopOnRewardThreshold,
 )
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv, IdentityEnv
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation
 from rlsdk.records import Episode
 from rlsdk.registry import unregister
 from rlsdk.sinks import TensorBoardSink
 from rlsdk.tree import flatten, leaves
+from rlsdk_envs.toy import ChainEnv, IdentityEnv
 from rlsdk_tqc import TQC
 from tests.small_algorithms import register_reinforce
 

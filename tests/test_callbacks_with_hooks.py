@@ -10,8 +10,8 @@ import pytest
 import rlsdk
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, StopTrainingOnRewardThreshold
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import UsageError
+from rlsdk_envs.toy import ChainEnv
 
 
 def made(num_envs: int = 1) -> Any:

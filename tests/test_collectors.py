@@ -19,7 +19,6 @@ import rlsdk
 from rlsdk import executors
 from rlsdk.callbacks import Callback, LambdaCallback
 from rlsdk.environments import CollectorsVectorEnv, make_vec_env
-from rlsdk.environments.toy import SimpleMultiObsEnv
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor
 from rlsdk.executors.stateful import StatefulHere
@@ -27,6 +26,7 @@ from rlsdk.executors.workers import WorkerDied
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.exploration import NormalActionNoise
+from rlsdk_envs.toy import SimpleMultiObsEnv
 from rlsdk_testing.subject import differing, flat_state
 from tests.stateful_environments import Secretive
 from tests.test_resume import Log, WriteAtEnd, assert_equal, assert_resumes, everything

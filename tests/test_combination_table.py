@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import rlsdk
-from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.registry import find, load
 from rlsdk.settings.dataset import dataset_names
+from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_testing.datasets import random_dataset
 from tests.combination_table import BEGIN, OURS, PAGES, SWITCHES, memories, settings_of, with_table
 

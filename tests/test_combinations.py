@@ -10,7 +10,6 @@ import torch
 from gymnasium import spaces
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.interfaces import BuildContext
 from rlsdk.networks import build_actor_critic
 from rlsdk.networks.initialisation import initialisation
@@ -21,6 +20,7 @@ from rlsdk.training.collect import collect
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy
 from rlsdk.updates.minibatches import policy_batch
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
 from rlsdk_trpo.algorithm import TrustRegionPolicy
 from rlsdk_trpo.config import TRPOConfig

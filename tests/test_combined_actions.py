@@ -11,8 +11,8 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from rlsdk.environments import CombinedActions, get_action_masks, is_masking_supported, make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv, IdentityEnvMultiDiscrete
 from rlsdk.errors import EnvironmentFault, MaskError, SettingsError, UnsupportedSpaceError
+from rlsdk_envs.toy import AnySpaceEnv, IdentityEnvMultiDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 

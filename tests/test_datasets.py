@@ -23,12 +23,12 @@ from rlsdk.buffers import (
     write_episodes,
 )
 from rlsdk.environments import make_vec_env, to_space
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.errors import ArtifactError, ObservationError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.runtime.seeding import Streams
 from rlsdk.settings import Dataset, structure
+from rlsdk_envs.toy import ChainEnv
 from rlsdk_interchange import export_minari, import_minari, record_episodes, remember
 from rlsdk_interchange.recorded_data import episode_of
 from rlsdk_tqc import TQC

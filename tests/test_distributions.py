@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, Product
 from rlsdk.environments import to_space
-from rlsdk.environments.toy import HybridActionEnv
 from rlsdk.networks import build_action_head
+from rlsdk_envs.toy import HybridActionEnv
 from rlsdk_testing.strategies import examples
 
 ROWS, SIZES = 4, (3, 2, 4)

@@ -15,9 +15,9 @@ import torch
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import InvalidActionEnvDiscrete
 from rlsdk.errors import ArtifactError, SettingsError, UnknownAttributeError, UsageError
 from rlsdk.registry import load as load_spec
+from rlsdk_envs.toy import InvalidActionEnvDiscrete
 
 SMALL: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
 REPLAY: dict[str, Any] = {"buffer_size": 200, "learning_starts": 10, "batch_size": 8, "seed": 0}

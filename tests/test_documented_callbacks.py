@@ -26,9 +26,9 @@ from rlsdk.callbacks import (
     StopTrainingOnRewardThreshold,
 )
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv, InvalidActionEnvDiscrete
 from rlsdk.errors import ArtifactError, MaskError, SettingsError
 from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
+from rlsdk_envs.toy import ChainEnv, InvalidActionEnvDiscrete
 
 
 def on_policy(n_envs: int = 1, **settings: Any) -> Any:

@@ -66,8 +66,8 @@ def test_a_documented_script_runs_at_full_length(script: Path, tmp_path: Path, m
 def test_the_return_that_a_script_asks_for_is_that_of_the_average_seed() -> None:
     """`maskable_ppo` expects a return of 90. Over these seeds with 20 episodes each, sb3-contrib 2.9.2 reaches 88.4
     on average (86.1 to 92.4), and rlsdk 90.7."""
-    from rlsdk.environments.toy import InvalidActionEnvDiscrete
     from rlsdk.evaluation.evaluate import evaluate_policy
+    from rlsdk_envs.toy import InvalidActionEnvDiscrete
     from rlsdk_maskable_ppo import MaskablePPO
 
     returns = []

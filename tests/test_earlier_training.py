@@ -13,11 +13,11 @@ import torch
 
 from rlsdk.callbacks import CheckpointCallback, EvalCallback, LambdaCallback
 from rlsdk.callbacks.earlier_training import set_aside
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import ArtifactError
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.tree import flatten
 from rlsdk_dqn import DQN
+from rlsdk_envs.toy import ChainEnv
 from rlsdk_interchange import RecordEpisodes
 from rlsdk_ppo import PPO
 from rlsdk_ppo.config import PPOConfig

@@ -16,9 +16,9 @@ import rlsdk
 from rlsdk.callbacks import EvalCallback
 from rlsdk.cli.main import app
 from rlsdk.environments import connect, make_vec_env
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import EnvironmentFault, ResourceError
 from rlsdk.evaluation import evaluate_policy, run_episodes
+from rlsdk_envs.toy import ChainEnv
 from rlsdk_interchange.recording import record_episodes
 from rlsdk_lab.video import record_video
 

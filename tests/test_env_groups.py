@@ -10,9 +10,9 @@ import torch
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.errors import SettingsError
 from rlsdk.tree import leaves
+from rlsdk_envs.toy import BitFlippingEnv
 from tests.test_resume import assert_equal, assert_resumes, everything
 
 SMALL_REPLAY = {"learning_starts": 40, "buffer_size": 400, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}

@@ -24,12 +24,11 @@ from rlsdk.environments import (
     check_env,
     connect,
     make_vec_env,
-    registration,
     to_space,
-    toy,
 )
-from rlsdk.environments.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, SettingsError, UnsupportedSpaceError
+from rlsdk_envs import registration, toy
+from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 
 FIELDS = ("observation", "reward", "terminated", "truncated", "info")
 
@@ -373,14 +372,14 @@ def test_check_env_advises_where_training_is_possible() -> None:
 # --- ids and wrappers -------------------------------------------------------------------------------------------------
 
 
-def test_ids_are_known_once_the_package_is_imported() -> None:
+def test_gymnasium_knows_the_ids_once_the_package_is_imported() -> None:
     code = (
-        "import sys, gymnasium, rlsdk.environments; assert 'torch' not in sys.modules;"
+        "import sys, gymnasium, rlsdk_envs; assert 'torch' not in sys.modules;"
         "env = gymnasium.make('rlsdk/CartPoleNoVel-v1'); assert env.reset(seed=0)[0][1] == 0.0;"
         "gymnasium.make('rlsdk/IdentityEnvBox-v0')"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
-    code = "import gymnasium; gymnasium.make('rlsdk.environments:rlsdk/TMazeEnv-v0')"
+    code = "import gymnasium; gymnasium.make('rlsdk_envs:rlsdk/TMazeEnv-v0')"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 

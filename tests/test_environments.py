@@ -12,12 +12,12 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rlsdk.environments import connect, make_vec_env
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.exploration.uniform import UniformWarmUp
 from rlsdk.training import begin_acting
 from rlsdk.training.collect import collect
+from rlsdk_envs.toy import ChainEnv
 from rlsdk_tqc import TQC
 
 CHAIN = lambda: ChainEnv(length=3, terminate_every=2)  # noqa: E731

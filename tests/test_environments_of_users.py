@@ -22,7 +22,6 @@ from gymnasium.wrappers import ReshapeObservation, TimeLimit
 
 import rlsdk
 from rlsdk.environments import Monitor, check_env, connect, make_vec_env
-from rlsdk.environments.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 from rlsdk.errors import (
     ArtifactError,
     EnvironmentFault,
@@ -34,6 +33,7 @@ from rlsdk.errors import (
     UsageError,
 )
 from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 from rlsdk_tqc import TQC
 
 TINY: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}

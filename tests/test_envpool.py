@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*Box (low|high)'s precision")
 
 
 def pool(name: str, count: int, **kwargs: Any) -> NativeVectorEnv:
-    from rlsdk.environments.vector.envpool_vector import EnvpoolVector
+    from rlsdk_envs.envpool_vector import EnvpoolVector
 
     env = make_vec_env(name, count, vectorization="native", env_kwargs=kwargs, seed=2)
     assert isinstance(env, NativeVectorEnv)
@@ -42,7 +42,7 @@ def test_seeds_and_filler_rows() -> None:
 @pytest.mark.parametrize("limit", [5, 500])
 def test_episodes_end_as_those_of_gymnasium(limit: int) -> None:
     """CartPole pushed to one side, compared with gymnasium's step by step: a time limit of 5 is reached, one of 500 is not."""
-    from rlsdk.environments.vector.envpool_vector import EnvpoolVector
+    from rlsdk_envs.envpool_vector import EnvpoolVector
 
     env = connect(EnvpoolVector("CartPole-v1", 2, max_episode_steps=limit))
     theirs: Any = [gymnasium.make("CartPole-v1", max_episode_steps=limit) for _ in range(2)]

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from rlsdk.environments import Monitor, make_vec_env
-from rlsdk.environments.toy import IdentityEnvBox
 from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, evaluate_policy, run_episodes
 from rlsdk.evaluation.statistics import summarise
 from rlsdk.records import Episode
+from rlsdk_envs.toy import IdentityEnvBox
 from rlsdk_tqc import TQC
 
 

@@ -17,9 +17,9 @@ import torch
 from torch import nn
 
 import rlsdk
-from rlsdk.environments.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk.networks import BaseFeaturesExtractor
+from rlsdk_envs.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
 from rlsdk_interchange.export import export, model_card
 
 ort = pytest.importorskip("onnxruntime")

@@ -16,9 +16,9 @@ from stable_baselines3.common.vec_env import VecTransposeImage
 from torch import Tensor, nn
 
 import rlsdk
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.networks import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
+from rlsdk_envs.toy import AnySpaceEnv
 
 LAST, FIRST = spaces.Box(0, 255, (36, 40, 3), np.uint8), spaces.Box(0, 255, (3, 36, 40), np.uint8)
 SPACES: dict[str, Any] = {

@@ -34,7 +34,7 @@ from tests.test_resumed_options import BASE
 MODULE = """
 import pathlib, gymnasium
 pathlib.Path({mark!r}).touch()
-from rlsdk.environments.toy import IdentityEnv
+from rlsdk_envs.toy import IdentityEnv
 gymnasium.register("Own-v0", IdentityEnv)
 """
 RESUME = RunRequest(algorithm="trpo", resume=True)

@@ -19,7 +19,6 @@ from gymnasium.spaces import Box, Discrete
 
 import rlsdk
 from rlsdk import tree
-from rlsdk.environments.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
 from rlsdk.kernels import cuda_graphs, factory
 from rlsdk.kernels.cuda_graphs import Capture
 from rlsdk.kernels.factory import Graphed
@@ -28,6 +27,7 @@ from rlsdk.kernels.graphed_update import GraphedUpdate
 from rlsdk.records import Act, Observation
 from rlsdk.registry import algorithms
 from rlsdk.settings.dataset import dataset_names
+from rlsdk_envs.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
 from rlsdk_testing.rollouts import rollout_of
 from rlsdk_testing.subject import ACTIONS, Subject
 

@@ -15,8 +15,8 @@ import pytest
 
 import rlsdk.callbacks
 import rlsdk.environments
-import rlsdk.environments.toy
 import rlsdk.sinks
+import rlsdk_envs.toy
 from rlsdk.environments import NumpyVectorEnv
 from rlsdk.errors import SettingsError
 from rlsdk_ars import AsyncEval
@@ -130,7 +130,7 @@ def test_the_same_names_are_there() -> None:
     for place, names in {
         rlsdk.callbacks: "CheckpointCallback",
         rlsdk.sinks: "configure",
-        rlsdk.environments.toy: "InvalidActionEnvDiscrete",
+        rlsdk_envs.toy: "InvalidActionEnvDiscrete",
     }.items():
         of = [row for section in SECTIONS for row in rows(section) if names in row[0]]
         assert len(of) == 1, names

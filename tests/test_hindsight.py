@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from rlsdk.buffers import GoalSelectionStrategy, HindsightReplay
 from rlsdk.environments import make_vec_env, to_space
-from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.records import ActingState
 from rlsdk.training import begin_acting
 from rlsdk.training.collect import collect
+from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_qrdqn import QRDQN
 from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC

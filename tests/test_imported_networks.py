@@ -14,8 +14,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.environments.toy import AnySpaceEnv, BitFlippingEnv
 from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk_envs.toy import AnySpaceEnv, BitFlippingEnv
 from rlsdk_interchange.sb3 import import_sb3
 
 peer = pytest.importorskip("stable_baselines3")

@@ -14,8 +14,8 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rlsdk.environments import connect, make_vec_env
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import EnvironmentFault
+from rlsdk_envs.toy import ChainEnv
 from tests.test_call_counts import counted
 
 

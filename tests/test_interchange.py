@@ -19,8 +19,8 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk import registry
-from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, InvalidActionEnvDiscrete
 from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv, InvalidActionEnvDiscrete
 from rlsdk_interchange import sb3
 from rlsdk_interchange.sb3 import import_sb3, read_sb3
 

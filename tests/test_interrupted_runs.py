@@ -17,9 +17,9 @@ import gymnasium
 import pytest
 
 import rlsdk
-from rlsdk.environments.toy import IdentityEnv
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.runner import run
+from rlsdk_envs.toy import IdentityEnv
 from tests.test_cli import SMALL
 from tests.test_resumed_options import BASE
 
@@ -155,7 +155,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
 def test_an_environment_that_breaks_in_mid_run_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "breaking.py").write_text(
         "import gymnasium\n"
-        "from rlsdk.environments.toy import IdentityEnvBox\n"
+        "from rlsdk_envs.toy import IdentityEnvBox\n"
         "class Breaking(IdentityEnvBox):\n"
         "    total = 0\n"
         "    def step(self, action):\n"
@@ -225,7 +225,7 @@ STOPPED = """
 import time
 import gymnasium
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv
+from rlsdk_envs.toy import ChainEnv
 from rlsdk_{plugin} import {agent}
 
 

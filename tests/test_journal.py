@@ -13,11 +13,11 @@ import rlsdk
 from rlsdk import tree
 from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import Callback, CheckpointCallback
-from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.errors import ArtifactError
 from rlsdk.storage import inspect_archive, read_archive, write_archive
 from rlsdk.storage.journal import KIND as KIND_OF_PART
 from rlsdk.storage.journal import Journal, joined
+from rlsdk_envs.toy import BitFlippingEnv
 
 MEMORIES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "plain": ("qrdqn", "CartPole-v1", {}),

@@ -8,10 +8,10 @@ import pytest
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import InvalidActionEnvDiscrete
 from rlsdk.kernels import factory
 from rlsdk.kernels.factory import NUMPY_SIZE
 from rlsdk.kernels.switch import may_compile
+from rlsdk_envs.toy import InvalidActionEnvDiscrete
 
 NUMPY_ROWS = NUMPY_SIZE // 64
 """The largest number of rows for which the numpy kernel is chosen, with layers of 64 units."""

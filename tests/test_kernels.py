@@ -22,7 +22,6 @@ import rlsdk
 from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, SquashedGaussian
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.kernels import KernelChoice, factory, is_hooked
 from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
 from rlsdk.kernels.backends import TORCH
@@ -43,6 +42,7 @@ from rlsdk.training.collect import collect
 from rlsdk.tree import map_tensors
 from rlsdk.updates import policy_batch
 from rlsdk.updates.evaluation import AutogradEvaluator, evaluator_of
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_testing.rollouts import rollout_of

@@ -13,11 +13,11 @@ import torch
 from gymnasium import spaces
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import BitFlippingEnv, FakeImageEnv
 from rlsdk.math.surrogate import explained_variance
 from rlsdk_a2c import A2C
 from rlsdk_ddpg import DDPG
 from rlsdk_dqn import DQN
+from rlsdk_envs.toy import BitFlippingEnv, FakeImageEnv
 from rlsdk_ppo import PPO
 from rlsdk_sac import SAC
 from rlsdk_sac.algorithm import MinimumOfCritics

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import rlsdk
-from rlsdk.environments.toy import BitFlippingEnv, IdentityEnv
 from rlsdk.errors import PluginError, SettingsError, UsageError
 from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.registry import AlgorithmSpec, unregister
+from rlsdk_envs.toy import BitFlippingEnv, IdentityEnv
 from tests import small_algorithms
 from tests.small_algorithms import Config, Reinforce, register_reinforce
 

@@ -15,7 +15,6 @@ import torch
 
 import rlsdk
 from rlsdk.callbacks import BaseCallback, LogEveryNSteps
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import SettingsError
 from rlsdk.sinks import (
     ConsoleSink,
@@ -31,6 +30,7 @@ from rlsdk.sinks import (
     configure,
     several,
 )
+from rlsdk_envs.toy import ChainEnv
 
 
 def agent(**settings: Any) -> Any:

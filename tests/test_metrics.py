@@ -13,10 +13,10 @@ import torch
 
 import rlsdk
 from rlsdk.callbacks import EvalCallback
-from rlsdk.environments.toy import ChainEnv, IdentityEnvBox, InvalidActionEnvDiscrete
 from rlsdk.records import Report
 from rlsdk.sinks import CsvSink, JsonlSink, several
 from rlsdk.training.episode_statistics import EpisodeStatistics
+from rlsdk_envs.toy import ChainEnv, IdentityEnvBox, InvalidActionEnvDiscrete
 from rlsdk_tqc import TQC
 
 PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()

@@ -16,10 +16,10 @@ from gymnasium import spaces
 
 from rlsdk.callbacks import BaseCallback, EvalCallback
 from rlsdk.environments import NumpyVectorEnv, make_vec_env
-from rlsdk.environments.toy import BitFlippingEnv, ChainEnv
 from rlsdk.environments.vector.connected import OF_LOOPS
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UnknownAttributeError, UsageError
 from rlsdk_dqn import DQN
+from rlsdk_envs.toy import BitFlippingEnv, ChainEnv
 from rlsdk_qrdqn import QRDQN
 from rlsdk_sac import SAC
 from rlsdk_tqc import TQC

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rlsdk
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import UnsupportedSpaceError
+from rlsdk_envs.toy import AnySpaceEnv
 
 SPACE = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 SCALAR = gym.spaces.Box(-1.0, 1.0, (), np.float32)

@@ -13,10 +13,10 @@ import torch
 from gymnasium import spaces
 
 from rlsdk.environments import RecordedOnly, make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk.errors import ObservationError, ResourceError, RlsdkError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.runtime import memory_budget
+from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk_interchange.recorded_data import remember
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC

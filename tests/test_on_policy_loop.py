@@ -10,9 +10,9 @@ import pytest
 import rlsdk
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import IdentityEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.registry import unregister
+from rlsdk_envs.toy import IdentityEnv
 from rlsdk_testing import run_checks
 from tests.small_algorithms import register_reinforce
 

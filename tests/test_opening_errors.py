@@ -13,9 +13,9 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.agent import agent_class
-from rlsdk.environments.toy import AnySpaceEnv, ExtraInfo
 from rlsdk.errors import DivergenceError, PluginError, RlsdkError, UnsupportedSpaceError
 from rlsdk.registry import load
+from rlsdk_envs.toy import AnySpaceEnv, ExtraInfo
 from rlsdk_testing.datasets import random_dataset
 from tests.example_plugins import installed_examples
 from tests.test_own_networks import VECTOR, Net

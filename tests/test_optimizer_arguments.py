@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.environments.toy import InvalidActionEnvDiscrete
+from rlsdk_envs.toy import InvalidActionEnvDiscrete
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
 

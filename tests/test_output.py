@@ -17,12 +17,12 @@ import pytest
 import rlsdk
 from rlsdk.callbacks import ProgressBar, StopOnInterrupt
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import IdentityEnv
 from rlsdk.errors import RlsdkError, SettingsError, one_line, printable
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.registry import find, load, register
 from rlsdk.runtime.output import Lasting, counted, print_line
 from rlsdk.sinks import ConsoleSink
+from rlsdk_envs.toy import IdentityEnv
 from rlsdk_lab.plotting import literal
 from tests.test_resumed_options import BASE, SMALL
 

@@ -13,9 +13,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 import rlsdk
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import SettingsError
 from rlsdk.networks import forgotten, sequence_by_steps
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_interchange.export import export
 
 VECTOR = spaces.Box(-2.0, 2.0, (3,), np.float32)

@@ -13,7 +13,6 @@ import rlsdk
 from rlsdk.agent import agent_class
 from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import IdentityEnv
 from rlsdk.errors import DivergenceError, PluginError, UsageError
 from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.records import ActingState, Report
@@ -32,6 +31,7 @@ from rlsdk.training import (
 )
 from rlsdk.training.collect import collect
 from rlsdk.tree import flatten, leaves, map_tensors
+from rlsdk_envs.toy import IdentityEnv
 from tests import small_algorithms
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import rlsdk
-from rlsdk.environments.toy import IdentityEnv
 from rlsdk.errors import UsageError
 from rlsdk.registry import load
 from rlsdk.settings import PolicyName
+from rlsdk_envs.toy import IdentityEnv
 
 DOCUMENTED = {
     "ars": {"ARSPolicy": "MlpPolicy", "ARSLinearPolicy": "LinearPolicy"},

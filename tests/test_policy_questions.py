@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.environments.toy import InvalidActionEnvDiscrete, SimpleMultiObsEnv
 from rlsdk.errors import MaskError, ObservationError, UnknownAttributeError
+from rlsdk_envs.toy import InvalidActionEnvDiscrete, SimpleMultiObsEnv
 
 SMALL: dict[str, Any] = {"n_steps": 8, "seed": 0}
 

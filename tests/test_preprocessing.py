@@ -16,12 +16,12 @@ from gymnasium.wrappers import FrameStackObservation
 import rlsdk
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import FrameStack, NormalizeObservation, NormalizeReward, make_vec_env, to_space
-from rlsdk.environments.toy import AnySpaceEnv, ChainEnv, IdentityEnv, SimpleMultiObsEnv
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.preprocessing.frames import FrameStacker
 from rlsdk.registry import unregister
 from rlsdk.tree import flatten, leaves
+from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, IdentityEnv, SimpleMultiObsEnv
 from rlsdk_tqc import TQC
 from tests.small_algorithms import register_reinforce
 

@@ -15,7 +15,6 @@ from scipy.stats import chisquare
 
 from rlsdk.buffers import PrioritizedReplay, ReplayBuffer, SumTree
 from rlsdk.environments import make_vec_env, to_space
-from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.math.quantiles import quantile_huber, quantile_huber_loss, td_error
@@ -24,6 +23,7 @@ from rlsdk.preprocessing.frames import FrameStacker
 from rlsdk.records import Act, ActingState
 from rlsdk.runtime.seeding import Streams
 from rlsdk.training.collect import collect
+from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC
 from tests.test_replay import Script, context

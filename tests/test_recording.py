@@ -17,10 +17,10 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk.buffers import open_episodes
 from rlsdk.environments import ActionMasker, make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv
 from rlsdk.environments.vector.seeds import seed_of
 from rlsdk.errors import RlsdkError, SettingsError, UsageError
 from rlsdk.tree import flatten, leaves
+from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv
 from rlsdk_interchange import RecordEpisodes, record_episodes
 from rlsdk_interchange.human import record_human
 from rlsdk_interchange.recording import PlayerLeftError

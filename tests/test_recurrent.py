@@ -12,11 +12,11 @@ import torch
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv, TMazeEnv
 from rlsdk.errors import SettingsError
 from rlsdk.math import gae
 from rlsdk.networks import build_memory
 from rlsdk.updates.minibatches import in_order, policy_batch, shuffled
+from rlsdk_envs.toy import ChainEnv, TMazeEnv
 from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_testing.rollouts import rollout_of
 

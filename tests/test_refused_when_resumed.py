@@ -36,7 +36,7 @@ def test_the_environment_may_be_given_again(cli: Any) -> None:
         changed = ("--env-kwargs", "low=-2", "--env-kwargs", "episode_length=5", "--wrapper", "TimeFeature")
         box = ("run", "ppo", "--env", "rlsdk/IdentityEnvBox-v0", *RUN[4:], *more, *changed, "--out", out)
         assert cli(*box)[0] == 0
-        again = ("--env", "rlsdk.environments:rlsdk/IdentityEnvBox-v0")
+        again = ("--env", "rlsdk_envs:rlsdk/IdentityEnvBox-v0")
         assert f"{out} holds {held} on 'rlsdk/IdentityEnvBox-v0?" in refusal(cli, out, *again)
         assert "add the run's --env" in refusal(cli, out, *changed)
         other = ("--env-kwargs", "low=-3", "--env-kwargs", "episode_length=5", "--wrapper", "TimeFeature")

@@ -345,7 +345,7 @@ def test_traits_are_known_and_true(traits: tuple[str, ...], words: str | None) -
         ({"serializers": [".rlsdk"]}, "the SDK's own"),
         ({"serializers": [".RLSDK"]}, "the SDK's own"),
         ({"serializers": ["npz"]}, "a file suffix"),
-        ({"environments": ["rlsdk"]}, "the SDK's own"),
+        ({"vectorizers": ["async"]}, "the SDK's own"),
         ({"executors": ["auto"]}, "the SDK's own"),
         ({"sinks": ["tensorboard"]}, "the SDK's own"),
         ({"summary": "two\nlines"}, "control characters"),
@@ -356,7 +356,7 @@ def test_traits_are_known_and_true(traits: tuple[str, ...], words: str | None) -
     ],
 )
 def test_bad_manifests(change: dict[str, object], words: str) -> None:
-    data = {**attrs.asdict(MANIFEST), "policy_classes": {}, **change}
+    data = {**attrs.asdict(MANIFEST), "policy_classes": {}, "commands": {}, **change}
     data = {k: list(v) if isinstance(v, tuple) else v for k, v in data.items() if v is not None}
     with pytest.raises(ManifestError, match=words):
         parse_manifest(data)

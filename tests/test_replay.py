@@ -203,9 +203,9 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
 ) -> None:
     """Compare with a buffer that stores whole stacks: images, vectors, Discrete values, ends of episodes, full buffers."""
     from rlsdk.environments import make_vec_env
-    from rlsdk.environments.toy import AnySpaceEnv
     from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
     from rlsdk.preprocessing.frames import FrameStacker
+    from rlsdk_envs.toy import AnySpaceEnv
 
     single = spaces.Dict(
         {

@@ -20,9 +20,9 @@ import rlsdk
 from rlsdk import tree
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import BitFlippingEnv, FakeImageEnv, SimpleMultiObsEnv, TMazeEnv
 from rlsdk.errors import ArtifactError, EnvironmentFault, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk_envs.toy import BitFlippingEnv, FakeImageEnv, SimpleMultiObsEnv, TMazeEnv
 from tests.stateful_environments import Own, Secretive
 
 REPLAY = {"learning_starts": 60, "buffer_size": 500}

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_interchange.sb3 import import_sb3
 
 peer = pytest.importorskip("stable_baselines3")

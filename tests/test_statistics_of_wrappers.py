@@ -14,9 +14,9 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward, RecordEpis
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.errors import EnvironmentFault
 from rlsdk.evaluation import run_episodes
+from rlsdk_envs.toy import ChainEnv
 from rlsdk_interchange.recording import record_episodes
 
 SMALL: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}

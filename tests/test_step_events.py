@@ -16,8 +16,8 @@ import rlsdk
 from rlsdk.callbacks import BaseCallback, Callback, EveryNSteps, LambdaCallback, StopOnMaxEpisodes
 from rlsdk.callbacks.callback import EVENTS
 from rlsdk.environments import connect, make_vec_env
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.tree import flatten
+from rlsdk_envs.toy import ChainEnv
 
 LENGTH = 5
 FAMILIES = {

@@ -20,9 +20,9 @@ import torch
 
 import rlsdk
 from rlsdk.agent.agent_file import KIND
-from rlsdk.environments.toy import IdentityEnvBox
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
 from rlsdk.storage import inspect_archive, read_archive, write_archive
+from rlsdk_envs.toy import IdentityEnvBox
 from rlsdk_testing.subject import differing
 from rlsdk_tqc import TQC
 
@@ -268,7 +268,7 @@ def test_no_unpickling_is_reachable_while_loading(saved: Path) -> None:
     """In a new process in which pickle, `torch.load`, marshal, eval and exec raise errors, an agent file still loads."""
     code = f"""
 import rlsdk, torch, pickle, builtins, gymnasium, marshal
-import rlsdk_tqc.agent, rlsdk_tqc.build, rlsdk.environments.toy as toy
+import rlsdk_tqc.agent, rlsdk_tqc.build, rlsdk_envs.toy as toy
 first = rlsdk.load({str(saved)!r}, env=toy.IdentityEnvBox(episode_length=10))
 first.learn(5)  # generates code of classes and settings, and imports kernels, whose bytecode Python reads with marshal
 def refuse(*a, **k): raise SystemError("unpickled")
@@ -317,7 +317,7 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path) -> None:
     code = f"""
 import os, sys
 from rlsdk_tqc import TQC
-from rlsdk.environments.toy import IdentityEnvBox
+from rlsdk_envs.toy import IdentityEnvBox
 model = TQC("MlpPolicy", IdentityEnvBox(), buffer_size=50)
 print("ready", flush=True)
 while True:

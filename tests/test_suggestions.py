@@ -13,7 +13,6 @@ import pytest
 
 import rlsdk
 from rlsdk.buffers import RecordedEpisode, write_episodes
-from rlsdk.environments.toy import BitFlippingEnv
 from rlsdk.errors import (
     CALLED_ELSEWHERE,
     ArtifactError,
@@ -24,6 +23,7 @@ from rlsdk.errors import (
     closest,
 )
 from rlsdk.registry import load
+from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_interchange import record_episodes
 from rlsdk_ppo import PPO
 from tests.combination_table import OURS, settings_of

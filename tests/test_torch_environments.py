@@ -19,13 +19,14 @@ from rlsdk import tree
 from rlsdk.agent.persistence import chosen_device
 from rlsdk.buffers import open_episodes
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
-from rlsdk.environments import NumpyVectorEnv, check_env, device_of, make_torch_vec_env, on_device, read_state
+from rlsdk.environments import NumpyVectorEnv, check_env, device_of, on_device, read_state
 from rlsdk.environments.vector.on_device import OnDevice
-from rlsdk.environments.vector.torch_vector import TorchVectorEnv
 from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation import evaluate_policy
 from rlsdk.kernels.graphed_transition import GraphedTransition
 from rlsdk.runtime.device import choose_device
+from rlsdk_envs import make_torch_vec_env
+from rlsdk_envs.torch_vector import TorchVectorEnv
 from rlsdk_interchange import record_episodes
 from tests.test_gpu import has_gpu, on_gpu, stand_in
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from rlsdk.environments import connect, toy
-from rlsdk.environments.registration import register
+from rlsdk.environments import connect
 from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk_envs import toy
+from rlsdk_envs.registration import register
 from rlsdk_tqc import TQC
 
 OTHERS = ("AnySpaceEnv", "ExtraInfo", "ChainEnv", "FakeImageEnv", "SimpleMultiObsEnv")

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.environments import load_results, make_vec_env
-from rlsdk.environments.toy import ChainEnv, IdentityEnvBox
 from rlsdk.environments.vector.by_value import ByValue
 from rlsdk.environments.vector.item_groups import groups
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
@@ -25,6 +24,7 @@ from rlsdk.environments.vector.process_vector import ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.tree import leaves
+from rlsdk_envs.toy import ChainEnv, IdentityEnvBox
 from rlsdk_tqc import TQC
 from tests.chain_rows import untrue
 
@@ -198,7 +198,7 @@ def test_other_ways_to_start_processes(method: str) -> None:
 
 
 def test_nested_observations_come_through_shared_memory() -> None:
-    from rlsdk.environments.toy import SimpleMultiObsEnv
+    from rlsdk_envs.toy import SimpleMultiObsEnv
 
     rows = []
     for kind in ("sync", "async"):

@@ -26,12 +26,13 @@ from rlsdk.environments import (
     TimeFeature,
     check_env,
     load_results,
-    make_atari_env,
     make_vec_env,
     plot_results,
     ts2xy,
 )
-from rlsdk.environments.toy import (
+from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk_envs import make_atari_env
+from rlsdk_envs.toy import (
     AnySpaceEnv,
     ChainEnv,
     FakeImageEnv,
@@ -39,7 +40,6 @@ from rlsdk.environments.toy import (
     InvalidActionEnvDiscrete,
     SimpleMultiObsEnv,
 )
-from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 

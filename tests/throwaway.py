@@ -87,7 +87,7 @@ class NumpyFiles:
         return {"document": document, "tensors": {k: [str(v.dtype), list(v.shape)] for k, v in tensors.items()}}
 
 def make_environment(name, **kwargs):
-    from rlsdk.environments.toy import IdentityEnvBox
+    from rlsdk_envs.toy import IdentityEnvBox
     assert name == "acme/Identity-v0", name
     return IdentityEnvBox(episode_length=kwargs.get("episode_length", 10))
 

@@ -1,5 +1,5 @@
 /* The CartPole of gymnasium (Barto, Sutton and Anderson 1983) for many poles at once, which writes into the caller's arrays.
-   rlsdk.environments.vector.c_vector describes the functions.
+   rlsdk_envs.c_vector describes the functions.
 
    cc -O2 -shared -fPIC -o cartpole.so cartpole.c -lm */
 

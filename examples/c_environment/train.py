@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from gymnasium import spaces
 
-from rlsdk.environments import make_c_vec_env
+from rlsdk_envs import make_c_vec_env
 from rlsdk_ppo import PPO
 
 SOURCE = Path(__file__).with_name("cartpole.c")

@@ -1,4 +1,4 @@
-"""CartPole in torch: functions of the states of many poles, for `rlsdk.environments.make_torch_vec_env`.
+"""CartPole in torch: functions of the states of many poles, for `rlsdk_envs.make_torch_vec_env`.
 
 The equations are those of Barto, Sutton and Anderson (1983), integrated by Euler's method as in gymnasium's CartPole-v1.
 """

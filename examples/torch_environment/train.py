@@ -11,8 +11,8 @@ import time
 
 from cartpole import CartPole
 
-from rlsdk.environments import make_torch_vec_env
 from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk_envs import make_torch_vec_env
 from rlsdk_ppo import PPO
 
 

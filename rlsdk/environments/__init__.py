@@ -1,14 +1,12 @@
 """Environments: adapters to gymnasium, vector environments, wrappers. Public names are imported on first use.
 
 `__all__` has the names for users. The table of lazy imports also has names for the rest of rlsdk, such as `on_device`.
-Importing this package registers the environment ids `rlsdk/...` with gymnasium.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlsdk.environments.registration import register as _register
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
@@ -18,10 +16,8 @@ if TYPE_CHECKING:
     from rlsdk.environments.adapters.space_conversion import to_space as to_space
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
-    from rlsdk.environments.make_atari import make_atari_env as make_atari_env
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
     from rlsdk.environments.states import read_state as read_state
-    from rlsdk.environments.vector.c_vector import make_c_vec_env as make_c_vec_env
     from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.on_device import device_of as device_of
     from rlsdk.environments.vector.on_device import on_device as on_device
     from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
-    from rlsdk.environments.vector.torch_vector import make_torch_vec_env as make_torch_vec_env
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
     from rlsdk.environments.wrapper_settings import NormalizeObservation as NormalizeObservation
@@ -44,7 +39,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import load_results as load_results
     from rlsdk.environments.wrappers import plot_results as plot_results
     from rlsdk.environments.wrappers import ts2xy as ts2xy
-    from rlsdk.environments.wrappers.atari import AtariWrapper as AtariWrapper
 
 _SETTINGS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
 _WRAPPERS = (
@@ -61,7 +55,6 @@ _WRAPPERS = (
 
 __all__ = [
     "ActionMasker",
-    "AtariWrapper",
     "CheckNan",
     "CombinedActions",
     "ConnectedEnv",
@@ -78,9 +71,6 @@ __all__ = [
     "get_action_masks",
     "is_masking_supported",
     "load_results",
-    "make_atari_env",
-    "make_c_vec_env",
-    "make_torch_vec_env",
     "make_vec_env",
     "plot_results",
     "to_gymnasium",
@@ -92,10 +82,6 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "check_env": "rlsdk.environments.check",
-        "AtariWrapper": "rlsdk.environments.wrappers.atari",
-        "make_atari_env": "rlsdk.environments.make_atari",
-        "make_c_vec_env": "rlsdk.environments.vector.c_vector",
-        "make_torch_vec_env": "rlsdk.environments.vector.torch_vector",
         "make_vec_env": "rlsdk.environments.vectorize",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
@@ -111,4 +97,3 @@ __getattr__, __dir__ = attach(
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },
 )
-_register()

@@ -11,7 +11,7 @@ import gymnasium
 from rlsdk.environments.adapters.attributes import Environment, name_of, spec_of
 from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
 from rlsdk.environments.env_in_training import EnvInTraining
-from rlsdk.environments.registration import register_game
+from rlsdk.environments.registration import is_of_package, lacking_package, register_all
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
@@ -24,7 +24,6 @@ from rlsdk.environments.wrapper_names import wrapped, wrapper_of
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
 from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, shown, suggest
 from rlsdk.registry import extension
-from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.named_modules import named_module
 from rlsdk.settings.environment_id import environment_id
 
@@ -176,6 +175,9 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
         instance = _by_text(env, kwargs) if isinstance(env, str) else env(**kwargs)
     except gymnasium.error.UnregisteredEnv as error:
         name = str(env).partition("?")[0]
+        if lacking := lacking_package(name):
+            raise EnvironmentFault(f"there is no environment {name!r}: {lacking}") from None
+        register_all()
         hint = suggest(name, gymnasium.registry) if len(name) > 2 else "see gymnasium.pprint_registry()"
         hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
         cause = str(error).partition(" Did you mean")[0].rstrip(" .")  # gymnasium's own suggestion lacks the version
@@ -211,10 +213,8 @@ def _by_id(name: str, kwargs: dict[str, Any]) -> object:
     name, found = in_module(name)
     if found is not None:
         return _called(found, kwargs)
-    namespace = name.partition("/")[0]
-    register_game(name)  # if ale-py is missing, the error of a registered id names it
-    if "/" in name and name not in gymnasium.registry and is_offered("environments", namespace):
-        return extension("environments", namespace)(name, **kwargs)
+    if is_of_package(name):
+        return extension("environments", name.partition("/")[0])(name, **kwargs)
     # gymnasium's checker checks the first step only; rlsdk checks every step, and `check_env` checks the rest
     return gymnasium.make(name, **{"disable_env_checker": True, **kwargs})
 

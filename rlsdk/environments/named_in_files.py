@@ -15,9 +15,9 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
-from rlsdk.environments.registration import register_game
+from rlsdk.environments.registration import is_of_package
 from rlsdk.environments.wrapper_names import known_wrapper
-from rlsdk.errors import SettingsError, shown
+from rlsdk.errors import PluginError, SettingsError, shown
 from rlsdk.settings.environment_id import environment_id, wrapper_call
 
 PLAIN_ID = re.compile(r"(?:[\w-]+/)?\w[\w.-]*", re.ASCII)
@@ -30,7 +30,7 @@ TEXTS = {
 OF_MAKE = {"max_episode_steps": None, "disable_env_checker": None, "render_mode": None}
 """Arguments of `gymnasium.make` itself, and their defaults."""
 INNER = {"task": "{}", "game": "ALE/{}-v5"}
-"""Argument of rlsdk's own ids -> the id inside. The other arguments of `without_velocity` and `atari_game` are for that one."""
+"""Argument of ids `rlsdk/...` -> the id inside. The other arguments of such an environment are for that one."""
 
 
 def refusal(env: str) -> str | None:
@@ -82,7 +82,10 @@ def _arguments(identity: str) -> dict[str, object] | None:
 
     None if the package of the environment cannot be imported. It cannot be made either then, and that error names the reason.
     """
-    register_game(identity)
+    try:
+        is_of_package(identity)
+    except PluginError:
+        return None
     spec = gymnasium.registry.get(identity)
     if spec is None or spec.entry_point is None:
         return {}

@@ -1,87 +1,48 @@
-"""The ids of rlsdk's environments. Importing `rlsdk.environments` registers them with gymnasium."""
+"""Ids of environments in installed packages. Such a package registers them with gymnasium when it is imported."""
 
 from __future__ import annotations
 
-import re
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+import contextlib
+import os
+from collections.abc import Mapping
 
 import gymnasium
 
-TOYS = (
-    "BitFlippingEnv",
-    "ChainEnv",
-    "FakeImageEnv",
-    "HybridActionEnv",
-    "IdentityEnv",
-    "IdentityEnvBox",
-    "IdentityEnvMultiBinary",
-    "IdentityEnvMultiDiscrete",
-    "InvalidActionEnvDiscrete",
-    "InvalidActionEnvMultiBinary",
-    "InvalidActionEnvMultiDiscrete",
-    "MaskedChoiceEnv",
-    "SimpleMultiObsEnv",
-    "TMazeEnv",
-    "TableEnv",
-)
-"""Environment classes of `rlsdk.environments.toy` whose constructors need no arguments. Their ids are rlsdk/<class>-v0."""
-WITHOUT_VELOCITY = (
-    "CartPole-v1",
-    "Pendulum-v1",
-    "MountainCar-v0",
-    "MountainCarContinuous-v0",
-    "LunarLander-v3",
-    "LunarLanderContinuous-v3",
-)
-"""Environments of gymnasium that have a version without velocities, `rlsdk/<name>NoVel-<version>`."""
+from rlsdk.errors import RlsdkError
+from rlsdk.registry import extension, extensions
+from rlsdk.registry.discovery import SWITCH
+from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.pip_commands import pip_install
+
+PACKAGES: Mapping[str, str] = {"rlsdk": "rlsdk-envs"}
+"""Namespace of ids that another package of this project offers -> that package."""
 
 
-GAME = re.compile(r"rlsdk/Atari(\w+)-v4")
-FOR_SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")
-"""Games of ale-py that one player cannot play."""
+def is_of_package(identity: str) -> bool:
+    """Whether gymnasium does not know an id and an installed package offers its namespace, also after that was imported.
 
-
-def register() -> None:
-    """Register rlsdk's environments with gymnasium. Further calls do nothing."""
-    for name in TOYS:
-        _register(f"rlsdk/{name}-v0", f"rlsdk.environments.toy:{name}", {})
-    flipping = "rlsdk.environments.toy:BitFlippingEnv"
-    _register("rlsdk/BitFlipping15-v0", flipping, {"n_bits": 15})
-    _register("rlsdk/BitFlipping15Continuous-v0", flipping, {"n_bits": 15, "continuous": True})
-    for task in WITHOUT_VELOCITY:
-        name, _, version = task.partition("-")
-        entry = "rlsdk.environments.wrappers.no_velocity:without_velocity"
-        _register(f"rlsdk/{name}NoVel-{version}", entry, {"task": task}, checked=False)
-    for game in games():
-        register_game(f"rlsdk/Atari{game}-v4")
-
-
-def register_game(identity: str) -> None:
-    """Register the Atari game of an id such as `rlsdk/AtariPong-v4` with gymnasium, even if ale-py is not installed.
-
-    Other ids are ignored.
+    Raises:
+        PluginError: several packages offer the namespace, or the package is broken.
     """
-    found = GAME.fullmatch(identity)
-    if found:
-        _register(identity, "rlsdk.environments.wrappers.atari:atari_game", {"game": found[1]}, checked=False)
+    namespace, slash, _ = identity.partition("/")
+    if not slash or identity in gymnasium.registry or not is_offered("environments", namespace):
+        return False
+    extension("environments", namespace)  # imports the package, which may register the id
+    return identity not in gymnasium.registry
 
 
-def _register(identity: str, entry: str, kwargs: dict[str, Any], *, checked: bool = True) -> None:
-    if identity not in gymnasium.registry:
-        gymnasium.register(identity, entry, kwargs=kwargs, disable_env_checker=not checked)
+def register_all() -> None:
+    """Import all packages that offer environments, so that a message can suggest their ids. Broken ones are ignored."""
+    for namespace in extensions("environments"):
+        with contextlib.suppress(RlsdkError):
+            extension("environments", namespace)
 
 
-def games() -> list[str]:
-    """The names of the Atari games of the installed ale-py, such as `Pong`. ale-py is not imported.
-
-    The list is empty if ale-py is not installed.
-    """
-    found = find_spec("ale_py")
-    if found is None or found.origin is None:
-        return []
-    names = sorted(
-        path.stem for path in (Path(found.origin).parent / "roms").glob("*.bin") if path.stem not in FOR_SEVERAL_PLAYERS
-    )
-    return ["".join(part.title() for part in name.split("_")) for name in names]
+def lacking_package(identity: str) -> str | None:
+    """A message if the namespace of an id belongs to a package of this project that is not installed; otherwise None."""
+    namespace = identity.partition("/")[0]
+    if namespace not in PACKAGES or is_offered("environments", namespace):
+        return None
+    package, hidden = PACKAGES[namespace], f" or hidden by {SWITCH}" if os.environ.get(SWITCH) else ""
+    fix = pip_install(package)
+    return f"{namespace}/... are environments of {package}, which is not installed{hidden}; install it: {fix}"

@@ -19,22 +19,27 @@ from rlsdk.environments.adapters.attributes import Environment, name_of
 from rlsdk.environments.adapters.space_conversion import spaces_of
 from rlsdk.environments.collecting_elsewhere import HERE, require_collectors, require_lag
 from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, in_process, make_one
-from rlsdk.environments.vector import envpool_vector
+from rlsdk.environments.registration import is_of_package
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
 from rlsdk.environments.vector.group_checks import require_copies, require_separate
-from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.wrapper_names import Wrapper, wrapped, wrapper_of
 from rlsdk.environments.wrappers import Monitor
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
 from rlsdk.executors.workers import may_start_processes
+from rlsdk.registry import extension, extensions
+from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.settings.environment_id import environment_id, text_of
 
-VECTORIZATIONS = ("auto", "sync", "async", "native")
+NATIVE = "native"
+VECTORIZATIONS = ("auto", "sync", "async", NATIVE)
+ENVS = "rlsdk-envs"
+PACKAGES = {"c": ENVS, "torch": ENVS}
+"""Further vectorization -> the package of this project that offers it."""
 WORTH_PROCESSES = 700e-6
 """Processes are used when stepping all copies once takes longer than this time in seconds.
 
@@ -70,10 +75,11 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         n_envs: number of copies; None: one, or the length of the list of functions.
         seed: seed of the first reset that gets no seed, such as the first reset by an agent without a seed.
         vectorization: `sync` steps the copies one after the other in this process. `async` steps them in processes. `native`
-            uses the environment's own vector version, or that of envpool if it is installed. The name of an executor
-            (`processes`, `in-process`, or one of a plugin) plays the candidates of population methods with this executor.
-            `auto` is `async` if there are several copies and cores and a step of all copies takes longer than
-            `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
+            uses the environment's own vector version, or that of a package such as rlsdk-envs, which has those of envpool. The
+            name of a vectorizer of a package, such as `c` or `torch` of rlsdk-envs, makes the environments with it, from any
+            `env` that it takes and `env_kwargs`. The name of an executor (`processes`, `in-process`, or one of a plugin) plays
+            the candidates of population methods with this executor. `auto` is `async` if there are several copies and cores and
+            a step of all copies takes longer than `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
         env_kwargs: arguments for `gymnasium.make` or the function.
         wrappers: wrappers of each copy, innermost first: functions or classes that take an environment, names of wrappers in
             rlsdk.environments or gymnasium.wrappers, or `package.module:Class`.
@@ -94,7 +100,8 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         SettingsError: an argument is invalid.
         EnvironmentFault: the environment cannot be made; the message names the cause and the fix.
     """
-    _refuse(env, documented)
+    offered = vectorization not in VECTORIZATIONS and is_offered("vectorizers", vectorization)
+    _refuse(env, documented, any_kind=offered)
     _require_kinds(env_kwargs, wrappers)
     _require_processes(workers, timeout, start_method)
     sources = _sources(env, n_envs)
@@ -106,10 +113,14 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         raise SettingsError(f"executor = {executor!r} is where collectors are; give collectors too, or leave it out")
     require_vectorization(vectorization)
     arguments = dict(env_kwargs or {})
-    if vectorization == "native":
-        native = _native(env, len(sources), arguments, bool(wrappers or monitor_dir))
-        native.seeds, native.env_id = Seeds(seed), _text(env, arguments, ())
-        return native
+    if offered or vectorization == NATIVE:
+        if wrappers or monitor_dir:
+            raise SettingsError(
+                f"vectorization={vectorization!r} makes all copies together, without wrappers and monitor_dir"
+            )
+        together = (_vectorized if offered else _native)(vectorization, env, len(sources), arguments)
+        together.seeds = Seeds(seed)
+        return together
     folder = None if monitor_dir is None else Path(monitor_dir)
     layers = tuple(map(wrapper_of, wrappers))
     makers = [_Maker(source, arguments, layers, folder, i) for i, source in enumerate(sources)]
@@ -123,10 +134,21 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
 
 
 def require_vectorization(name: str) -> None:
-    """Raises SettingsError unless `name` is one of `VECTORIZATIONS` or the name of an executor."""
-    if name not in VECTORIZATIONS and not executors.is_executor(name):
-        known = (*VECTORIZATIONS, *executors.names())
-        raise SettingsError(f"vectorization {name!r} is unknown; {suggest(name, known)}")
+    """Raises SettingsError unless `name` is one of `VECTORIZATIONS`, or the name of a vectorizer or an executor."""
+    if name in VECTORIZATIONS:
+        return
+    offers = is_offered("vectorizers", name), executors.is_executor(name)
+    if all(offers):
+        raise SettingsError(
+            f"vectorization {name!r} is a vectorizer of one package and an executor of another; uninstall one"
+        )
+    if any(offers):
+        return
+    if name in PACKAGES:
+        fix = pip_install(PACKAGES[name])
+        raise SettingsError(f"vectorization {name!r} is in {PACKAGES[name]}, which is not installed; install it: {fix}")
+    known = dict.fromkeys((*VECTORIZATIONS, *executors.names(), *extensions("vectorizers")))
+    raise SettingsError(f"vectorization {name!r} is unknown; {suggest(name, known)}")
 
 
 def _text(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object]) -> str | None:
@@ -193,14 +215,17 @@ RENAMED = {
 """Arguments of `make_vec_env` in stable-baselines3, and their replacements here."""
 
 
-def _refuse(env: object, documented: Mapping[str, object]) -> None:
-    """Raises SettingsError when an argument is unknown or has another name here, or when `env` is None."""
+def _refuse(env: object, documented: Mapping[str, object], *, any_kind: bool) -> None:
+    """Raises SettingsError when an argument is unknown or has another name here, or when `env` makes no environment.
+
+    With `any_kind`, it may be anything but None: vectorizers check it.
+    """
     for name in documented:
         hint = f"use {RENAMED[name]}" if name in RENAMED else suggest(name, _ARGUMENTS)
         raise SettingsError(f"make_vec_env takes no {name!r}; {hint}")
     if env is None:
         raise SettingsError("make_vec_env needs an environment: a gymnasium id, a function, or a list of functions")
-    if not isinstance(env, str | list | tuple) and not callable(env):
+    if not any_kind and not isinstance(env, str | list | tuple) and not callable(env):
         hint = "algorithms take an environment that exists as it is; " if hasattr(env, "step") else ""
         raise SettingsError(
             f"make_vec_env makes the copies itself, and {shown(env)} is neither an id nor a function; {hint}give the id, or a"
@@ -333,31 +358,54 @@ def _times_of_steps(trial: Environment) -> list[float]:
     return times
 
 
-def _native(env: EnvSource, n_envs: int, kwargs: dict[str, Any], wrapped: bool) -> NativeVectorEnv:
-    if not isinstance(env, str) or wrapped:
-        raise SettingsError("vectorization='native' needs a gymnasium id, without wrappers and monitor_dir")
+def _native(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
+    """The vector version that an environment has in gymnasium, or that the vectorizer `native` of a package makes."""
+    if not isinstance(env, str):
+        raise SettingsError("vectorization='native' needs a gymnasium id")
     chosen = environment_id(env)
     if chosen.wrappers:
         raise SettingsError("vectorization='native' takes no wrappers")
-    env = chosen.name
-    kwargs = {**chosen.kwargs, **kwargs}
+    arguments = {**chosen.kwargs, **kwargs}
     try:
-        own, _ = in_module(env)
-        vector = gymnasium.make_vec(own, n_envs, vectorization_mode="vector_entry_point", **kwargs)
+        own, _ = in_module(chosen.name)
+        is_of_package(own)
+        made = connect(gymnasium.make_vec(own, n_envs, vectorization_mode="vector_entry_point", **arguments))
     except gymnasium.error.Error as error:
-        if not envpool_vector.knows(env):
+        if not is_offered("vectorizers", NATIVE):
             raise EnvironmentFault(
-                f"{env!r} has no vector version: {error}; use vectorization='sync', or {pip_install('rlsdk[envpool]')}"
-                " for the environments envpool has"
+                f"{chosen.name!r} has no vector version: {error}; use vectorization='sync', or"
+                f" {pip_install(f'{ENVS}[envpool]')} for the environments envpool has"
             ) from None
-        vector = envpool_vector.EnvpoolVector(env, n_envs, **kwargs)
+        made = _vectorized(NATIVE, chosen.name, n_envs, arguments)
     except RlsdkError:
         raise
     except Exception as error:  # code of the environment may raise any error
         raise EnvironmentFault(
-            f"environment {env!r} could not be made: {type(error).__name__}: {one_line(message_of(error), 300)}"
+            f"environment {chosen.name!r} could not be made: {type(error).__name__}: {one_line(message_of(error), 300)}"
         ) from error
-    connected = connect(vector)
-    assert isinstance(connected, NativeVectorEnv)
-    connected.name = env
-    return connected
+    made.name, made.env_id = chosen.name, _text(env, kwargs, ())
+    return made
+
+
+def _vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
+    """The vector environment that the vectorizer `name` of a package makes.
+
+    Raises:
+        SettingsError: `kwargs` has a seed.
+        EnvironmentFault: it raised an exception, or made something else or another number of environments.
+    """
+    make = extension("vectorizers", name)
+    if "seed" in kwargs:
+        raise SettingsError(
+            f"env_kwargs has 'seed' for vectorization={name!r}; use seed of make_vec_env, or of the agent"
+        )
+    try:
+        made = make(env, n_envs, **kwargs)
+    except RlsdkError:
+        raise
+    except Exception as error:  # code of the package may raise any error
+        raise EnvironmentFault(f"vectorization={name!r} {raised(error)}") from error
+    vector = connect(made)
+    if vector.num_envs != n_envs:
+        raise EnvironmentFault(f"vectorization={name!r} made {vector.num_envs} environments, not {n_envs}")
+    return vector

@@ -26,11 +26,11 @@ LONGEST = 10_000
 OURS = {"HerReplayBuffer": "hindsight"}
 NOISES = ("normal", "ornstein-uhlenbeck")
 WRAPPERS = {
-    "AtariWrapper": "AtariWrapper",
+    "AtariWrapper": "rlsdk_envs:AtariWrapper",
     "MaskVelocityWrapper": "MaskVelocity",
     "TimeFeatureWrapper": "TimeFeature",
 }
-"""Wrapper of rl-baselines3-zoo -> name in `rlsdk.environments`, which `--wrapper` accepts."""
+"""Wrapper of rl-baselines3-zoo -> what `--wrapper` accepts for it."""
 ELSEWHERE = {
     "env_kwargs": "give its entries with --env-kwargs NAME=VALUE",
     "vec_env_wrapper": "wrap the environments with --wrapper, or set normalize and frame_stack",

@@ -54,7 +54,7 @@ class HasDevice(Protocol):
 
 
 class TorchEnv(Protocol[StateT]):
-    """An environment as functions of tensors, for `rlsdk.environments.make_torch_vec_env`.
+    """An environment as functions of tensors, for `rlsdk_envs.make_torch_vec_env`.
 
     The names are those of gymnasium's `FuncEnv`. A state is a tensor, or a tuple, named tuple, dict or dataclass of tensors,
     all [B, ..]: the states of B environments. Functions return new tensors and change nothing else: neither their arguments

@@ -30,6 +30,7 @@ HOOKS = {
     "serializers": "serializers",
     "executors": "executors",
     "reports": "reports",
+    "vectorizers": "vectorizers",
 }
 """Field of the manifest -> the hook that returns the objects whose names the field lists."""
 

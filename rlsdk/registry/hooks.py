@@ -35,7 +35,20 @@ def metric_sinks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty
 
 @hookspec(firstresult=True)
 def environment_makers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
-    """Return namespace -> function (id, **kwargs) that makes a `gymnasium.Env` for ids such as `namespace/Name-v0`."""
+    """Return namespace -> function (id, **kwargs) that makes a `gymnasium.Env` for ids such as `namespace/Name-v0`.
+
+    The hook is called when an id of the namespace is first used. It may also register ids with gymnasium, whose `make` is then
+    used for them.
+    """
+
+
+@hookspec(firstresult=True)
+def vectorizers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return name -> function (env, n_envs, **env_kwargs) that makes a vector environment of `n_envs` environments.
+
+    `make_vec_env(env, n_envs, vectorization=NAME)` calls it. It returns a vector environment of gymnasium, or an object with
+    the members of `rlsdk.interfaces.VectorEnv`. The one called `native` gets the ids of which gymnasium has no vector version.
+    """
 
 
 @hookspec(firstresult=True)

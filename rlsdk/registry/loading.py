@@ -51,7 +51,7 @@ def load(name: str) -> AlgorithmSpec:
 def extension(kind: str, name: str) -> Callable[..., Any]:
     """Return the function that a plugin gives for `name`, such as the function that makes the sink of that name.
 
-    The manifest of that plugin lists `name` under `kind`: `sinks`, `environments`, `serializers` or `executors`.
+    The manifest of that plugin lists `name` under `kind`: a key of `HOOKS`, such as `sinks`.
 
     Raises:
         PluginError: no plugin or several plugins offer `name`, or the plugin is broken.

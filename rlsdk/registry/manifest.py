@@ -14,12 +14,12 @@ from rlsdk.errors import one_line, shown
 from rlsdk.registry.spec import MaskUse
 from rlsdk.runtime.plain_files import PlainFileError, read_toml
 
-EXTENSIONS = ("sinks", "environments", "serializers", "executors", "reports", "commands")
+EXTENSIONS = ("sinks", "environments", "serializers", "executors", "reports", "vectorizers", "commands")
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 RESERVED = {
     "serializers": (".rlsdk",),
-    "environments": ("rlsdk",),
     "executors": ("in-process", "processes", "auto", "sync", "async", "native"),
+    "vectorizers": ("in-process", "processes", "auto", "sync", "async"),
     "sinks": ("console", "csv", "jsonl", "tensorboard"),
     "commands": ("list", "info", "config", "run", "eval", "inspect", "doctor"),
 }
@@ -29,7 +29,7 @@ _NAMES = {
     "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
     "serializers": (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'"),
     **dict.fromkeys(
-        ("sinks", "environments", "executors", "reports", "policies", "traits", "commands"),
+        ("sinks", "environments", "executors", "reports", "vectorizers", "policies", "traits", "commands"),
         (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
     ),
 }
@@ -98,6 +98,8 @@ class Manifest:
     """Names of the executors that the plugin's hook `executors` returns."""
     reports: tuple[str, ...] = ()
     """Names of the reports that the plugin's hook `reports` returns."""
+    vectorizers: tuple[str, ...] = ()
+    """Names of the functions for `make_vec_env(vectorization=NAME)` that the plugin's hook `vectorizers` returns."""
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(name, (`package.module:function`, summary, example)) of commands for `rlsdk NAME`. In the file a table of lists. The
     function is one that Typer accepts, or a `typer.Typer` with commands of its own. A call of the command imports it."""

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,6 +119,8 @@ def _load(plugin: Plugin) -> Trial:
         try:
             if plugin.manifest is None or plugin.manifest.family is not None:
                 docs = _described(load(plugin.qualified_id).config_type)
+            if plugin.manifest is not None and plugin.manifest.environments:
+                import_module("gymnasium")  # as in all processes that ask for environments: no effect of the plugin
             for kind in HOOKS:
                 _check_offers(plugin, kind)
         except PluginError as error:

@@ -28,6 +28,7 @@ _POLICY = (
     "a policy is chosen by its name, policy='MlpPolicy'; rlsdk.networks has the networks, a new policy needs a plugin"
 )
 _ALGORITHM = "derive from an algorithm's class, or write a plugin: rlsdk new my-algo"
+_ATARI = "rlsdk_envs.make_atari_env and rlsdk_envs.AtariWrapper are in the package rlsdk-envs"
 ELSEWHERE = {
     **dict.fromkeys(("KVWriter", "SeqWriter", "make_output_format", "filter_excluded_keys"), _OUTPUT),
     **dict.fromkeys(("get_schedule_fn", "get_linear_fn", "constant_fn", "FloatSchedule"), _SCHEDULE),
@@ -44,6 +45,7 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(("BasePolicy", "ActorCriticPolicy", "BaseModel", "ActorCriticCnnPolicy"), _POLICY),
     **dict.fromkeys(("BaseAlgorithm", "OnPolicyAlgorithm", "OffPolicyAlgorithm"), _ALGORITHM),
+    **dict.fromkeys(("make_atari_env", "AtariWrapper"), _ATARI),
     "BernoulliDistribution": "rlsdk.distributions.Bernoulli is it",
     "CategoricalDistribution": "rlsdk.distributions.Categorical is it",
     "ConvertCallback": "rlsdk.callbacks.FunctionCallback is it; learn takes the function itself",

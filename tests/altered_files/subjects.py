@@ -14,7 +14,8 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import (
+from rlsdk.environments.wrappers import Monitor, TimeFeature
+from rlsdk_envs.toy import (
     BitFlippingEnv,
     IdentityEnv,
     InvalidActionEnvDiscrete,
@@ -22,7 +23,6 @@ from rlsdk.environments.toy import (
     InvalidActionEnvMultiDiscrete,
     SimpleMultiObsEnv,
 )
-from rlsdk.environments.wrappers import Monitor, TimeFeature
 from tests.altered_files.environments import Assorted, Recording
 
 NETS: dict[str, Any] = {"net_arch": [4]}

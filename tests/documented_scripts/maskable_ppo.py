@@ -1,6 +1,6 @@
 from rlsdk.environments import get_action_masks
-from rlsdk.environments.toy import InvalidActionEnvDiscrete
 from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk_envs.toy import InvalidActionEnvDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 
 env = InvalidActionEnvDiscrete(dim=80, n_invalid_actions=60)

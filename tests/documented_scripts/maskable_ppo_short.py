@@ -1,4 +1,4 @@
-from rlsdk.environments.toy import InvalidActionEnvDiscrete
+from rlsdk_envs.toy import InvalidActionEnvDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 
 env = InvalidActionEnvDiscrete(dim=80, n_invalid_actions=60)

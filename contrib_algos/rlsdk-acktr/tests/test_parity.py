@@ -15,9 +15,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.updates import policy_batch
 from rlsdk_acktr import ACKTR, algorithm, blocks
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.rollouts import rollout_of
 from tests.peer_updates import some_in_the_fast_suite
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import ChainEnv
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_ars import ARS
+from rlsdk_envs.toy import ChainEnv
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

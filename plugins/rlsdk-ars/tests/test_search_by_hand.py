@@ -16,13 +16,6 @@ from gymnasium import spaces
 
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import (
-    AnySpaceEnv,
-    IdentityEnv,
-    IdentityEnvMultiBinary,
-    IdentityEnvMultiDiscrete,
-    SimpleMultiObsEnv,
-)
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.networks.numpy_encoder import encoded
@@ -30,6 +23,13 @@ from rlsdk.records import Scored
 from rlsdk.training.population_episodes import EpisodeRequest, play_episodes
 from rlsdk_ars import ARS
 from rlsdk_ars.loss import search_step
+from rlsdk_envs.toy import (
+    AnySpaceEnv,
+    IdentityEnv,
+    IdentityEnvMultiBinary,
+    IdentityEnvMultiDiscrete,
+    SimpleMultiObsEnv,
+)
 
 
 def test_the_step_by_hand() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlsdk.environments.toy import InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary, InvalidActionEnvMultiDiscrete
 from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk_envs.toy import InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary, InvalidActionEnvMultiDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rlsdk.environments.toy import (
+from rlsdk_envs.toy import (
     InvalidActionEnvDiscrete,
     InvalidActionEnvMultiDiscrete,
 )

@@ -10,16 +10,16 @@ import torch
 
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import (
+from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.networks import NatureEncoder
+from rlsdk.registry import preset
+from rlsdk_envs.toy import (
     FakeImageEnv,
     IdentityEnv,
     IdentityEnvMultiDiscrete,
     InvalidActionEnvDiscrete,
     InvalidActionEnvMultiDiscrete,
 )
-from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.networks import NatureEncoder
-from rlsdk.registry import preset
 from rlsdk_qrdqn import QRDQN
 
 QUICK: dict[str, Any] = {

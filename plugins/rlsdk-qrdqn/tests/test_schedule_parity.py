@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import IdentityEnv
 from rlsdk.updates import TargetNetwork
+from rlsdk_envs.toy import IdentityEnv
 from rlsdk_qrdqn import QRDQN
 
 sb3_contrib = pytest.importorskip("sb3_contrib")

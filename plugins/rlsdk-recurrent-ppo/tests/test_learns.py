@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import TMazeEnv
 from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk_envs.toy import TMazeEnv
 from rlsdk_recurrent_ppo import RecurrentPPO
 
 NETWORKS: dict[str, Any] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rlsdk.environments.toy import ChainEnv, IdentityEnvBox
 from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk_envs.toy import ChainEnv, IdentityEnvBox
 from rlsdk_tqc import TQC
 
 

@@ -13,11 +13,11 @@ from gymnasium import spaces
 from rlsdk.buffers import ReplayBuffer
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk.exploration import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from rlsdk.settings import structure, unstructure
 from rlsdk.tree import leaves
+from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk_tqc import TQC
 from rlsdk_tqc.config import TQCConfig
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import IdentityEnv
 from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk_envs.toy import IdentityEnv
 from rlsdk_trpo import TRPO
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlsdk.environments.toy import AnySpaceEnv
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_trpo import TRPO
 from tests.peer_actor_critic import assert_same_metrics, distance, pair, same_order_of_trpo, update_both
 

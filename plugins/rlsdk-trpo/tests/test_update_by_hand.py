@@ -11,10 +11,10 @@ from gymnasium import spaces
 from torch import nn
 
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv, IdentityEnv
 from rlsdk.errors import SettingsError
 from rlsdk.math import conjugate_gradient, flat_grad
 from rlsdk.tree import map_tensors
+from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv
 from rlsdk_testing.rollouts import rollout_of
 from rlsdk_trpo import TRPO
 from rlsdk_trpo.loss import longest_step, surrogate
@@ -149,7 +149,7 @@ def _rows(model: TRPO, rollout: Any) -> Any:
 
 
 def test_critic_updates_never_reach_the_actor() -> None:
-    from rlsdk.environments.toy import FakeImageEnv
+    from rlsdk_envs.toy import FakeImageEnv
 
     kwargs = {"net_arch": [8], "features_extractor_kwargs": {"features_dim": 16}}
     env = FakeImageEnv(action_space=IdentityEnv(3).action_space)

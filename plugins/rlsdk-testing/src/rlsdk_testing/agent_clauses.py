@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import ArtifactError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.tree import flatten, unflatten
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
 

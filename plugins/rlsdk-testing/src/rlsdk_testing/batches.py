@@ -12,10 +12,10 @@ from torch import Tensor
 
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.runtime.threads import limited_threads
 from rlsdk.tree import map_tensors
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import ACTIONS, Subject, differing, flat_state

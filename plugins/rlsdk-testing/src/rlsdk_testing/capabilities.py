@@ -15,7 +15,6 @@ from gymnasium import spaces
 
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.registry import Plugin
 from rlsdk.registry.capability_files import NAME
@@ -23,6 +22,7 @@ from rlsdk.registry.manifest import package_folder
 from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.runtime.whole_files import write_json
 from rlsdk.tree import leaves
+from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.resume_clauses import resumes_with
 from rlsdk_testing.subject import ACTIONS, NAMED, OBSERVATIONS, Subject
@@ -54,7 +54,9 @@ class Capabilities:
 def measure(algorithm: str) -> Capabilities:
     """Try every capability of the algorithm. What raises an `RlsdkError` counts as unsupported; other errors are raised."""
     if find_spec("rlsdk_interchange") is None:
-        raise SettingsError(f"measuring whether policies can be exported needs a package: {pip_install('rlsdk-interchange')}")
+        raise SettingsError(
+            f"measuring whether policies can be exported needs a package: {pip_install('rlsdk-interchange')}"
+        )
     subject = Subject(algorithm)
     some, wanted = subject.seen, ACTIONS[subject.action_kind]
     nested = {

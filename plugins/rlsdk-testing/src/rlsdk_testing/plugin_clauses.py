@@ -9,12 +9,12 @@ import sys
 import attrs
 from hypothesis import given
 
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, shown
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.registry import presets
 from rlsdk.settings import describe, structure, unstructure
 from rlsdk.tree import leaves
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.captured_output import written_during
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable

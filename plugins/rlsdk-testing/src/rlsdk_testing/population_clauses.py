@@ -10,9 +10,9 @@ import torch
 
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.records import Scored
 from rlsdk.training import PopulationPlan
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.batches import recording
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable

@@ -13,13 +13,13 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import Report
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.settings.schedule import Constant
 from rlsdk.settings.schedules import Linear
 from rlsdk.tree import leaves
+from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.buffer_clauses import capacity_for
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable

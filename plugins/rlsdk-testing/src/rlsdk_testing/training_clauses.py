@@ -11,9 +11,9 @@ from torch import Generator, Tensor, nn
 from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.interfaces import Buffer
 from rlsdk.records import Report
+from rlsdk_envs.toy import FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.batches import recording, small_agent
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found, equal, held, overlaps

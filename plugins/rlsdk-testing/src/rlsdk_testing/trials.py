@@ -15,10 +15,10 @@ from gymnasium import spaces
 from rlsdk.agent import Agent
 from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk.records import Report
 from rlsdk.settings import evolve
 from rlsdk.training.run import Run
+from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import ACTIONS, Subject, differing, flat_state
 

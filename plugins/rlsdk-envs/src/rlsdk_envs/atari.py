@@ -10,11 +10,14 @@ from the signs of rewards.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol, SupportsFloat, SupportsInt, runtime_checkable
 
 import gymnasium
 import numpy as np
 
+from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.runtime.pip_commands import pip_install
 
 FIRE = 1
@@ -33,7 +36,7 @@ def require_games() -> None:
         import ale_py
         import cv2  # noqa: F401  # gymnasium's own message is less clear
     except ImportError as error:
-        raise gymnasium.error.DependencyNotInstalled(f"{pip_install('rlsdk[atari]')} ({error})") from None
+        raise gymnasium.error.DependencyNotInstalled(f"{pip_install('rlsdk-envs[atari]')} ({error})") from None
     gymnasium.register_envs(ale_py)
 
 
@@ -146,3 +149,36 @@ class PressToStart(gymnasium.Wrapper[object, object, object, object]):
                 observation, more, terminated, truncated, info = self.env.step(start)
                 reward = float(reward) + float(more)
         return observation, reward, terminated, truncated, info
+
+
+def make_atari_env(  # the signature of stable-baselines3
+    env_id: str,
+    n_envs: int = 1,
+    seed: int | None = None,
+    *,
+    monitor_dir: str | Path | None = None,
+    wrapper_kwargs: Mapping[str, Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> ConnectedEnv:
+    """`n_envs` copies of an Atari game, each inside `AtariWrapper`, made by `make_vec_env`.
+
+    Args:
+        env_id: gymnasium id of ale-py, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`. The wrapper skips frames, not
+            the game.
+        n_envs: number of copies.
+        seed: seed of the first reset that gets no seed.
+        monitor_dir: folder for one monitor file per copy.
+        wrapper_kwargs: arguments of `AtariWrapper`.
+        env_kwargs: arguments of `gymnasium.make`.
+        more: further arguments of `make_vec_env`, such as `vectorization`.
+
+    Raises:
+        SettingsError: an argument is unknown. EnvironmentFault: there is no such game, or ale-py or OpenCV is missing.
+    """
+
+    def make() -> AtariWrapper:
+        require_games()
+        return AtariWrapper(gymnasium.make(env_id, **{"frameskip": 1, **(env_kwargs or {})}), **(wrapper_kwargs or {}))
+
+    return make_vec_env(make, n_envs, seed, monitor_dir=monitor_dir, **more)

@@ -7,9 +7,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.space_conversion import to_space
-from rlsdk.environments.toy.position import position_in
+from rlsdk.environments import to_space
 from rlsdk.spaces import choices_of
+from rlsdk_envs.toy.position import position_in
 
 
 class MaskedChoiceEnv(gymnasium.Env[object, object]):

@@ -6,8 +6,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlsdk.environments.toy.identity import IdentityTask, bits, number, pair
 from rlsdk.errors import SettingsError
+from rlsdk_envs.toy.identity import IdentityTask, bits, number, pair
 
 
 def _require(invalid: int, choices: int) -> None:

@@ -28,15 +28,13 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.nested import parts_of
-from rlsdk.environments.adapters.space_conversion import GymSpace, to_space
-from rlsdk.environments.states import OpaqueValue
+from rlsdk.environments import ConnectedEnv, OpaqueValue, connect, to_space
 from rlsdk.environments.vector.group_checks import require_copies
-from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError, message_of, shown
 
 Array = NDArray[Any]
+GymSpace = gymnasium.Space[Any]
 _SIZE, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "vec_sizes": (None, (ctypes.POINTER(_SIZE), ctypes.POINTER(_SIZE))),
@@ -124,8 +122,8 @@ def make_c_vec_env(
     *,
     observation_space: GymSpace,
     action_space: GymSpace,
-) -> NativeVectorEnv:
-    """A vector environment of a shared library. `rlsdk.environments.vector.c_vector` describes the functions it must export.
+) -> ConnectedEnv:
+    """A vector environment of a shared library. `rlsdk_envs.c_vector` describes the functions it must export.
 
     Args:
         library: path of the shared library (`.so`, `.dylib`, `.dll`).
@@ -139,8 +137,9 @@ def make_c_vec_env(
         SettingsError: `n_envs` is not positive. UnsupportedSpaceError: a space is a Dict or Tuple, or of another kind.
     """
     require_copies(n_envs)
-    spaces = to_space(observation_space, "observation"), to_space(action_space, "action")
-    made = NativeVectorEnv(CVectorEnv(library, n_envs, observation_space, action_space), *spaces)
+    for what, space in (("observation", observation_space), ("action", action_space)):
+        to_space(space, what)  # before the library is loaded
+    made = connect(CVectorEnv(library, n_envs, observation_space, action_space))
     made.name, made.seeds = Path(library).stem, Seeds(seed)
     return made
 
@@ -157,7 +156,7 @@ def _loaded(library: Path) -> dict[str, Callable[..., Any]]:
     if missing := [name for name in FUNCTIONS if not hasattr(found, name)]:
         raise EnvironmentFault(
             f"library {shown(str(library))} exports no {', '.join(missing)}; it needs {', '.join(FUNCTIONS)}"
-            " (rlsdk.environments.vector.c_vector describes them)"
+            " (rlsdk_envs.c_vector describes them)"
         )
     functions = {name: getattr(found, name) for name in FUNCTIONS}
     for name, (result, arguments) in FUNCTIONS.items():
@@ -167,7 +166,8 @@ def _loaded(library: Path) -> dict[str, Callable[..., Any]]:
 
 def _rows(space: GymSpace, count: int, what: str) -> Array:
     """An array of zeros [count, ..] for observations or actions of `count` environments."""
-    if parts_of(to_space(space, what)) or space.shape is None or space.dtype is None:
+    to_space(space, what)
+    if space.shape is None or space.dtype is None:  # a Dict or Tuple
         raise UnsupportedSpaceError(
             f"{what}_space is a {type(space).__name__}; C environments have one array: use a Box"
         )

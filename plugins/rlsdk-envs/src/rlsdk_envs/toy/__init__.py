@@ -6,26 +6,26 @@ They are registered with gymnasium as `rlsdk/<class name>-v0`, so they also work
 
 from __future__ import annotations
 
-from rlsdk.environments.toy.any_space import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
-from rlsdk.environments.toy.bit_flipping import BitFlippingEnv
-from rlsdk.environments.toy.chain import ChainEnv
-from rlsdk.environments.toy.extra_info import ExtraInfo
-from rlsdk.environments.toy.hybrid import HybridActionEnv
-from rlsdk.environments.toy.identity import (
+from rlsdk_envs.toy.any_space import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
+from rlsdk_envs.toy.bit_flipping import BitFlippingEnv
+from rlsdk_envs.toy.chain import ChainEnv
+from rlsdk_envs.toy.extra_info import ExtraInfo
+from rlsdk_envs.toy.hybrid import HybridActionEnv
+from rlsdk_envs.toy.identity import (
     IdentityEnv,
     IdentityEnvBox,
     IdentityEnvMultiBinary,
     IdentityEnvMultiDiscrete,
 )
-from rlsdk.environments.toy.invalid_actions import (
+from rlsdk_envs.toy.invalid_actions import (
     InvalidActionEnvDiscrete,
     InvalidActionEnvMultiBinary,
     InvalidActionEnvMultiDiscrete,
 )
-from rlsdk.environments.toy.masked_choice import MaskedChoiceEnv
-from rlsdk.environments.toy.position import action_at, position_in
-from rlsdk.environments.toy.t_maze import TMazeEnv
-from rlsdk.environments.toy.table import Outcome, TableEnv
+from rlsdk_envs.toy.masked_choice import MaskedChoiceEnv
+from rlsdk_envs.toy.position import action_at, position_in
+from rlsdk_envs.toy.t_maze import TMazeEnv
+from rlsdk_envs.toy.table import Outcome, TableEnv
 
 __all__ = [
     "AnySpaceEnv",

@@ -1,4 +1,4 @@
-"""Environments of envpool as a gymnasium vector environment. `rlsdk[envpool]` installs envpool."""
+"""Environments of envpool as a gymnasium vector environment. `rlsdk-envs[envpool]` installs envpool."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, message_of, one_line
+from rlsdk.runtime.pip_commands import pip_install
 
 
 def knows(name: str) -> bool:
@@ -93,3 +94,26 @@ class EnvpoolVector(gymnasium.vector.VectorEnv[object, object, object]):
     def close_extras(self, **kwargs: object) -> None:
         """End the threads of envpool. `close` calls this once."""
         self.pool.close()
+
+
+def make_envpool_vec_env(name: str, n_envs: int, **kwargs: object) -> EnvpoolVector:
+    """A vector environment of envpool, which `make_vec_env(vectorization="native")` uses where gymnasium has none.
+
+    Args:
+        name: name of the environment in envpool, such as `Pong-v5`.
+        n_envs: number of environments.
+        kwargs: arguments of `envpool.make`.
+
+    Raises:
+        EnvironmentFault: envpool has no such environment, or it is not installed. SettingsError: an argument is set by rlsdk.
+    """
+    if knows(name):
+        return EnvpoolVector(name, n_envs, **kwargs)
+    hint = (
+        f", or {pip_install('rlsdk-envs[envpool]')} for the environments envpool has"
+        if find_spec("envpool") is None
+        else ""
+    )
+    raise EnvironmentFault(
+        f"{name!r} has no vector version in gymnasium{'' if hint else ' or envpool'}; use vectorization='sync'{hint}"
+    )

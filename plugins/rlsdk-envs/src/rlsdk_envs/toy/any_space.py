@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.space_conversion import to_space
+from rlsdk.environments import to_space
 from rlsdk.spaces import choices_of
 
 Space = gymnasium.Space[Any]

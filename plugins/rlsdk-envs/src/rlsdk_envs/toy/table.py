@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlsdk.environments.toy.position import position_in
+from rlsdk_envs.toy.position import position_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,172 @@
+"""Environments and vectorizers of packages: found by their manifests, and one line for each mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import rlsdk
+from rlsdk.environments import NumpyVectorEnv, make_vec_env
+from rlsdk.environments.named_in_files import refusal
+from rlsdk.environments.vectorize import require_vectorization
+from rlsdk.errors import PluginError, RlsdkError, SettingsError
+from rlsdk.registry import plugins
+from tests.plugin_site import Site
+from tests.test_torch_environments import Chase
+from tests.throwaway import MANIFEST
+
+HOOK = """
+from rlsdk.registry import hookimpl
+
+@hookimpl
+def {hook}():
+    {body}
+"""
+MAKE = """import gymnasium
+    return {"rows": lambda env, count, **kwargs: gymnasium.make_vec(env, count, **kwargs)}"""
+
+
+def add(site: Site, name: str, body: str, lists: str = 'vectorizers = ["rows"]', hook: str = "vectorizers") -> None:
+    manifest = MANIFEST.format(id=name, sdk=">=0.1")
+    lines = [line for line in manifest.splitlines() if line.partition(" ")[0] in ("id", "title", "summary", "sdk")]
+    site.add(name, manifest="\n".join([*lines, lists]), code=HOOK.format(hook=hook, body=body))
+    plugins(rescan=True)
+
+
+def test_a_vectorizer_of_a_package_makes_the_environments(site: Site) -> None:
+    add(site, "rows", MAKE)
+    env = make_vec_env("CartPole-v1", 3, seed=1, vectorization="rows", env_kwargs={"max_episode_steps": 5})
+    other = make_vec_env("CartPole-v1", 3, seed=1, vectorization="rows")
+    assert env.num_envs == 3
+    assert NumpyVectorEnv(env).reset().tolist() == NumpyVectorEnv(other).reset().tolist()
+    assert rlsdk.make("trpo", env=env, seed=0, n_steps=8, batch_size=8).learn(24).num_timesteps == 24
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "words"),
+    [
+        (MAKE, {"wrappers": ["TimeFeature"]}, "without wrappers and monitor_dir"),
+        (MAKE, {"env_kwargs": {"seed": 3}}, "use seed of make_vec_env"),
+        (MAKE, {"env_kwargs": {"speed": 3}}, "speed"),
+        (MAKE, {"collectors": 3}, "leave out vectorization"),
+        ("return {'rows': lambda env, count: None}", {}, "None is not an environment"),
+        ("return {'rows': lambda env, count: 1 / 0}", {}, "vectorization='rows' raised ZeroDivisionError"),
+        (
+            "import gymnasium\n    return {'rows': lambda *_: gymnasium.make_vec('CartPole-v1', 2)}",
+            {},
+            "made 2 environments, not 3",
+        ),
+        ("return {'other': print}", {}, "its manifest lists 'rows', its hook gives"),
+        ("1 / 0", {}, "is broken"),
+    ],
+)
+def test_one_line_names_each_mistake(site: Site, body: str, arguments: dict[str, Any], words: str) -> None:
+    add(site, "rows", body)
+    with pytest.raises(RlsdkError) as caught:
+        make_vec_env("CartPole-v1", 3, vectorization="rows", **arguments)
+    assert words in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert make_vec_env("CartPole-v1", 2, vectorization="sync").num_envs == 2
+
+
+def test_two_packages_with_one_name(site: Site) -> None:
+    add(site, "rows", MAKE)
+    add(site, "bad", MAKE)
+    with pytest.raises(PluginError, match="offered by several plugins"):
+        make_vec_env("CartPole-v1", 3, vectorization="rows")
+    add(site, "bad", "return {'rows': print}", 'executors = ["rows"]', "executors")
+    with pytest.raises(SettingsError, match="a vectorizer of one package and an executor of another"):
+        make_vec_env("CartPole-v1", 3, vectorization="rows")
+
+
+def test_names_of_the_sdk_are_reserved(site: Site) -> None:
+    add(site, "bad", MAKE, 'vectorizers = ["sync"]')
+    bad = site.check()
+    assert bad is not None
+    assert bad.problem is not None
+    assert "the SDK's own" in bad.problem
+
+
+def test_the_vectorizers_for_c_and_torch(tmp_path: Path) -> None:
+    env = make_vec_env(Chase(), 4, seed=1, vectorization="torch", env_kwargs={"device": "cpu"})
+    assert env.num_envs == 4
+    assert env.env_id is None
+    given = {"observation_space": spaces.Box(-1, 1, (2,), np.float32), "action_space": spaces.Discrete(2)}
+    with pytest.raises(RlsdkError, match="cannot be loaded"):
+        make_vec_env(str(tmp_path / "none.so"), 4, vectorization="c", env_kwargs=given)
+
+
+def test_native_asks_the_package_where_gymnasium_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[Any]()
+
+    def pool(name: str, count: int, **kwargs: object) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+        given.append((name, count, kwargs))
+        return gymnasium.make_vec("CartPole-v1", count)
+
+    monkeypatch.setattr("rlsdk_envs.envpool_vector.knows", lambda name: name == "Pong-v5")
+    monkeypatch.setattr("rlsdk_envs.envpool_vector.EnvpoolVector", pool)
+    env = make_vec_env("Pong-v5?a=1", 2, vectorization="native", env_kwargs={"b": 2})
+    assert given == [("Pong-v5", 2, {"a": 1, "b": 2})]
+    assert (env.name, env.env_id) == ("Pong-v5", "Pong-v5?a=1&b=2")
+    assert make_vec_env("CartPole-v1", 2, vectorization="native").num_envs == 2
+    assert len(given) == 1
+
+
+def test_the_text_of_a_file_loads_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may name an unknown id and a vectorization; spaces, without which no library is loaded, cannot be text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ctypes.CDLL", lambda *_: pytest.fail("loaded"))
+    Path("evil.so").write_bytes(b"")
+    for text in ("evil.so", "evil.so?observation_space=3&action_space=3"):
+        with pytest.raises(RlsdkError):
+            make_vec_env(text, 2, vectorization="c")
+    with pytest.raises(RlsdkError):
+        make_vec_env("evil.so", 2, vectorization="c", env_kwargs={"observation_space": 3, "action_space": [2]})
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLSDK_PLUGINS", "tqc")
+    code = "import gymnasium; assert not any(name.startswith('rlsdk/') for name in gymnasium.registry)"
+    code += """
+from rlsdk.environments import make_vec_env
+from rlsdk.environments.vectorize import require_vectorization
+for call in (lambda: make_vec_env("rlsdk/TMazeEnv-v0"), lambda: require_vectorization("torch"),
+             lambda: make_vec_env("Pong-v5", vectorization="native")):
+    try:
+        call()
+    except Exception as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    assert all("rlsdk-envs" in line and "pip install" in line for line in lines)
+
+
+def test_ids_that_a_package_registers_have_known_arguments(site: Site) -> None:
+    register = """import gymnasium
+    from gymnasium.envs.classic_control import CartPoleEnv
+    gymnasium.register("acme/Pole-v0", CartPoleEnv, max_episode_steps=7)
+    return {"acme": gymnasium.make}"""
+    add(site, "poles", register, 'environments = ["acme"]', "environment_makers")
+    assert refusal("acme/Pole-v0?sutton_barto_reward=true") is None
+    assert "not a known argument" in str(refusal("acme/Pole-v0?speed=1"))
+    (spec,) = make_vec_env("acme/Pole-v0").get_attr("spec")
+    assert spec.max_episode_steps == 7  # type: ignore[attr-defined]
+
+
+def test_a_broken_package_makes_its_environments_unknown_only(site: Site) -> None:
+    add(site, "poles", "1 / 0", 'environments = ["acme"]', "environment_makers")
+    assert refusal("acme/Room-v0") is None
+    with pytest.raises(PluginError, match="acme-poles/poles"):
+        make_vec_env("acme/Room-v0")
+    with pytest.raises(RlsdkError, match="did you mean 'rlsdk/TMazeEnv-v0'"):
+        make_vec_env("TMazeEnv-v0")
+    require_vectorization("c")
