@@ -23,7 +23,7 @@ MAX_CHOICES = 2**20
 MAX_DEPTH = 8
 """The largest number of levels of nested Dict and Tuple spaces in a file."""
 LARGEST_BOUND = 1e18
-"""Bounds beyond it are no bounds: some environments write the largest float32 for infinity. Their squares overflow."""
+"""Bounds beyond it count as infinite: some environments write the largest float32 for infinity. Their squares overflow."""
 STORED_AS = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """The dtype that stores each larger unsigned integer, such as those of depth images. torch has these dtypes but can neither
 index nor add their tensors."""

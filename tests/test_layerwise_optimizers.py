@@ -159,7 +159,7 @@ def test_the_state_of_one_vector_in_earlier_files_is_divided(recwarn: pytest.War
         torch.testing.assert_close(mine, other)
     assert not recwarn.list
     begun = FlatOptimizer(network(), torch.optim.Adafactor, RATE)
-    with pytest.warns(UserWarning, match="one vector, so the optimiser begins anew"):
+    with pytest.warns(UserWarning, match="one vector, so the optimiser begins without a state"):
         begun.load_state_dict({"step": torch.tensor(3.0), "variance": torch.zeros(42)})
 
 

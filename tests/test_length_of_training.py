@@ -220,7 +220,7 @@ def test_a_callback_may_stop_before_the_exact_end() -> None:
     assert model.num_timesteps == 20
 
 
-# --- what is said --------------------------------------------------------------------------------------------------
+# --- what is printed -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,24 +236,24 @@ def test_a_callback_may_stop_before_the_exact_end() -> None:
         ("ppo", 32, None),
     ],
 )
-def test_a_rounded_number_of_steps_is_said_once_at_the_start(
+def test_a_rounded_number_of_steps_is_printed_once_at_the_start(
     case: str, total: int, line: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made(case, verbose=1).learn(total, log_interval=10**6)
-    said = capsys.readouterr().out
-    assert said.count("learn: ") == (0 if line is None else 1)
-    assert said.startswith(line or "")
+    printed = capsys.readouterr().out
+    assert printed.count("learn: ") == (0 if line is None else 1)
+    assert printed.startswith(line or "")
     made(case, verbose=1).learn(32, log_interval=10**6, exact_steps=True)
     made(case).learn(total)
-    assert "learn: " not in capsys.readouterr().out, "nothing is said with exact_steps, or verbose=0"
+    assert "learn: " not in capsys.readouterr().out, "nothing is printed with exact_steps, or verbose=0"
 
 
 def test_runs_of_the_command_line(cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "run"
     common = ("--env", "CartPole-v1", "--set", "n_steps=16", "--set", "batch_size=16", "--seed", "0", "--no-preset")
-    _, said, _ = cli("run", "ppo", *common, "--steps", "40", "--eval-every", "0", "--out", str(out), "--schedule-until", "100",
-               "--set", "learning_rate=lin_1e-2")  # fmt: skip
-    assert "40 steps become 48: rounds of 16 steps are whole" in said
+    _, printed, _ = cli("run", "ppo", *common, "--steps", "40", "--eval-every", "0", "--out", str(out),
+               "--schedule-until", "100", "--set", "learning_rate=lin_1e-2")  # fmt: skip
+    assert "40 steps become 48: rounds of 16 steps are whole" in printed
     cli("run", "ppo", "--resume", "--out", str(out), "--steps", "60", "--exact-steps")
     rows = [line.split(",") for line in (out / "metrics.csv").read_text().splitlines()]
     rate = rows[0].index("train/learning_rate")

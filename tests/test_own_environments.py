@@ -243,7 +243,7 @@ def test_a_file_is_found_from_another_folder(robot: Any, tmp_path: Path, monkeyp
         ("my_robot:number", "there is no environment 'my_robot:number'"),
         ("./my_robt.py:Reach", "there is no file .*my_robt.py'; give the path"),
         ("./json.py:Reach", "'json' is also the name of another module; rename the file"),
-        ("./my-robot.py:Reach", "'my-robot' is no name of a module; rename the file"),
+        ("./my-robot.py:Reach", "'my-robot' is not a name of a module; rename the file"),
         ("my_robot:Reach?speed=1", "unexpected keyword argument 'speed'"),
     ],
 )

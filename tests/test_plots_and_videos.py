@@ -238,7 +238,7 @@ def test_a_picture_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_video_of_which_a_part_is_missing_is_no_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ffmpeg fails at the end where the disk is full, and imageio says nothing of it."""
+    """ffmpeg fails at the end where the disk is full, and imageio does not report it."""
     imageio = pytest.importorskip("imageio.v3")
     pytest.importorskip("imageio_ffmpeg")
     from rlsdk_lab.video import record_video

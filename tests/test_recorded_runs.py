@@ -101,7 +101,7 @@ def test_the_environment_of_the_data_set_evaluates(cli: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("package:Env-v0", "a module would be imported"),
+        ("package:Env-v0", "is not the id of a registered environment"),
         ("Missing-v0", "cannot be made here"),
         ("Pendulum-v1", "has other spaces"),
     ],

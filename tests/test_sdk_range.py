@@ -18,7 +18,8 @@ import attrs
 import pytest
 
 import rlsdk
-from rlsdk import experiments, registry
+import rlsdk_lab
+from rlsdk import registry
 from rlsdk.agent import agent_class
 from rlsdk.cli.commands import Commands
 from rlsdk.environments import make_vec_env
@@ -167,8 +168,8 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.experiments.sweep.sweep": lambda w: sweep(
         Sweep(request=request(w), seeds=(0, 1), jobs=1, executor="in-process")
     ),
-    "rlsdk_lab.tune": lambda w: experiments.tune(
-        experiments.Tuning(algorithm="bad", env="CartPole-v1", steps=8, trials=1, out=w.folder / "tuning")
+    "rlsdk_lab.tune": lambda w: rlsdk_lab.tune(
+        rlsdk_lab.Tuning(algorithm="bad", env="CartPole-v1", steps=8, trials=1, out=w.folder / "tuning")
     ),
 }
 """Public names that take an algorithm, a spec, a file or a plan, and refuse the plugin."""

@@ -347,7 +347,7 @@ def test_damaged_journals_are_refused_in_one_line(tmp_path: Path) -> None:
             tune(plan(tmp_path, trials=2))
         except SettingsError as refused:
             assert "\n" not in str(refused), (number, change)  # noqa: PT017
-            assert journal.read_text().startswith(text), "what is refused keeps its lines"
+            assert journal.read_text().startswith(text), "the lines of a refused journal stay"
         else:
             assert change is None or change.keys() & {"op_code", "trial_id"}, (number, change)
 

@@ -1,4 +1,4 @@
-"""Agents and data sets that commands write: none replaces another file, unless the user says so."""
+"""Agents and data sets that commands write: none replaces another file, unless the user asks for it."""
 
 from __future__ import annotations
 

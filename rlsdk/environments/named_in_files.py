@@ -39,7 +39,7 @@ def refusal(env: str) -> str | None:
     The module of a registered environment may be imported, because its arguments are those of its class.
 
     Raises:
-        SettingsError: `env` is no environment id.
+        SettingsError: `env` is not an environment id.
     """
     chosen = environment_id(env)
     if not PLAIN_ID.fullmatch(chosen.name):

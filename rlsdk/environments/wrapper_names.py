@@ -21,7 +21,7 @@ def wrapper_of(choice: str | Wrapper) -> Wrapper:
     """The wrapper that `choice` names, with its arguments, as in `Twice(by=5)`; a callable is returned unchanged.
 
     Raises:
-        SettingsError: there is no wrapper of that name, its arguments are no literals, or `choice` is not callable.
+        SettingsError: there is no wrapper of that name, its arguments are not literals, or `choice` is not callable.
     """
     if not isinstance(choice, str):
         if not callable(choice):

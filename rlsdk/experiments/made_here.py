@@ -66,7 +66,7 @@ def _seal(key: bytes, file: Path, table: Mapping[str, object]) -> str:
 
 
 def state_folder() -> Path:
-    """Return the folder of files that rlsdk keeps for this user: `XDG_STATE_HOME/rlsdk`, or the system's usual place.
+    """Return the folder of files that rlsdk stores for this user: `XDG_STATE_HOME/rlsdk`, or the system's usual place.
 
     Raises:
         RuntimeError: the user has no home.

@@ -27,7 +27,7 @@ _END = (object(),)  # no module and no parameter
 
 
 class Memory:
-    """The addresses of tensors [..] and how they are read, at one time. It tells whether this is still so.
+    """The addresses of tensors [..] and how they are read, at one time, to check later whether this is still so.
 
     Addresses alone do not: `weight.data = weight.data.T` and `weight.data = weight.data.reshape(..)` keep them.
     """

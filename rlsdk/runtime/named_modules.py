@@ -24,7 +24,7 @@ def named_module(place: str) -> ModuleType:
 
     Raises:
         SettingsError: there is no such file, or another module has its name.
-        Exception: whatever the module raises.
+        Exception: any exception that the module raises.
     """
     if place.endswith(SUFFIX):
         return _from_file(Path(place).resolve())
@@ -51,7 +51,7 @@ def _from_file(file: Path) -> ModuleType:
             f"there is no file {shown(str(file))}; give the path of a Python file, as in ./my_env.py:MyEnv"
         )
     if not name.isidentifier() or known is not None or _taken(name, file):
-        why = "is no name of a module" if not name.isidentifier() else "is also the name of another module"
+        why = "is not a name of a module" if not name.isidentifier() else "is also the name of another module"
         raise SettingsError(f"{shown(str(file))} cannot be imported: {name!r} {why}; rename the file")
     folder = str(file.parent)
     if folder not in sys.path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import product
 from typing import Any, cast
 
 from rlsdk.errors import SettingsError, shown, suggest
@@ -120,23 +119,28 @@ class Logger:
 
     def _write_others(self, step: int, values: Mapping[str, object], excluded: Mapping[str, tuple[str, ...]]) -> None:
         shown: set[str] = set()
-        # each drawing on its own: one that fails costs no other value
-        drawn = {name: value for name, value in values.items() if isinstance(value, DRAWN)}
-        plain = {name: value for name, value in values.items() if name not in drawn}
-        parts: list[tuple[str, dict[str, object]]] = [
-            ("", plain),
-            *((n, dict[str, object]({n: v})) for n, v in drawn.items()),
-        ]
-        for sink, (about, part) in product(self.sinks, parts):
+        for sink in self.sinks:
             format_ = getattr(sink, "format", "")
-            own = {n: v for n, v in part.items() if format_ not in excluded.get(n, ())}
+            own = {n: v for n, v in values.items() if format_ not in excluded.get(n, ())}
             if isinstance(sink, ShowsMedia) and own:
-                names = self._failures.guard(sink, partial(sink.media, step, own), about)
-                shown |= set(own if names is None else cast("Iterable[str]", names))
+                shown |= self._shown_by(sink, step, own)
         missed = {n: v for n, v in values.items() if n not in shown | self._ignored and not excluded.get(n)}
         if missed and self.sinks:
             self._ignored |= missed.keys()
             warnings.warn(_left_out(missed, self.sinks), stacklevel=4)
+
+    def _shown_by(self, sink: ShowsMedia, step: int, values: Mapping[str, object]) -> set[str]:
+        """Pass values to a sink in one call, or one by one if this fails: one that fails costs no other. Return the names of
+        those that need no further warning: the sink showed them, or their failure was reported."""
+        try:
+            return set(sink.media(step, values))
+        except Exception:
+            done = set[str]()
+        for name, value in values.items():
+            about = "" if value is None or isinstance(value, str) else name  # no text is to blame itself
+            shown = self._failures.guard(sink, partial(sink.media, step, {name: value}), about)
+            done |= {name} if shown is None else set(cast("Iterable[str]", shown))
+        return done
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,10 @@ class ShowsMedia(Protocol):
     """A sink that shows texts, None, arrays or tensors with several entries, or the objects of `rlsdk.sinks.media`."""
 
     def media(self, step: int, values: Mapping[str, object]) -> Sequence[str]:
-        """Show the values of these names, and return the names of the values that were shown."""
+        """Show the values of these names, and return the names of the values that were shown.
+
+        The logger passes all values of a step in one call. If this raises an exception, it passes each value alone.
+        """
         ...
 
 

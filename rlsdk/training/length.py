@@ -1,4 +1,4 @@
-"""The length of a training: a whole number of rounds, or exactly the steps that were asked for."""
+"""The length of a training: a whole number of rounds, or exactly `total_timesteps` steps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _whole_episodes(what: str) -> UsageError:
 class ExactCollector:
     """Collects a limited number of steps, so that a training ends at the exact count.
 
-    The last rollout is shorter and says `stopped`, as one that a callback ended. All else is that of the collector
+    The last rollout is shorter and has `stopped` set, as one that a callback ended. All else is that of the collector
     `inner`.
     """
 
@@ -94,7 +94,7 @@ class ExactCollector:
         """See `rlsdk.interfaces.Collector`.
 
         Raises:
-            PluginError: the plan goes on after a rollout that says `stopped`.
+            PluginError: the plan collects again after a rollout with `stopped`.
         """
         if not self.left:
             raise PluginError(

@@ -112,7 +112,7 @@ class OffPolicyPlan:
         episodes: tuple[Episode, ...] = ()
         waited, due = 0, LONG
         while True:
-            # made anew each time: it counts from the steps before this call, and a round of episodes makes many calls
+            # made again each time: it counts from the steps before this call, and a round of episodes makes many calls
             on_step = None if listener is None else _listening(listener, training, steps)
             rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
             extend(rollout)

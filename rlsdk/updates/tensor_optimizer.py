@@ -44,7 +44,7 @@ class TensorOptimizer:
         self._make, self._memory, self._stacked = make, memory, set(map(id, stacked))
         self.tensors: dict[tuple[int, int], nn.Parameter] = {}
         """(id of the parameter, number of the critic) -> the tensor that the optimiser gets."""
-        values, gradients = self._pieces(memory.values), self._pieces(memory.gradients)
+        values, gradients = self._segments(memory.values), self._segments(memory.gradients)
         own = {(id(parameter), 0): parameter for parameter in memory.parameters if id(parameter) not in self._stacked}
         for key, value in values.items():
             if key in own:
@@ -57,7 +57,7 @@ class TensorOptimizer:
         self._fresh = [{name: deepcopy(value) for name, value in group.items() if name != "params"} for group in groups]
         self._ratios = [float(group.get("lr", rate)) / rate if rate else 1.0 for group in groups]
 
-    def _pieces(self, vector: Tensor) -> dict[tuple[int, int], Tensor]:
+    def _segments(self, vector: Tensor) -> dict[tuple[int, int], Tensor]:
         """The part of a vector [D] that belongs to each tensor, with the tensor's shape."""
         found = dict[tuple[int, int], Tensor]()
         for parameter, view in zip(self._memory.parameters, views_of(vector, self._memory.parameters), strict=True):
@@ -105,7 +105,7 @@ class TensorOptimizer:
         """Load what `state_dict` returned.
 
         Files of earlier versions have the state of one vector. It is divided among the tensors; if this optimiser has
-        another state for them, it begins anew, with a warning.
+        another state for them, it begins without a state, with a warning.
 
         Raises:
             ValueError: the state is not one of such an optimiser.
@@ -123,7 +123,8 @@ class TensorOptimizer:
             if not divided:
                 raise
             warnings.warn(
-                "the file has the optimiser's state of one vector, so the optimiser begins anew", stacklevel=2
+                "the file has the optimiser's state of one vector, so the optimiser begins without a state",
+                stacklevel=2,
             )
         else:
             self.optimizer.load_state_dict(wanted)
@@ -141,7 +142,7 @@ class TensorOptimizer:
         """The state of one vector [D], by the number of each tensor in the optimiser's groups."""
         size = self._memory.values.shape
         parts = {
-            name: self._pieces(value)
+            name: self._segments(value)
             if isinstance(value, Tensor) and value.shape == size
             else dict.fromkeys(self.tensors, value)
             for name, value in state.items()

@@ -103,7 +103,7 @@ def _tolerant(read: Callable[[], object]) -> None:
 
 
 def _require_line(error: RlsdkError) -> None:
-    assert str(error).strip(), f"{type(error).__name__} says nothing"
+    assert str(error).strip(), f"{type(error).__name__} has no message"
     assert len(str(error)) < 5_000, f"{type(error).__name__} has {len(str(error))} characters"
 
 

@@ -88,8 +88,8 @@ BUGS = (
         algorithm="maskable-ppo",
         kind="masks",
         file=CATEGORICAL,
-        old="parts = torch.split(masked(logits, mask), list(sizes), -1)",
-        new="parts = torch.split(logits, list(sizes), -1)",
+        old="masks = [None] * len(parts) if mask is None else torch.split(mask, list(sizes), -1)",
+        new="masks = [None] * len(parts)",
     ),
     Bug(
         id="masks-of-bits-are-swapped",

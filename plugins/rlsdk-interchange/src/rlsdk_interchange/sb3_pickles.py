@@ -181,7 +181,7 @@ def _ornstein_uhlenbeck(node: Call) -> dict[str, object]:
 
 
 def _noise_of_several(node: Call) -> object:
-    """The noise of one environment. rlsdk keeps the state of the noise for each environment."""
+    """The noise of one environment. rlsdk stores the state of the noise for each environment."""
     inner = node.attribute("_base_noise")
     if not isinstance(inner, Call) or inner.name not in _NOISES:
         raise ValueError("an unknown noise")

@@ -11,6 +11,11 @@ from rlsdk.registry import hookimpl
 @hookimpl
 def reports() -> dict[str, Callable[[Path], None]]:
     """Name -> function of the folder of a run or sweep that ended."""
+    return {"curves": _draw}
+
+
+def _draw(folder: Path) -> None:
+    # imported when a run ends: asking a plugin for its reports must not import torch
     from rlsdk_lab.plotting import plot_ended
 
-    return {"curves": plot_ended}
+    plot_ended(folder)

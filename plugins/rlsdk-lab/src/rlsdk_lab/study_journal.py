@@ -48,7 +48,7 @@ def study_storage(folder: Path) -> optuna.storages.BaseStorage:
 @contextlib.contextmanager
 def faults_of_journal(folder: Path) -> Iterator[None]:
     """Turn errors of Optuna in the block into one line: nothing but the journal in `folder` causes them. It reads the journal
-    anew at every step, and its errors for what a damaged one holds are those of its code, such as KeyError.
+    again at every step, and its errors for what a damaged one holds are those of its code, such as KeyError.
 
     Raises:
         SettingsError: the journal is damaged, or cannot be written, for example because the disk is full.
@@ -77,7 +77,7 @@ def require_sound(trials: list[optuna.trial.FrozenTrial]) -> None:
     for trial in trials:
         numbers = [*(trial.values or ()), *trial.intermediate_values.values()]
         if not all(type(number) in (int, float) and not math.isnan(number) for number in numbers):
-            raise ValueError(f"trial {trial.number} has a return that is no number")
+            raise ValueError(f"trial {trial.number} has a return that is not a number")
         if trial.state.name == "COMPLETE" and len(trial.values or ()) != 1:
             raise ValueError(f"trial {trial.number} is complete, and has no return")
         if not all(type(step) is int for step in trial.intermediate_values):

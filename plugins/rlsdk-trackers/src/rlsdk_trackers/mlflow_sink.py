@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rlsdk.runtime.output import print_line
 from rlsdk_trackers.tracked_run import TrackedRun
 from rlsdk_trackers.tracker import PROJECT, Scalar, Tracker, group_of
 
@@ -52,7 +51,7 @@ class MLflowSink(Tracker):
                 run.id = self._client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
                 place = str(self._client.tracking_uri)
                 if "MLFLOW_TRACKING_URI" not in os.environ and place.startswith("sqlite:"):
-                    print_line(f"MLflow writes to {place}; set MLFLOW_TRACKING_URI to write elsewhere")
+                    print(f"MLflow writes to {place}; set MLFLOW_TRACKING_URI to write elsewhere")
         self._id = run.id
         self.show_settings(details)
 

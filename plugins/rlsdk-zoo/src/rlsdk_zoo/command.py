@@ -27,7 +27,9 @@ def complete_agent(incomplete: str) -> list[str]:
 
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, show and copy trained agents of installed packages such as rlsdk-zoo."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List, show and copy trained agents of installed packages such as rlsdk-zoo.",
 )
 Name = Annotated[
     str, typer.Argument(help="ALGORITHM/ENVIRONMENT, see `rlsdk zoo list`.", autocompletion=complete_agent)
