@@ -7,10 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import hatch_build
 import pytest
 
-import hatch_build
-from rlsdk.kernels import compiled_library
+from rlsdk_kernels import compiled_library
 
 SOURCES = Path(__file__).parents[1] / hatch_build.FOLDER
 needs_compiler = pytest.mark.skipif(hatch_build.compiler() is None, reason="there is no C compiler")

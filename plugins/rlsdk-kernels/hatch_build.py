@@ -1,4 +1,4 @@
-"""Compiles the kernels in `rlsdk/kernels/compiled` while the package is built or installed, if there is a C compiler.
+"""Compiles the kernels in `src/rlsdk_kernels/compiled` while the package is built or installed, if there is a C compiler.
 
 Without a compiler, or with the environment variable `RLSDK_COMPILED=off`, the package has no compiled kernels and works as
 before, only slower. The libraries do not depend on the version of Python.
@@ -20,7 +20,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "RLSDK_COMPILED"
-FOLDER = Path("rlsdk/kernels/compiled")
+FOLDER = Path("src/rlsdk_kernels/compiled")
 FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden"]
 # results must not depend on which operations a compiler fuses
 FLAGS += ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
@@ -93,7 +93,7 @@ class CompiledKernels(BuildHookInterface):
             libraries = compile_libraries(folder, command)
         except (OSError, subprocess.CalledProcessError) as error:
             reason = str(getattr(error, "stderr", None) or error).strip()
-            self.app.display_warning(f"rlsdk is installed without compiled kernels: {reason}")
+            self.app.display_warning(f"rlsdk-kernels is installed without compiled code: {reason}")
             return
         if version != "editable":
             build_data["artifacts"] += [f"/{FOLDER.as_posix()}/{library.name}" for library in libraries]

@@ -1,7 +1,8 @@
 """Switches kernels on and off.
 
 With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything. With
-`RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code.
+`RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code. Packages that offer kernels
+(`rlsdk.kernels.table`) obey it. `RLSDK_PLUGINS` does not hide them.
 """
 
 from __future__ import annotations
@@ -9,11 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
-from importlib.util import find_spec
 
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.kernels.hooks import KNOWN
 
 VARIABLE = "RLSDK_KERNELS"
 
@@ -50,20 +48,6 @@ def _inside(state: str) -> Iterator[None]:
         _states.pop()
 
 
-@cache
-def exists(module: str) -> bool:
-    """Whether `rlsdk.kernels` contains this module."""
-    try:
-        return find_spec(f"rlsdk.kernels.{module}") is not None
-    except ModuleNotFoundError:
-        return False
-
-
-def may_use(module: str) -> bool:
-    """Whether kernels are on, support this version of torch, and are installed."""
-    return is_on() and KNOWN and exists(module)
-
-
 def state() -> str:
     """Return what is on, one of `STATES`."""
     return _states[-1]
@@ -72,17 +56,3 @@ def state() -> str:
 def is_on() -> bool:
     """Whether kernels are on."""
     return _states[-1] != "off"
-
-
-def may_compile() -> bool:
-    """Whether kernels may use compiled code, and this installation has it for the processor."""
-    return _states[-1] == "on" and KNOWN and _has_library()
-
-
-@cache
-def _has_library() -> bool:
-    if not exists("compiled_library"):
-        return False
-    from rlsdk.kernels.compiled_library import library
-
-    return library() is not None

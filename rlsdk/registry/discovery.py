@@ -30,6 +30,7 @@ HOOKS = {
     "serializers": "serializers",
     "executors": "executors",
     "reports": "reports",
+    "kernels": "kernels",
 }
 """Field of the manifest -> the hook that returns the objects whose names the field lists."""
 

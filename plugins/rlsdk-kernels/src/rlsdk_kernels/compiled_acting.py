@@ -6,19 +6,15 @@ once, and a step makes one call of compiled code, and one or two of torch for ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_library import as_floats, as_mask, loaded_library, require_readable
-from rlsdk.kernels.dense_kernel import ACTING_ROWS
-from rlsdk.kernels.protocol import NUMPY_WIDTH, GumbelNoise, NormalNoise
+from rlsdk.kernels.protocol import GumbelNoise, InPlace, NormalNoise
 from rlsdk.runtime.last_prepared import LastPrepared
-
-InPlace = tuple[Callable[[int], None], Tensor]
-"""(A function of t that acts on the observations of step t, the storage of the actions [T, B, ..])."""
+from rlsdk_kernels.backends import NUMPY_WIDTH
+from rlsdk_kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.compiled_library import as_floats, as_mask, loaded_library, require_readable
+from rlsdk_kernels.dense_kernel import ACTING_ROWS
 
 
 def pays(network: CompiledDense, rows: int) -> bool:

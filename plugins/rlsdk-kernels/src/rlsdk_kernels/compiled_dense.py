@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import DivergenceError, UsageError
-from rlsdk.kernels.backends import COMPILED
-from rlsdk.kernels.compiled_library import Layer, as_floats, loaded_library, places, threads_of
-from rlsdk.kernels.dense_kernel import activations_of
 from rlsdk.kernels.protocol import ACTIVATIONS, is_linear
 from rlsdk.kernels.reference import no_choice
 from rlsdk.kernels.structure import are_contiguous, require_memory
+from rlsdk_kernels.backends import COMPILED
+from rlsdk_kernels.compiled_library import Layer, as_floats, loaded_library, places, threads_of
+from rlsdk_kernels.dense_kernel import activations_of
 
 Places = ctypes.Array[ctypes.c_void_p]
 """The addresses of tensors shaped like the weight and bias of each layer."""

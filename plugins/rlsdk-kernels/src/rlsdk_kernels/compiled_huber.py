@@ -8,9 +8,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from rlsdk.kernels import pairwise_huber as by_torch
-from rlsdk.kernels.compiled_library import loaded_library
 from rlsdk.kernels.reference import number_like
+from rlsdk_kernels import pairwise_huber as by_torch
+from rlsdk_kernels.compiled_library import loaded_library
 
 PAIRS_PER_KEY = 100
 """Computing this number of pairs takes at least as long as sorting one number; with AVX-512 it is some 300 pairs."""

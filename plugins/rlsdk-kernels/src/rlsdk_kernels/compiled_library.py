@@ -17,7 +17,9 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from rlsdk.errors import UsageError
+from rlsdk.kernels.hooks import KNOWN
 from rlsdk.kernels.protocol import LossTerms
+from rlsdk.kernels.switch import state
 
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
@@ -143,6 +145,16 @@ def loaded_library() -> CDLL:
     found = library()
     assert found is not None
     return found
+
+
+def may_compile() -> bool:
+    """Whether kernels may use compiled code, and this installation has it for the processor."""
+    return state() == "on" and KNOWN and _has_library()
+
+
+@cache
+def _has_library() -> bool:
+    return library() is not None
 
 
 class Threads:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.compiled_library import (
+from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossGrads, LossRows, LossTerms, NormalNoise, PlainHead
+from rlsdk_kernels.compiled_library import (
     Columns,
     as_floats,
     as_mask,
@@ -23,7 +24,6 @@ from rlsdk.kernels.compiled_library import (
     require_readable,
     terms_of,
 )
-from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossGrads, LossRows, LossTerms, NormalNoise, PlainHead
 
 HeadVjp = Callable[[Tensor, Tensor | None], Tensor]
 """A function of the gradients of log-probabilities and entropies [N]. It returns the gradient with respect to the output of

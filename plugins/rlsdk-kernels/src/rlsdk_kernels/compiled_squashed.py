@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels import compiled_library as c
-from rlsdk.kernels.compiled_dense import CompiledDense, exhausted
 from rlsdk.kernels.protocol import SampledVjp, SquashedLayers
+from rlsdk_kernels import compiled_library as c
+from rlsdk_kernels.compiled_dense import CompiledDense, exhausted
 
 
 class CompiledSquashedPolicy:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import compiled_library as c
-from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_vectors import fits, optimiser_of
 from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches
 from rlsdk.kernels.structure import are_contiguous
 from rlsdk.kernels.vector_steps import VectorStep
+from rlsdk_kernels import compiled_library as c
+from rlsdk_kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.compiled_vectors import fits, optimiser_of
 
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.compiled_library import as_floats, loaded_library, require_readable
+from rlsdk_kernels.compiled_library import as_floats, loaded_library, require_readable
 
 Sizes = tuple[int, ...]
 

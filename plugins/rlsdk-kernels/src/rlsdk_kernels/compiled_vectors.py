@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from rlsdk.kernels import reference
-from rlsdk.kernels.compiled_library import Optimiser, Steps, loaded_library
 from rlsdk.kernels.reference import Advantages
 from rlsdk.kernels.structure import are_contiguous, require_memory
 from rlsdk.kernels.vector_steps import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.records import StepData
+from rlsdk_kernels.compiled_library import Optimiser, Steps, loaded_library
 
 KINDS = "adam", "rmsprop"
 """The optimisers, in the order of `optimisers.h`."""

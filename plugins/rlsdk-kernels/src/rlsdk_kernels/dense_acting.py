@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from rlsdk.kernels.dense_choice import acting_dense
-from rlsdk.kernels.dense_kernel import ACTING_ROWS
 from rlsdk.kernels.protocol import Acting
+from rlsdk_kernels.dense_choice import acting_dense
+from rlsdk_kernels.dense_kernel import ACTING_ROWS
 
 
 class DenseActing:

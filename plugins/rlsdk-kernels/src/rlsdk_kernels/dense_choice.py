@@ -9,13 +9,13 @@ from typing import cast
 import torch
 from torch import nn
 
-from rlsdk.kernels.backends import BACKENDS, COMPILED, TORCH
-from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.dense_kernel import DenseKernel
 from rlsdk.kernels.hooks import is_hooked
-from rlsdk.kernels.numpy_backend import NUMPY, Backend
-from rlsdk.kernels.protocol import NUMPY_WIDTH, DenseLayers, is_dense, is_linear
-from rlsdk.kernels.switch import may_compile
+from rlsdk.kernels.protocol import is_dense, is_linear
+from rlsdk_kernels.backends import BACKENDS, COMPILED, NUMPY_WIDTH, TORCH
+from rlsdk_kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.compiled_library import may_compile
+from rlsdk_kernels.dense_kernel import DenseKernel, DenseLayers
+from rlsdk_kernels.numpy_backend import NUMPY, Backend
 
 SAMPLING_WIDTH = 256
 """The largest width of layers that are evaluated by the same compiled call that samples actions."""

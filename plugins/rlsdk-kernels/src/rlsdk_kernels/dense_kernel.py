@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import backends
-from rlsdk.kernels.backends import BACKENDS, TORCH
 from rlsdk.kernels.hooks import is_hooked
-from rlsdk.kernels.numpy_backend import NUMPY, Activation, Array, Backend
 from rlsdk.kernels.protocol import is_dense, is_linear
 from rlsdk.kernels.structure import require_memory
+from rlsdk_kernels import backends
+from rlsdk_kernels.backends import BACKENDS, TORCH
+from rlsdk_kernels.numpy_backend import NUMPY, Activation, Array, Backend
 
 Trace = Array
 """The list of the input of a forward pass and the output of every layer after its activation; or the traces of members."""
@@ -35,6 +35,33 @@ operating system cost more than the arithmetic of narrow layers.
 """
 ACTING_ROWS = 32
 """Up to this number of rows, acting is faster in numpy for any width."""
+
+
+class DenseLayers(Protocol):
+    """The methods of a dense kernel that other kernels call; see `DenseKernel`.
+
+    The type of traces and of arrays shaped like the parameters depends on the kernel.
+    """
+
+    @property
+    def backend(self) -> Backend: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> Sequence[nn.Parameter]: ...
+    @property
+    def linear(self) -> Sequence[nn.Module]: ...
+    def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]: ...
+    def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]: ...
+    def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None: ...
+    def outputs(self, inputs: Tensor) -> Tensor: ...
+    def forward(self, x: Array, /) -> tuple[Array, Array]: ...
+    def __call__(self, x: Array, /) -> Array: ...
+    def backward(self, trace: Array, grad: Array, into: Array) -> None: ...
+    def input_grad(self, trace: Array, grad: Array, into: Array = None) -> Array: ...
+    def jvp(self, trace: Array, direction: Array) -> Array: ...
+    def gradients(self) -> Array: ...
+    def arrays(self, tensors: Iterable[Tensor]) -> Array: ...
 
 
 @dataclass(frozen=True, slots=True)

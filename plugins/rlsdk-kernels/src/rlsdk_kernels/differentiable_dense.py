@@ -8,10 +8,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiled_dense import CompiledDense, Trace
-from rlsdk.kernels.compiled_library import as_floats, places
 from rlsdk.kernels.differentiable import Differentiable
 from rlsdk.kernels.reference import is_transformed
+from rlsdk_kernels.compiled_dense import CompiledDense, Trace
+from rlsdk_kernels.compiled_library import as_floats, places
 
 
 class DifferentiableDense:

@@ -9,10 +9,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk import tree
-from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, same_objects, signature, tables_of
 from rlsdk.kernels.hooks import function_modes
 from rlsdk.kernels.protocol import Acts, AnyAct
 from rlsdk.records import Observation
+from rlsdk_kernels.cuda_graphs import Capture, Captures, addresses, captured, same_objects, signature, tables_of
 
 
 class GraphedActing:

@@ -10,8 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.kernels.cuda_graphs import Capture, Captures, captured, same_objects, signature
 from rlsdk.kernels.hooks import function_modes
+from rlsdk_kernels.cuda_graphs import Capture, Captures, captured, same_objects, signature
 
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk import tree
-from rlsdk.kernels.cuda_graphs import Capture, Captures, addresses, captured, is_known, signature, tables_of
 from rlsdk.kernels.hooks import function_modes
 from rlsdk.kernels.structure import Structure
+from rlsdk_kernels.cuda_graphs import Capture, Captures, addresses, captured, is_known, signature, tables_of
 
 Numbers = float | tuple[float | None, ...]
 ResultT = TypeVar("ResultT")

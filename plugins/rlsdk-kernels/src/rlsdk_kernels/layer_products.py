@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels import backends
-from rlsdk.kernels.backends import is_quick, product
 from rlsdk.kernels.hooks import is_hooked
 from rlsdk.kernels.reference import is_transformed
+from rlsdk_kernels import backends
+from rlsdk_kernels.backends import is_quick, product
 
 LARGE = 2**18
 """Weights with at least this number of entries do not stay in a cache between two steps."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.kernels.reference import pairwise_huber as by_torch
-from rlsdk.kernels.sorted_huber import sorted_huber
+from rlsdk_kernels.sorted_huber import sorted_huber
 
 SEGMENT = 640_000
 """The largest number of entries of temporaries that fit the caches.

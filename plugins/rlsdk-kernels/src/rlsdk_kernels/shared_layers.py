@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.dense_kernel import DenseKernel, Trace
-from rlsdk.kernels.numpy_backend import Array
-from rlsdk.kernels.protocol import ActorCriticLayers, DenseLayers
+from rlsdk.kernels.protocol import ActorCriticLayers
+from rlsdk_kernels.dense_kernel import DenseKernel, DenseLayers, Trace
+from rlsdk_kernels.numpy_backend import Array
 
 
 class SharedLayers:

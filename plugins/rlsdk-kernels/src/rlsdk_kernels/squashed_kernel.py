@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels.backends import BACKENDS
-from rlsdk.kernels.dense_choice import dense_of
-from rlsdk.kernels.dense_kernel import ACTING_ROWS, DenseKernel
 from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
+from rlsdk_kernels.backends import BACKENDS
+from rlsdk_kernels.dense_choice import dense_of
+from rlsdk_kernels.dense_kernel import ACTING_ROWS, DenseKernel
 
 
 class SquashedKernel:
