@@ -204,7 +204,7 @@ def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
 def action_values(*tensors: Tensor | None) -> ActionValues | None:
     """Return faster functions for these tensors [..]; None if torch must compute, for example on a GPU or for autograd."""
     choose = offered("action_values")
-    return None if choose is None else choose(*tensors)  # type: ignore[no-any-return]
+    return None if choose is None else choose(*tensors)
 
 
 def seeded_draws(seed: int) -> AbstractContextManager[object]:

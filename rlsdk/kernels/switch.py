@@ -26,7 +26,8 @@ def _as_state(value: str) -> str:
     return value
 
 
-_states = [_as_state(os.environ.get(VARIABLE, "on"))]
+states = [_as_state(os.environ.get(VARIABLE, "on"))]
+"""What is on; the last one counts. Kernels are looked up in every update, so they read the list without a call."""
 
 
 def kernels_off() -> AbstractContextManager[None]:
@@ -36,23 +37,23 @@ def kernels_off() -> AbstractContextManager[None]:
 
 def compiled_off() -> AbstractContextManager[None]:
     """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
-    return _inside("off" if _states[-1] == "off" else "uncompiled")
+    return _inside("off" if states[-1] == "off" else "uncompiled")
 
 
 @contextmanager
 def _inside(state: str) -> Iterator[None]:
-    _states.append(state)
+    states.append(state)
     try:
         yield
     finally:
-        _states.pop()
+        states.pop()
 
 
 def state() -> str:
     """Return what is on, one of `STATES`."""
-    return _states[-1]
+    return states[-1]
 
 
 def is_on() -> bool:
     """Whether kernels are on."""
-    return _states[-1] != "off"
+    return states[-1] != "off"

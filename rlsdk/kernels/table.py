@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from rlsdk.errors import RlsdkError, message_of, one_line, suggest
 from rlsdk.kernels.hooks import KNOWN
-from rlsdk.kernels.switch import is_on
+from rlsdk.kernels.switch import states
 from rlsdk.registry.discovery import FORGET
 
 ArgumentsT = ParamSpec("ArgumentsT")
@@ -29,25 +29,23 @@ NAMES = (
     *("graphed_acting", "graphed_transition", "graphed_update"),
 )
 """The functions that a package may offer. Each takes the arguments of the function of `rlsdk.kernels` that has its name."""
-_tables: list[dict[str, Callable[..., Any]]] = []
-"""The table, once it is known. A list, as torch's compiler can read it."""
+_tables: list[dict[str, Callable[..., Any] | None]] = []
+"""The table with all `NAMES`, once it is known. Torch's compiler can read a list, but not call what a cache needs."""
 
 
 def offered(name: str) -> Callable[..., Any] | None:
     """Return the function of this name that an installed package offers; None: torch computes, or kernels are off."""
-    if not is_on() or not KNOWN:
-        return None
-    return (_tables or _found())[0].get(name)
+    return None if states[-1] == "off" else (_tables or _found())[0][name]
 
 
-def _found() -> list[dict[str, Callable[..., Any]]]:
+def _found() -> list[dict[str, Callable[..., Any] | None]]:
     """Ask the installed packages. What is wrong with one is a warning: training continues, in torch."""
     from rlsdk.registry.loading import offered_kernels
 
-    table, problems = offered_kernels()
+    table, problems = offered_kernels() if KNOWN else ({}, ())
     for name in sorted(set(table) - set(NAMES)):
         problems = (*problems, f"an installed package offers the kernel {name!r}; {suggest(name, NAMES)}")
-    _tables[:] = [table]
+    _tables[:] = [{name: table.get(name) for name in NAMES}]
     for problem in problems:
         warnings.warn(
             f"{one_line(problem, 1000)}; torch computes instead, which is slower", RuntimeWarning, stacklevel=4
@@ -74,7 +72,7 @@ def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT,
             except RlsdkError:  # it is about the network or the settings
                 raise
             except Exception as error:
-                _tables[0].pop(name, None)
+                _tables[0][name] = None
                 cause = one_line(f"{type(error).__name__}: {message_of(error)}", 500)
                 text = f"the kernel {name!r} of {choose.__module__.partition('.')[0]} raised {cause}; torch computes instead"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -12,12 +12,12 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
-from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, PolicyActor, PolicyVjp, Product, RowsT
+from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, InPlace, PolicyActor, PolicyVjp, Product, RowsT
 from rlsdk.records import Observation
 from rlsdk.runtime.last_prepared import LastPrepared
 from rlsdk_kernels import compiled_policy
 from rlsdk_kernels.backends import COMPILED, TORCH
-from rlsdk_kernels.compiled_acting import InPlace, can_act_in_place, pays, sampling_of
+from rlsdk_kernels.compiled_acting import can_act_in_place, pays, sampling_of
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.dense_choice import acting_dense, can_be_compiled, dense_of, sampling_dense, without_compiled
 from rlsdk_kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace

@@ -19,7 +19,7 @@ from torch import Tensor
 from rlsdk.errors import UsageError
 from rlsdk.kernels.hooks import KNOWN
 from rlsdk.kernels.protocol import LossTerms
-from rlsdk.kernels.switch import state
+from rlsdk.kernels.switch import states
 
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
@@ -149,7 +149,7 @@ def loaded_library() -> CDLL:
 
 def may_compile() -> bool:
     """Whether kernels may use compiled code, and this installation has it for the processor."""
-    return state() == "on" and KNOWN and _has_library()
+    return states[-1] == "on" and KNOWN and _has_library()
 
 
 @cache

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlsdk.kernels import reference as by_torch
 from rlsdk.kernels.reference import Advantages
-from rlsdk.kernels.switch import state
+from rlsdk.kernels.switch import states
 from rlsdk.records import StepData
 from rlsdk_kernels import compiled_huber, compiled_vectors
 from rlsdk_kernels.compiled_library import may_compile
@@ -23,7 +23,7 @@ _action_values = CompiledValues()
 
 def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.kernels.reference.pairwise_huber`."""
-    return _fastest(state())(current, target, asymmetry, weight)
+    return _fastest(states[-1])(current, target, asymmetry, weight)
 
 
 @cache
@@ -34,26 +34,37 @@ def _fastest(now: str) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tupl
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
-    return (compiled_vectors if _reads(value) else by_torch).discounted_sums(value, weight)
+    compute = compiled_vectors.discounted_sums if _reads(value) else by_torch.discounted_sums
+    return compute(value, weight)
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """Return a number, 0-d, for arguments [N]; see `rlsdk.kernels.reference.explained_variance`."""
-    return (compiled_vectors if _reads(target) else by_torch).explained_variance(prediction, target)
+    compute = compiled_vectors.explained_variance if _reads(target) else by_torch.explained_variance
+    return compute(prediction, target)
 
 
 def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
     """Return (advantages [B * T], targets [B * T], a flag); see `rlsdk.kernels.returns.advantages`."""
-    return (compiled_vectors if _reads(value) else by_torch).advantages(steps, value, next_value, gamma, lam)
+    compute = compiled_vectors.advantages if _reads(value) else by_torch.advantages
+    return compute(steps, value, next_value, gamma, lam)
 
 
 def _reads(values: Tensor) -> bool:
     """Whether compiled code can read tensors like `values` [..]."""
-    return not torch.compiler.is_compiling() and values.is_cpu and may_compile()
+    return not torch.compiler.is_compiling() and values.is_cpu and _compiles(states[-1])
+
+
+@cache
+def _compiles(now: str) -> bool:
+    """Whether there is compiled code, while `now` is on. It is asked in every update, so the answer is kept."""
+    return may_compile()
 
 
 def action_values(*tensors: Tensor | None) -> CompiledValues | None:
     """Return compiled functions for these tensors [..]; None if torch must compute, for example on a GPU or for autograd."""
+    if not _compiles(states[-1]) or torch.compiler.is_compiling():
+        return None
     for tensor in tensors:
         if tensor is not None and not (
             type(tensor) is Tensor
@@ -63,4 +74,4 @@ def action_values(*tensors: Tensor | None) -> CompiledValues | None:
             and not tensor.requires_grad
         ):
             return None
-    return _action_values if may_compile() and not torch.compiler.is_compiling() else None
+    return _action_values
