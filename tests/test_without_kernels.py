@@ -83,7 +83,19 @@ def test_a_run_is_resumed_without_the_package(python_without_the_package: str, t
     for arguments in (
         [*run, "--steps", "120", "--out", str(tmp_path / "whole")],
         [*run, "--steps", "80", "--out", str(tmp_path / "parts")],
-        [*run, "--steps", "120", "--out", str(tmp_path / "parts"), "--resume"],
+        [
+            "-m",
+            "rlsdk",
+            "run",
+            "tqc",
+            "--env",
+            "Pendulum-v1",
+            "--out",
+            str(tmp_path / "parts"),
+            "--resume",
+            "--steps",
+            "120",
+        ],
     ):
         done = in_a_process(arguments, python=python_without_the_package)
         assert done.returncode == 0, done.stderr
