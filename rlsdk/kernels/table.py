@@ -59,7 +59,7 @@ FORGET.append(_tables.clear)
 def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
     """A function that chooses a kernel: the one of its name in the table takes its place.
 
-    One that raises an exception, other than an `RlsdkError`, is not called again. A warning says so, and torch computes.
+    One that raises an exception, other than an `RlsdkError`, is not called again. There is a warning, and torch computes.
     """
     name = by_torch.__name__
 

@@ -57,7 +57,7 @@ def _reads(values: Tensor) -> bool:
 
 @cache
 def _compiles(now: str) -> bool:
-    """Whether there is compiled code, while `now` is on. It is asked in every update, so the answer is kept."""
+    """Whether there is compiled code, while `now` is on. Every update needs it, so it is cached."""
     return may_compile()
 
 
