@@ -45,6 +45,7 @@ PACKAGES = [
     "rlsdk.registry",
     "rlsdk.settings",
     "rlsdk.sinks",
+    "rlsdk_lab",
     "rlsdk_testing",
     "rlsdk.training",
     "rlsdk.updates",

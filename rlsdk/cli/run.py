@@ -271,7 +271,7 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 def _run_seeds(plan: Sweep) -> list[SeedResult]:
     """Run the seeds and print a summary."""
     from rlsdk.experiments.recorded_run import place_of
-    from rlsdk.experiments.sweep import CURVES, SUMMARY, folder_of, sweep
+    from rlsdk.experiments.sweep import SUMMARY, folder_of, sweep
 
     plan = attrs.evolve(plan, request=attrs.evolve(plan.request, out=folder_of(plan)))
     name = f"{plan.request.algorithm} on {place_of(plan.request)}"
@@ -284,8 +284,8 @@ def _run_seeds(plan: Sweep) -> list[SeedResult]:
         spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
         print_line(f"{counted(len(means), 'seed')}: mean return {sum(means) / len(means):.2f}{spread}")
     folder = results[0].folder.parent
-    files = [file for file in (SUMMARY, CURVES) if (folder / file).exists()]
-    print_line(f"files: {folder}/ ({', '.join(files)}, seed-*/)")
+    pictures = sorted(path.name for path in folder.glob("*.png"))  # of reports of installed packages
+    print_line(f"files: {folder}/ ({', '.join([SUMMARY, *pictures])}, seed-*/)")
     return results
 
 

@@ -1,4 +1,4 @@
-"""Import and export data sets of Minari (extra `offline`)."""
+"""Import and export data sets of Minari (extra `minari`)."""
 
 from __future__ import annotations
 

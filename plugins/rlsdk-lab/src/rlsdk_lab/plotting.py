@@ -1,4 +1,4 @@
-"""Learning curves as pictures (extra `plot`). Each file contains a text that describes it. The numbers are written as CSV
+"""Learning curves as pictures. Each file contains a text that describes it. The numbers are written as CSV
 next to it."""
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def write_report(outcome: BenchResult, command: str) -> Path:
     text = "\n\n".join([f"# {title}", *header, *(f"## {table.title}\n\n{table.markdown()}" for table in found)])
     write_whole(folder / SUMMARY, f"{text}\n".encode())
     write_scores(outcome.scores, folder / SCORES)
-    page = Template((files("rlsdk.experiments") / "report.html").read_text(encoding="utf-8"))
+    page = Template((files("rlsdk_lab") / "report.html").read_text(encoding="utf-8"))
     body = "\n".join([*map(_html, found), *_pictures(outcome)])
     lines = "".join(f"<p>{escape(fact)}</p>" for fact in header if fact)
     path = folder / REPORT

@@ -1,4 +1,4 @@
-"""Pictures of a bench (extra `plot`), each with a text that describes it and its numbers as CSV next to it."""
+"""Pictures of a bench, each with a text that describes it and its numbers as CSV next to it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from rlsdk.settings import load_settings
 from rlsdk.settings.environment_id import applied
 
 COUNTS = ("steps", "episodes")
-FOLDER = Path(str(files("rlsdk.experiments"))) / "suite_files"
+FOLDER = Path(str(files("rlsdk_lab"))) / "suite_files"
 
 
 @attrs.frozen(kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from gymnasium import spaces
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.toy import AnySpaceEnv, FakeImageEnv
-from rlsdk.errors import RlsdkError
+from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.registry import Plugin
 from rlsdk.registry.capability_files import NAME
 from rlsdk.registry.manifest import package_folder
+from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.runtime.whole_files import write_json
 from rlsdk.tree import leaves
 from rlsdk_testing.not_applicable import NotApplicable
@@ -51,6 +53,8 @@ class Capabilities:
 
 def measure(algorithm: str) -> Capabilities:
     """Try every capability of the algorithm. What raises an `RlsdkError` counts as unsupported; other errors are raised."""
+    if find_spec("rlsdk_interchange") is None:
+        raise SettingsError(f"measuring whether policies can be exported needs a package: {pip_install('rlsdk-interchange')}")
     subject = Subject(algorithm)
     some, wanted = subject.seen, ACTIONS[subject.action_kind]
     nested = {

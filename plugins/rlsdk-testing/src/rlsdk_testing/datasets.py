@@ -11,10 +11,10 @@ from torch import Generator, Tensor
 
 from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import connect
+from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
 from rlsdk.tree import map_tensors
-from rlsdk_interchange.recording import random_player
 
 EPISODES, LONGEST = 4, 20
 
@@ -77,8 +77,7 @@ def _episode(envs: VectorEnv, act: Act, generator: Generator, seed: int) -> Reco
 
 def random_action(envs: VectorEnv, observation: Observation, generator: Generator) -> Features:
     """Return actions [B, ..], nested as the action space, sampled uniformly from the allowed ones."""
-    actions: Features = random_player(envs.action_space, generator)(observation)
-    return actions
+    return random_actions(envs.action_space, len(observation.is_first), observation.action_mask, generator)
 
 
 def _see(rows: _Rows, observation: Observation, row: int) -> None:
