@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml contrib_algos/*/pyproject.toml))
 EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold tuning  # tests of them need packages that need newer ones
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
-SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt hatch_build.py $(wildcard rlsdk/kernels/compiled/*.[ch])
+SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
 .PHONY: demo test test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
 

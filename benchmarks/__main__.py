@@ -17,8 +17,8 @@ from benchmarks.arguments import positive, share
 from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
 from rlsdk.errors import RlsdkError
-from rlsdk.kernels import processor
 from rlsdk.settings import merge, parse_assignments
+from rlsdk_kernels import processor
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "performance.md"

@@ -29,8 +29,9 @@ from torch.utils._pytree import tree_map
 from benchmarks.cases import CASES, Case
 from benchmarks.marked import with_row
 from rlsdk.environments.gymnasium_adapter import make_one
-from rlsdk.kernels import backends, kernels_off
+from rlsdk.kernels import kernels_off
 from rlsdk.runtime.threads import limited_threads
+from rlsdk_kernels import backends
 
 Work = Callable[[], object]
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"

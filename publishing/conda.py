@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,17 @@ RECIPE = ROOT / "conda" / "meta.yaml"
 NAMES = {"torch": "pytorch"}
 """Name in package indexes of Python -> name in conda's channels, where they differ."""
 HEADER = "# Generated from pyproject.toml: python -m publishing.conda\n"
+
+
+def requirements(texts: Iterable[str]) -> Iterator[str]:
+    """Requirements as conda writes them. Conda has no extras, so `rlsdk[fast]` becomes the packages that it brings."""
+    core = packages()[0].project
+    for text in texts:
+        parsed = Requirement(text)
+        brought = [name for extra in parsed.extras for name in core["optional-dependencies"].get(extra, ())]
+        if parsed.name == core["name"] and brought:
+            parsed.extras = set()
+        yield from map(requirement, (str(parsed), *brought))
 
 
 def requirement(text: str) -> str:
@@ -61,7 +73,7 @@ def recipe(package: Package, folder: Path) -> dict[str, Any]:
         "build": build,
         "requirements": {
             "host": [python, "pip", requirement("hatchling>=1.26")],
-            "run": [python, *map(requirement, project["dependencies"])],
+            "run": [python, *requirements(project["dependencies"])],
         },
         "test": test,
         "about": {

@@ -7,8 +7,8 @@ from ctypes import CDLL
 import pytest
 import torch
 
-from rlsdk.kernels import compiled_library
-from rlsdk.kernels.switch import may_compile
+from rlsdk_kernels import compiled_library
+from rlsdk_kernels.compiled_library import may_compile
 
 CAPABILITY = torch.backends.cpu.get_cpu_capability().lower()
 RUNNABLE = {"avx512": ["default", "avx2", "avx512"], "avx2": ["default", "avx2"]}.get(CAPABILITY, ["default"])

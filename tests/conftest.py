@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rlsdk.cli.main import main
-from rlsdk.kernels import compiled_library
 from rlsdk.runtime import pip_commands
+from rlsdk_kernels import compiled_library
 from tests.compiled_variants import RUNNABLE, loaded
 from tests.plugin_site import Site, installed
 

@@ -19,11 +19,11 @@ from torch import Generator
 import rlsdk
 from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
-from rlsdk.kernels.switch import may_compile
 from rlsdk.records import ActingState, Observation, Rollout
 from rlsdk.training import in_place
 from rlsdk.training.collect import collect
 from rlsdk.tree import leaves
+from rlsdk_kernels.compiled_library import may_compile
 
 needs_compiled = pytest.mark.skipif(not may_compile(), reason="this installation uses no compiled kernels")
 pytestmark = [needs_compiled, pytest.mark.kernels("policies act in place in compiled code")]

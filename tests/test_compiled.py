@@ -8,6 +8,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import hatch_build
 import numpy as np
 import pytest
 import torch
@@ -15,30 +16,25 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Generator, Tensor, nn
 
-import hatch_build
 import rlsdk
 from rlsdk.distributions import Categorical, Gaussian
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import UsageError
-from rlsdk.kernels import (
-    KernelChoice,
-    compiled_library,
-    compiled_policy,
-    compiled_vectors,
-    factory,
-    reference,
-)
-from rlsdk.kernels.compiled_acting import ChoiceSampling
-from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.dense_choice import acting_dense, can_be_compiled, dense_of
-from rlsdk.kernels.dense_kernel import DenseKernel
+from rlsdk.kernels import KernelChoice, reference
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 from rlsdk.kernels.returns import advantages
-from rlsdk.kernels.switch import compiled_off, kernels_off, may_compile
+from rlsdk.kernels.switch import compiled_off, kernels_off
 from rlsdk.kernels.vector_steps import VectorStep
 from rlsdk.networks import flatten_parameters
 from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.records import StepData
+from rlsdk_kernels import choice as factory
+from rlsdk_kernels import compiled_library, compiled_policy, compiled_vectors
+from rlsdk_kernels.compiled_acting import ChoiceSampling
+from rlsdk_kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.compiled_library import may_compile
+from rlsdk_kernels.dense_choice import acting_dense, can_be_compiled, dense_of
+from rlsdk_kernels.dense_kernel import DenseKernel
 from tests.compiled_variants import RUNNABLE, needs_library
 
 FOLDER = compiled_library.FOLDER

@@ -7,12 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import hatch_build
 import pytest
 
-import hatch_build
-from rlsdk.kernels import compiled_library
+from rlsdk_kernels import compiled_library
 
-SOURCES = Path(__file__).parents[1] / hatch_build.FOLDER
+SOURCES = Path(hatch_build.__file__).parent / hatch_build.FOLDER
 needs_compiler = pytest.mark.skipif(hatch_build.compiler() is None, reason="there is no C compiler")
 
 
@@ -77,7 +77,7 @@ def test_a_compiler_that_fails_leaves_a_warning_and_no_file(project: Path) -> No
     (project / hatch_build.FOLDER / "version.c").write_text("this is not C;")
     data, (warning,) = built(project)
     assert data == {"artifacts": [], "pure_python": True}
-    assert warning.startswith("rlsdk is installed without compiled kernels: ")
+    assert warning.startswith("rlsdk-kernels is installed without compiled code: ")
     assert "version.c" in warning
     assert not list((project / hatch_build.FOLDER).glob("*.so*"))
 

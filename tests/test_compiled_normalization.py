@@ -13,11 +13,13 @@ from torch import Tensor
 
 import rlsdk
 from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.kernels import compiled_vectors, factory
-from rlsdk.kernels.switch import compiled_off, may_compile
+from rlsdk.kernels import factory
+from rlsdk.kernels.switch import compiled_off
 from rlsdk.networks.leaf_normalizer import LeafNormalizer
 from rlsdk.settings.preprocessing import Normalization
 from rlsdk.spaces import Box
+from rlsdk_kernels import compiled_vectors
+from rlsdk_kernels.compiled_library import may_compile
 
 pytestmark = [
     pytest.mark.skipif(not may_compile(), reason="this installation uses no compiled kernels"),

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiled_vectors import CompiledStep
 from rlsdk.kernels.switch import compiled_off
 from rlsdk.updates import FlatOptimizer
+from rlsdk_kernels.compiled_vectors import CompiledStep
 from tests.compiled_variants import needs_library
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]

@@ -16,11 +16,11 @@ from torch import Generator, Tensor, nn
 import rlsdk
 from rlsdk.distributions import SquashedGaussian
 from rlsdk.errors import UsageError
-from rlsdk.kernels import compiled_library
-from rlsdk.kernels.compiled_squashed import CompiledSquashedPolicy
 from rlsdk.kernels.protocol import SquashedLayers
 from rlsdk.kernels.reference import AutogradPair
 from rlsdk.kernels.switch import compiled_off
+from rlsdk_kernels import compiled_library
+from rlsdk_kernels.compiled_squashed import CompiledSquashedPolicy
 from tests.compiled_variants import needs_library
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]

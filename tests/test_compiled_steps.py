@@ -18,7 +18,6 @@ import rlsdk
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import factory
-from rlsdk.kernels.compiled_vectors import CompiledStep
 from rlsdk.kernels.protocol import Minibatches, PolicySteps
 from rlsdk.kernels.switch import compiled_off
 from rlsdk.kernels.vector_steps import STEPS_BETWEEN_CLEARING, VectorStep
@@ -28,6 +27,7 @@ from rlsdk.records import Observation
 from rlsdk.runtime.seeding import Streams
 from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space
 from rlsdk.updates import FlatOptimizer, LossTerms, PolicyBatch, evaluator_of, policy_loss_of, policy_steps_of
+from rlsdk_kernels.compiled_vectors import CompiledStep
 from rlsdk_ppo.config import PPOConfig
 from tests.compiled_variants import RUNNABLE, needs_library
 

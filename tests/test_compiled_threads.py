@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels import compiled_library
-from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.networks.ensemble import EnsembleMLP
+from rlsdk_kernels import compiled_library
+from rlsdk_kernels.compiled_dense import CompiledDense
 from tests.compiled_variants import needs_library
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
@@ -178,7 +178,7 @@ def test_a_forked_process_computes_alone() -> None:
     script = """
 import os, sys, torch
 from torch import nn
-from rlsdk.kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.compiled_dense import CompiledDense
 layers = [nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)]
 network, narrow, x = CompiledDense(layers), CompiledDense([nn.Linear(64, 64)]), torch.randn(256, 256)
 torch.set_num_threads(2)

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import action_values, backends
-from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.dense_choice import can_be_compiled, dense_of
-from rlsdk.kernels.dense_kernel import DenseKernel
+from rlsdk.kernels.factory import action_values
 from rlsdk.kernels.switch import compiled_off
 from rlsdk.math.discrete_values import greedy_target, taken_values
 from rlsdk.math.value_losses import smooth_l1
 from rlsdk.networks.ensemble import EnsembleLinear, EnsembleMLP
+from rlsdk_kernels import backends
+from rlsdk_kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.dense_choice import can_be_compiled, dense_of
+from rlsdk_kernels.dense_kernel import DenseKernel
 from tests.compiled_variants import needs_library
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
@@ -41,10 +42,10 @@ def test_targets_of_q_learning(
     def target() -> Tensor:
         return greedy_target(values, reward, discount, sizes, mask=mask, selector=selector)
 
-    assert action_values.compiled_for(values) is not None
+    assert action_values(values) is not None
     found = target()
     with compiled_off():
-        assert action_values.compiled_for(values) is None
+        assert action_values(values) is None
         expected = target()
     assert found.shape == (len(sizes), rows, entries)
     torch.testing.assert_close(found, expected)
@@ -139,7 +140,7 @@ def test_torch_computes_what_needs_a_graph_or_other_numbers() -> None:
     loss.backward()
     assert leaf.grad is not None
     for tensor in (leaf, target.double(), target.transpose(0, 1), target.to("meta")):
-        assert action_values.compiled_for(tensor) is None
+        assert action_values(tensor) is None
     assert smooth_l1(target.double(), target.double())[0].dtype is torch.float64
 
 

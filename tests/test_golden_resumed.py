@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlsdk
-from rlsdk.kernels.switch import may_compile
+from rlsdk_kernels.compiled_library import may_compile
 from tests.golden.resumed import CASES, ENVS, FOLDER, answers, machine, parameters, resumed
 
 WRITTEN: dict[str, Any] = json.loads((FOLDER / "answers.json").read_text())

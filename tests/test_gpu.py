@@ -19,15 +19,16 @@ from gymnasium.spaces import Box, Discrete
 
 import rlsdk
 from rlsdk import tree
-from rlsdk.kernels import cuda_graphs, factory
-from rlsdk.kernels.cuda_graphs import Capture
+from rlsdk.kernels import factory
 from rlsdk.kernels.factory import Graphed
-from rlsdk.kernels.graphed_acting import GraphedActing
-from rlsdk.kernels.graphed_update import GraphedUpdate
 from rlsdk.records import Act, Observation
 from rlsdk.registry import algorithms
 from rlsdk.settings.dataset import dataset_names
 from rlsdk_envs.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
+from rlsdk_kernels import cuda_graphs
+from rlsdk_kernels.cuda_graphs import Capture
+from rlsdk_kernels.graphed_acting import GraphedActing
+from rlsdk_kernels.graphed_update import GraphedUpdate
 from rlsdk_testing.rollouts import rollout_of
 from rlsdk_testing.subject import ACTIONS, Subject
 

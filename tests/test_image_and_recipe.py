@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
 from publishing.conda import RECIPE, requirement, written
@@ -34,7 +35,10 @@ def test_the_image_gets_what_it_installs() -> None:
     (stated,) = re.findall('^ARG PACKAGES="(.*)"$', DOCKERFILE, re.MULTILINE)
     folders = stated.split()
     manifests = [path for path in ROOT.glob("*/rlsdk-*/src/*/rlsdk.toml") if "family =" in path.read_text()]
-    assert sorted(folders) == sorted(path.parents[2].relative_to(ROOT).as_posix() for path in manifests)
+    algorithms = [path.parents[2].relative_to(ROOT).as_posix() for path in manifests]
+    assert sorted(folders) == sorted([*algorithms, "plugins/rlsdk-kernels", "plugins/rlsdk-lab"]), (
+        "also what extras bring"
+    )
     assert [place for place in folders if not (ROOT / place / "pyproject.toml").is_file()] == []
     for place in (".", *folders):
         for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -76,6 +80,8 @@ def test_recipes_need_what_packages_need(package: Package) -> None:
     assert (RECIPE.parent / content["source"]["path"]).resolve() == package.folder.resolve()
     needed = {name: bounds for name, _, bounds in (line.partition(" ") for line in content["requirements"]["run"])}
     stated = {Requirement(text).name: Requirement(text).specifier for text in package.project["dependencies"]}
+    if any(text.startswith("rlsdk[fast]") for text in package.project["dependencies"]):
+        stated["rlsdk-kernels"] = SpecifierSet()
     assert set(needed) == {"python", *stated} - {"torch"} | ({"pytorch"} if "torch" in stated else set())
     for name, bounds in stated.items():
         assert set(needed["pytorch" if name == "torch" else name].split(",")) == set(map(str, bounds)) or not bounds

@@ -8,10 +8,10 @@ import pytest
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.kernels import factory
-from rlsdk.kernels.factory import NUMPY_SIZE
-from rlsdk.kernels.switch import may_compile
 from rlsdk_envs.toy import InvalidActionEnvDiscrete
+from rlsdk_kernels import choice
+from rlsdk_kernels.choice import NUMPY_SIZE
+from rlsdk_kernels.compiled_library import may_compile
 
 NUMPY_ROWS = NUMPY_SIZE // 64
 """The largest number of rows for which the numpy kernel is chosen, with layers of 64 units."""
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.kernels("which kernel is chosen")
 def test_the_rows_of_a_rollout_count(
     name: str, envs: int, settings: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factory, "has_avx2", lambda: False)  # as on processors without it
+    monkeypatch.setattr(choice, "has_avx2", lambda: False)  # as on processors without it
     env = make_vec_env(lambda: InvalidActionEnvDiscrete(4, 1), envs, vectorization="sync")
     algorithm: Any = rlsdk.make(name, env=env, seed=0, **settings).parts.algorithm
     found = (algorithm.kernel if name == "trpo" else algorithm._kernel()).name

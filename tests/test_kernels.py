@@ -22,18 +22,9 @@ import rlsdk
 from rlsdk.distributions import Bernoulli, Categorical, Gaussian, MultiCategorical, SquashedGaussian
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.environments import make_vec_env
-from rlsdk.kernels import KernelChoice, factory, is_hooked
-from rlsdk.kernels.actor_critic_kernel import ActorCriticKernel
-from rlsdk.kernels.backends import TORCH
-from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_library import library
-from rlsdk.kernels.dense_kernel import DenseKernel
-from rlsdk.kernels.factory import backend_name
-from rlsdk.kernels.numpy_backend import NUMPY, Backend
-from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
-from rlsdk.kernels.processor import has_avx2
+from rlsdk.kernels import KernelChoice, is_hooked
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
-from rlsdk.kernels.switch import compiled_off, may_compile
+from rlsdk.kernels.switch import compiled_off
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
 from rlsdk.networks import EnsembleMLP, flatten_parameters
 from rlsdk.networks.flat import views_of
@@ -43,6 +34,16 @@ from rlsdk.tree import map_tensors
 from rlsdk.updates import policy_batch
 from rlsdk.updates.evaluation import AutogradEvaluator, evaluator_of
 from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_kernels import choice
+from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
+from rlsdk_kernels.backends import TORCH
+from rlsdk_kernels.choice import backend_name
+from rlsdk_kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.compiled_library import library, may_compile
+from rlsdk_kernels.dense_kernel import DenseKernel
+from rlsdk_kernels.numpy_backend import NUMPY, Backend
+from rlsdk_kernels.numpy_distributions import GumbelSampler, NormalSampler
+from rlsdk_kernels.processor import has_avx2
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_testing.rollouts import rollout_of
@@ -175,7 +176,7 @@ def test_what_a_dense_kernel_takes() -> None:
 
 
 def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factory, "has_avx2", lambda: False)
+    monkeypatch.setattr(choice, "has_avx2", lambda: False)
     small = KernelChoice("auto", width=64, rows=64, device="cpu")
     assert backend_name(small) == ("compiled" if may_compile() else "numpy")
     with compiled_off():
@@ -185,7 +186,7 @@ def test_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert backend_name(KernelChoice("torch", width=64, rows=64, device="cpu")) == "torch"
     assert backend_name(KernelChoice("autograd", width=64, rows=64, device="cpu")) is None
     assert backend_name(KernelChoice("auto", width=64, rows=64, device="cuda")) is None
-    monkeypatch.setattr(factory, "has_avx2", lambda: True)
+    monkeypatch.setattr(choice, "has_avx2", lambda: True)
     for width, rows in ((256, 64), (64, 2048), (512, 256)):
         assert backend_name(KernelChoice("auto", width=width, rows=rows)) == ("compiled" if may_compile() else "torch")
     assert backend_name(KernelChoice("auto", width=1024, rows=64)) == "torch"

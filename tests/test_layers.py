@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import factory, kernels_off, layer_factory
+from rlsdk.kernels import kernels_off
 from rlsdk.networks import EnsembleMLP, Layers, mlp
+from rlsdk_kernels import choice
 from tests.compiled_variants import needs_library
 
 Widths = tuple[int, ...]
@@ -250,8 +251,8 @@ def test_hooks_are_called(place: Callable[[Network], nn.Module]) -> None:
 @pytest.mark.kernels("tests which kernel is chosen")
 def test_without_avx2_torch_evaluates_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """There torch is faster: see `NUMPY_SIZE`."""
-    monkeypatch.setattr(layer_factory, "has_avx2", lambda: False)
-    network, most = Network((4, 64, 2)), factory.NUMPY_SIZE // 64
+    monkeypatch.setattr(choice, "has_avx2", lambda: False)
+    network, most = Network((4, 64, 2)), choice.NUMPY_SIZE // 64
     kernel, calls = network.layers._kernel(), list[int]()
     monkeypatch.setattr(kernel, "reference", lambda x: calls.append(len(x)))
     network(torch.randn(most, 4))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlsdk.errors import ContractViolation
-from rlsdk.kernels.switch import may_compile
+from rlsdk_kernels.compiled_library import may_compile
 from rlsdk_testing import clauses, run_checks, verify
 from rlsdk_tqc.loss import truncated_target
 from tests.example_plugins import installed_examples

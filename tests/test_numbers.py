@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.distributions import Normal, TanhTransform
 
 from rlsdk.distributions import Gaussian, SquashedGaussian
-from rlsdk.kernels import pairwise_huber
 from rlsdk.math import quantile_huber_loss
 from rlsdk.math.quantiles import midpoints, quantile_huber
 from rlsdk.networks.state_dependent_noise import StateDependentNoise
+from rlsdk_kernels import pairwise_huber
 
 SEEDS = st.integers(0, 10_000)
 

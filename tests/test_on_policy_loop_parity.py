@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from rlsdk.environments import make_vec_env
-from rlsdk.kernels.numpy_distributions import GumbelSampler, NormalSampler
 from rlsdk_interchange.sb3 import import_sb3
+from rlsdk_kernels.numpy_distributions import GumbelSampler, NormalSampler
 from tests.peer_updates import distance
 from tests.test_loop_parity import functions, numbered
 

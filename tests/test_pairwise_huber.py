@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rlsdk.kernels import compiled_huber, compiled_vectors, pairwise_huber, reference, sorted_huber
+from rlsdk.kernels import reference
 from rlsdk.kernels.switch import compiled_off
 from rlsdk.math.quantiles import midpoints, quantile_huber, smallest
+from rlsdk_kernels import compiled_huber, compiled_vectors, pairwise_huber, sorted_huber
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
 
 LARGE, SMALL = (3, 120), (3, 20)

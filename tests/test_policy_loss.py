@@ -12,14 +12,14 @@ from rlsdk.distributions import Categorical
 from rlsdk.distributions.gaussian import Gaussian
 from rlsdk.errors import UsageError
 from rlsdk.kernels import KernelChoice, factory
-from rlsdk.kernels.compiled_library import library
-from rlsdk.kernels.compiled_policy import CompiledPolicyLoss
-from rlsdk.kernels.numpy_distributions import Taken, taken
-from rlsdk.kernels.policy_loss import PolicyLossKernel
 from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossTerms, NormalNoise, PolicyLoss
 from rlsdk.records import Observation
 from rlsdk.updates import PolicyBatch
 from rlsdk.updates.policy_loss import policy_loss
+from rlsdk_kernels.compiled_library import library
+from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
+from rlsdk_kernels.numpy_distributions import Taken, taken
+from rlsdk_kernels.policy_loss import PolicyLossKernel
 
 NOISE = GumbelNoise(-1e8, 1e-30)
 LOSSES = [PolicyLossKernel(), *([CompiledPolicyLoss()] if library() is not None else [])]

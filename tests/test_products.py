@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rlsdk.kernels import backends, layer_products
-from rlsdk.kernels.backends import TORCH
-from rlsdk.kernels.dense_kernel import DenseKernel
-from rlsdk.kernels.layer_factory import sequential
+from rlsdk.kernels.factory import sequential
 from rlsdk.networks import EnsembleMLP, flatten_parameters
+from rlsdk_kernels import backends, layer_products
+from rlsdk_kernels.backends import TORCH
+from rlsdk_kernels.dense_kernel import DenseKernel
 
 SIZES = st.integers(1, 40)
 pytestmark = pytest.mark.skipif(not backends.has_onednn(), reason="this build of torch has no oneDNN")

@@ -18,12 +18,13 @@ from torch.nn.utils import parametrizations, prune
 import rlsdk
 from rlsdk.environments import to_space
 from rlsdk.errors import UsageError
-from rlsdk.kernels import Structure, factory
-from rlsdk.kernels.compiled_dense import CompiledDense
-from rlsdk.kernels.compiled_library import loaded_library
+from rlsdk.kernels import Structure
 from rlsdk.kernels.switch import compiled_off, kernels_off
 from rlsdk.networks import NatureEncoder
 from rlsdk.updates import FlatOptimizer, TargetNetwork
+from rlsdk_kernels import choice
+from rlsdk_kernels.compiled_dense import CompiledDense
+from rlsdk_kernels.compiled_library import loaded_library
 from tests.compiled_variants import needs_library
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
@@ -300,7 +301,7 @@ def test_critics_and_their_target_follow() -> None:
 
 @pytest.mark.kernels("names the kernel")
 def test_the_target_is_run_by_the_same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factory, "has_avx2", lambda: False)  # as on processors without it
+    monkeypatch.setattr(choice, "has_avx2", lambda: False)  # as on processors without it
     algorithm = made("tqc", batch_size=20_000).learn(8).parts.algorithm
     online, target = algorithm.critics._kernels()[0], algorithm.target.network._kernels()[0]
     assert online.name == target.name == "torch"

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels.compiled_dense import CompiledDense
 from rlsdk.networks import flatten_parameters
+from rlsdk_kernels.compiled_dense import CompiledDense
 from tests.compiled_variants import needs_library
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels"), pytest.mark.usefixtures("variant")]

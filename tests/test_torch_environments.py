@@ -23,11 +23,11 @@ from rlsdk.environments import NumpyVectorEnv, check_env, device_of, on_device, 
 from rlsdk.environments.vector.on_device import OnDevice
 from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation import evaluate_policy
-from rlsdk.kernels.graphed_transition import GraphedTransition
 from rlsdk.runtime.device import choose_device
 from rlsdk_envs import make_torch_vec_env
 from rlsdk_envs.torch_vector import TorchVectorEnv
 from rlsdk_interchange import record_episodes
+from rlsdk_kernels.graphed_transition import GraphedTransition
 from tests.test_gpu import has_gpu, on_gpu, stand_in
 
 CartPole = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "torch_environment" / "cartpole.py"))["CartPole"]

@@ -1,28 +1,24 @@
-"""All algorithms work with kernels off, and without the modules of kernels; numbers differ by rounding."""
+"""All algorithms work with kernels off, and without the package of kernels; numbers differ by rounding."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-WITHOUT_MODULES = """
-import importlib.abc, sys, warnings
-warnings.simplefilter("ignore")
-NEEDED = {"action_values", "compiler_import", "differentiable", "factory", "hooks", "layer_factory", "losses", "protocol",
-          "reference", "returns", "structure", "switch", "vector_steps"}
-
-class Hidden(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith("rlsdk.kernels.") and name.split(".")[2] not in NEEDED:
-            raise ModuleNotFoundError(f"no module {name}", name=name)
-
-sys.meta_path.insert(0, Hidden())
 import rlsdk
+
+ROOT = Path(__file__).parents[1]
+WITHOUT_PACKAGE = """
+import sys, warnings
+warnings.simplefilter("error", RuntimeWarning)
+import rlsdk
+from rlsdk.evaluation import evaluate_policy
+from rlsdk.registry import plugins
 SMALL = {"buffer_size": 100, "learning_starts": 4, "batch_size": 4}
 for name, env, settings in (
     ("tqc", "Pendulum-v1", SMALL),
@@ -38,42 +34,73 @@ for name, env, settings in (
     assert any(not p.equal(b) for p, b in zip(model.policy.parameters(), before)), name
     model.predict(model.observation_space.sample(), deterministic=True)
     print(name)
-print(sorted(m for m in sys.modules if m.startswith("rlsdk.kernels.")))
+model = rlsdk.make("tqc", env="Pendulum-v1", seed=0, **SMALL)
+model.learn(32)
+evaluate_policy(model, "Pendulum-v1", 1)
+model.save(sys.argv[1])
+again = rlsdk.load(sys.argv[1], env="Pendulum-v1")
+assert all(a.equal(b) for a, b in zip(model.policy.state_dict().values(), again.policy.state_dict().values()))
+again.learn(16, reset_num_timesteps=False)
+assert again.num_timesteps == 48
+print([m for m in sys.modules if m.startswith("rlsdk_kernels")], any(p.id == "kernels" for p in plugins()))
 """
 
 
-def in_a_process(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
+def in_a_process(
+    arguments: list[str], python: str = sys.executable, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    command = [python, *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **variables}, check=False
     )
 
 
-def test_all_algorithms_train_without_the_modules_of_kernels() -> None:
-    done = in_a_process(["-c", WITHOUT_MODULES])
+@pytest.fixture(scope="module")
+def python_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Python of an environment with all packages of this one except rlsdk-kernels."""
+    folder = tmp_path_factory.mktemp("without")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+    (folder / "others").mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "rlsdk_kernels" not in path.name:
+            (folder / "others" / path.name).symlink_to(path)
+    (site,) = (folder / "env").glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(f"import site; site.addsitedir({str(folder / 'others')!r})\n")
+    return str(folder / "env" / "bin" / "python")
+
+
+def test_all_algorithms_train_without_the_package(python_without_the_package: str, tmp_path: Path) -> None:
+    done = in_a_process(["-c", WITHOUT_PACKAGE, str(tmp_path / "agent.rlsdk")], python=python_without_the_package)
     assert done.returncode == 0, done.stderr
     *names, modules = done.stdout.splitlines()
     assert names == ["tqc", "qrdqn", "trpo", "maskable-ppo", "recurrent-ppo", "ars"]
-    assert modules == str(
+    assert modules == "[] False"
+
+
+def test_a_run_is_resumed_without_the_package(python_without_the_package: str, tmp_path: Path) -> None:
+    small = ["--set", "learning_starts=20", "--set", "buffer_size=200", "--set", "batch_size=16", "--eval-every", "0"]
+    run = ["-m", "rlsdk", "run", "tqc", "--env", "Pendulum-v1", "--seed", "1", "--checkpoint-every", "40", *small]
+    for arguments in (
+        [*run, "--steps", "120", "--out", str(tmp_path / "whole")],
+        [*run, "--steps", "80", "--out", str(tmp_path / "parts")],
         [
-            f"rlsdk.kernels.{name}"
-            for name in (
-                "action_values",
-                "compiler_import",
-                "differentiable",
-                "factory",
-                "hooks",
-                "layer_factory",
-                "losses",
-                "protocol",
-                "reference",
-                "returns",
-                "structure",
-                "switch",
-                "vector_steps",
-            )
-        ]
-    )
+            "-m",
+            "rlsdk",
+            "run",
+            "tqc",
+            "--env",
+            "Pendulum-v1",
+            "--out",
+            str(tmp_path / "parts"),
+            "--resume",
+            "--steps",
+            "120",
+        ],
+    ):
+        done = in_a_process(arguments, python=python_without_the_package)
+        assert done.returncode == 0, done.stderr
+    whole, parts = (rlsdk.load(tmp_path / name / "final.rlsdk").policy.state_dict() for name in ("whole", "parts"))
+    assert all(value.equal(parts[name]) for name, value in whole.items())
 
 
 @pytest.mark.slow

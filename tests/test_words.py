@@ -69,7 +69,8 @@ RENAMED = {
 
 RENAMED_IN = {
     "rlsdk/distributions": {"curvature": "fisher_product", "pull": "vjp"},
-    "rlsdk/kernels": {"draws": "numpy_distributions", "pull": "vjp"},
+    "rlsdk/kernels": {"pull": "vjp"},
+    "plugins/rlsdk-kernels/src": {"draws": "numpy_distributions", "pull": "vjp"},
     "rlsdk/updates": {"pieces": "segments", "pull": "vjp"},
     "rlsdk/math": {"pieces": "segments"},
     "plugins/rlsdk-qrdqn/src": {"ahead": "next_quantiles", "judge": "selector", "places": "flat_index"},

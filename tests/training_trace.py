@@ -198,7 +198,7 @@ STEP = next(iter(PATHS))
 @cache
 def trace_of(name: str) -> Trace:
     """The trace of a path, made once, with the kernels of processors without AVX-512."""
-    with patch("rlsdk.kernels.factory.has_avx2", lambda: False):
+    with patch("rlsdk_kernels.choice.has_avx2", lambda: False):
         return PATHS[name].trace()
 
 

@@ -6,25 +6,24 @@ depend on the kind of kernel; `rlsdk.kernels.reference.Autograd` implements the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
+from rlsdk.kernels.vector_steps import VectorStep
 from rlsdk.records import Act, Observation
 
-if TYPE_CHECKING:
-    from rlsdk.kernels.numpy_backend import Array, Backend
-    from rlsdk.kernels.vector_steps import VectorStep
-
-NUMPY_WIDTH = 128
-"""Up to this width of layers, numpy is faster than torch: its calls take a third of the time, and the arithmetic is small."""
 InputsT_contra = TypeVar("InputsT_contra", contravariant=True)
 OutputsT_co = TypeVar("OutputsT_co", covariant=True)
 VjpT_co = TypeVar("VjpT_co", covariant=True)
+KeptT_co = TypeVar("KeptT_co", covariant=True)
+TransientT_co = TypeVar("TransientT_co", covariant=True)
+InPlace = tuple[Callable[[int], None], Tensor]
+"""(A function of t that acts on row t of observations [T, B, ..], the storage [T, B, ..] that it writes actions to.)"""
 
 
 class Kernel(Protocol[InputsT_contra, OutputsT_co, VjpT_co]):
@@ -63,37 +62,87 @@ class DenseNetwork(Kernel[Tensor, Tensor, Callable[[Tensor], None]], Protocol):
         ...
 
 
-class DenseLayers(Protocol):
-    """The methods of a dense kernel that other kernels call; see `rlsdk.kernels.dense_kernel.DenseKernel`.
-
-    The type of traces and of arrays shaped like the parameters depends on the kernel.
-    """
-
-    @property
-    def backend(self) -> Backend: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def parameters(self) -> Sequence[nn.Parameter]: ...
-    @property
-    def linear(self) -> Sequence[nn.Module]: ...
-    def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]: ...
-    def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]: ...
-    def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None: ...
-    def outputs(self, inputs: Tensor) -> Tensor: ...
-    def forward(self, x: Array, /) -> tuple[Array, Array]: ...
-    def __call__(self, x: Array, /) -> Array: ...
-    def backward(self, trace: Array, grad: Array, into: Array) -> None: ...
-    def input_grad(self, trace: Array, grad: Array, into: Array = None) -> Array: ...
-    def jvp(self, trace: Array, direction: Array) -> Array: ...
-    def gradients(self) -> Array: ...
-    def arrays(self, tensors: Iterable[Tensor]) -> Array: ...
-
-
 class Acting(Protocol):
     """Computes the raw outputs [N, O] of a network for encoded observations [N, I], without graph."""
 
     def __call__(self, features: Tensor, /) -> Tensor: ...
+
+
+class GreedyKernel(Protocol):
+    """Acts epsilon-greedily on the mean of K values per action. Actions and random numbers equal those of
+    `rlsdk.networks.epsilon_greedy`."""
+
+    def fits(self, observation: Observation) -> bool:
+        """Whether the kernel is the fastest for this observation."""
+        ...
+
+    def __call__(self, features: Tensor, epsilon: Tensor | None, generator: Generator) -> Tensor:
+        """Return actions int64 [N] for encoded observations [N, F]; each is random with probability `epsilon` (0-d;
+        None: 0)."""
+        ...
+
+    def in_place(self, features: Tensor, epsilon: Tensor, generator: Generator) -> InPlace | None:
+        """Act on encoded observations [T, B, F]; None if the kernel cannot."""
+        ...
+
+
+class NormalizationKernel(Protocol):
+    """Computes (values - mean) / deviation as float32, clipped to +-`bound`, with the results of torch bit by bit.
+
+    Values are [.., *shape], without graph. The statistics `mean` and `deviation` are float64 [1, *shape] on the CPU.
+    """
+
+    def __call__(self, values: Tensor, mean: Tensor, deviation: Tensor, bound: float) -> Tensor | None:
+        """Return the normalised values [.., *shape]; None if the kernel cannot read them."""
+        ...
+
+    def by_row(
+        self, values: Tensor, into: Tensor, mean: Tensor, deviation: Tensor, bound: float
+    ) -> Callable[[int], object] | None:
+        """Return a function of t that normalises `values[t]` to `into[t]`, [T, .., *shape]; None if compiled code cannot.
+
+        It is fast, because addresses are determined once. The statistics may change, but must keep their memory.
+        """
+        ...
+
+
+class ReplayedTransition(Protocol[InputsT_contra, KeptT_co, TransientT_co]):
+    """The step of environments, whose operations a GPU replays."""
+
+    def __call__(self, inputs: InputsT_contra) -> tuple[KeptT_co, TransientT_co]:
+        """Return two trees of tensors [..] for a tree of tensors [..]; the next call may overwrite those of the second."""
+        ...
+
+    def forget(self) -> None:
+        """Call the step as written before it is replayed again."""
+        ...
+
+
+class ActionValues(Protocol):
+    """The functions of `rlsdk.math.discrete_values` and `rlsdk.math.value_losses` for float32 tensors without graph."""
+
+    def greedy_target(
+        self,
+        values: Tensor,
+        selector: Tensor,
+        mask: Tensor | None,
+        rewards: tuple[Tensor, Tensor],
+        sizes: tuple[int, ...],
+    ) -> Tensor:
+        """Return the targets [C, N, K] for values and `selector` [N, A, K], a mask, bool [N, A] or None, and rewards and
+        discounts [N] each."""
+        ...
+
+    def taken(
+        self, values: Tensor, action: Tensor, sizes: tuple[int, ...]
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Return (the values [C, N, K] that `action` int64 [N, C] chooses, vjp); see
+        `rlsdk.math.discrete_values.taken_values`."""
+        ...
+
+    def smooth_l1(self, values: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return (loss 0-d, gradient [C, N, K]) for values and targets [C, N, K] and the weight of each row, [N] or None."""
+        ...
 
 
 AnyAct = Act[Any, Any]
@@ -253,11 +302,8 @@ class PolicyActor(Protocol):
         """Return actions [B, ..] in environment units."""
         ...
 
-    def act_in_place(
-        self, observation: Observation, generator: Generator
-    ) -> tuple[Callable[[int], None], Tensor] | None:
-        """Return (a function of t that samples actions for row t of observations [T, B, ..] in environment units, the storage
-        [T, B, ..] that it writes them to); None if `act` must be called."""
+    def act_in_place(self, observation: Observation, generator: Generator) -> InPlace | None:
+        """Sample actions for observations [T, B, ..] in environment units; None if `act` must be called."""
         ...
 
     def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:

@@ -1,7 +1,8 @@
 """Switches kernels on and off.
 
 With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything. With
-`RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code.
+`RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code. Packages that offer kernels
+(`rlsdk.kernels.table`) obey it. `RLSDK_PLUGINS` does not hide them.
 """
 
 from __future__ import annotations
@@ -9,11 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
-from importlib.util import find_spec
 
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.kernels.hooks import KNOWN
 
 VARIABLE = "RLSDK_KERNELS"
 
@@ -28,7 +26,8 @@ def _as_state(value: str) -> str:
     return value
 
 
-_states = [_as_state(os.environ.get(VARIABLE, "on"))]
+states = [_as_state(os.environ.get(VARIABLE, "on"))]
+"""What is on; the last one counts. Kernels are looked up in every update, so they read the list without a call."""
 
 
 def kernels_off() -> AbstractContextManager[None]:
@@ -38,51 +37,23 @@ def kernels_off() -> AbstractContextManager[None]:
 
 def compiled_off() -> AbstractContextManager[None]:
     """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
-    return _inside("off" if _states[-1] == "off" else "uncompiled")
+    return _inside("off" if states[-1] == "off" else "uncompiled")
 
 
 @contextmanager
 def _inside(state: str) -> Iterator[None]:
-    _states.append(state)
+    states.append(state)
     try:
         yield
     finally:
-        _states.pop()
-
-
-@cache
-def exists(module: str) -> bool:
-    """Whether `rlsdk.kernels` contains this module."""
-    try:
-        return find_spec(f"rlsdk.kernels.{module}") is not None
-    except ModuleNotFoundError:
-        return False
-
-
-def may_use(module: str) -> bool:
-    """Whether kernels are on, support this version of torch, and are installed."""
-    return is_on() and KNOWN and exists(module)
+        states.pop()
 
 
 def state() -> str:
     """Return what is on, one of `STATES`."""
-    return _states[-1]
+    return states[-1]
 
 
 def is_on() -> bool:
     """Whether kernels are on."""
-    return _states[-1] != "off"
-
-
-def may_compile() -> bool:
-    """Whether kernels may use compiled code, and this installation has it for the processor."""
-    return _states[-1] == "on" and KNOWN and _has_library()
-
-
-@cache
-def _has_library() -> bool:
-    if not exists("compiled_library"):
-        return False
-    from rlsdk.kernels.compiled_library import library
-
-    return library() is not None
+    return states[-1] != "off"

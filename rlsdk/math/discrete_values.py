@@ -12,7 +12,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.action_values import compiled_for
+from rlsdk.kernels.factory import action_values
 from rlsdk.math.constants import constant, multiples
 
 Sizes = tuple[int, ...]
@@ -84,8 +84,8 @@ def greedy_target(
         selector: the values at s' that select the action, float [N, A, K]: `next_values`, or those of the online network
             (double Q-learning, arXiv:1509.06461, equation 4).
     """
-    if (compiled := compiled_for(next_values, reward, discount, selector)) is not None:
-        return compiled.greedy_target(next_values, selector, mask, (reward, discount), sizes)
+    if (fast := action_values(next_values, reward, discount, selector)) is not None:
+        return fast.greedy_target(next_values, selector, mask, (reward, discount), sizes)
     return q_target(next_values, greedy_action(selector, mask, sizes), reward, discount, sizes)
 
 
@@ -99,8 +99,8 @@ def taken_values(values: Tensor, action: Tensor, sizes: Sizes) -> tuple[Tensor, 
         action: int64 [N, choices], counted from 0.
         sizes: the number of values of each choice.
     """
-    if (compiled := compiled_for(values)) is not None and action.is_cpu:
-        return compiled.taken(values, action, sizes)
+    if (fast := action_values(values)) is not None and action.is_cpu:
+        return fast.taken(values, action, sizes)
     index = flat_index(action, sizes)
 
     def vjp(grad: Tensor) -> Tensor:

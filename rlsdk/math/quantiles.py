@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.kernels import losses
+from rlsdk.kernels.reference import pairwise_huber
+from rlsdk.kernels.table import offered
 
 
 def midpoints(count: int, like: Tensor) -> Tensor:
@@ -90,7 +91,11 @@ def quantile_huber(
     """
     quantiles, size = current.shape[-1], current.numel() * target.shape[-1]
     factor = (0.5 * quantiles if sum_over_quantiles else 0.5) / size
-    total, grad = losses.pairwise_huber(current, target, _asymmetry(quantiles, current.dtype, current.device), weight)
+    asymmetry, compute = (
+        _asymmetry(quantiles, current.dtype, current.device),
+        offered("pairwise_huber") or pairwise_huber,
+    )
+    total, grad = compute(current, target, asymmetry, weight)
     return total * factor, grad.mul_(-factor)
 
 

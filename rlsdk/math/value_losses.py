@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.action_values import compiled_for
+from rlsdk.kernels.factory import action_values
 
 
 def smooth_l1(values: Tensor, target: Tensor, *, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -16,8 +16,8 @@ def smooth_l1(values: Tensor, target: Tensor, *, weight: Tensor | None = None) -
         target: y, of the same shape.
         weight: the weight of each row, float [N]; None = 1.
     """
-    if values.shape == target.shape and (compiled := compiled_for(values, target, weight)) is not None:
-        return compiled.smooth_l1(values, target, weight)
+    if values.shape == target.shape and (fast := action_values(values, target, weight)) is not None:
+        return fast.smooth_l1(values, target, weight)
     error = values - target
     clipped = error.clamp(-1.0, 1.0)
     loss, grad = clipped * (error - 0.5 * clipped), clipped / clipped.numel()

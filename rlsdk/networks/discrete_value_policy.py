@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk import tree
 from rlsdk.distributions import MultiCategorical
-from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory, layer_factory
-from rlsdk.kernels.protocol import Acting, Acts, DenseNetwork
+from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import Acting, Acts, DenseNetwork, GreedyKernel
 from rlsdk.kernels.reference import require_choice
 from rlsdk.math.discrete_values import flat_index, greedy_action, mean_values, values_at
 from rlsdk.networks.documented_methods import explains_documented_methods
@@ -23,9 +22,6 @@ from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.plain_encoders import is_identity
 from rlsdk.records import Act, Features, Observation
 from rlsdk.spaces import Discrete, MultiDiscrete
-
-if TYPE_CHECKING:
-    from rlsdk.kernels.greedy_acting import GreedyActing
 
 Vjp = Callable[[Tensor], None]
 """A function of the gradient of a loss with respect to outputs.
@@ -72,7 +68,7 @@ class DiscreteValuePolicy(nn.Module):
         self._choice = choice
         self._kernels = KernelSlot(self._make_kernels, self)
 
-    def _make_kernels(self, hooked: bool) -> tuple[Acts, DenseNetwork, GreedyActing | None]:
+    def _make_kernels(self, hooked: bool) -> tuple[Acts, DenseNetwork, GreedyKernel | None]:
         """Build the kernels for acting, for learning, and for acting on few observations."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.head)
         layers, choice = [*self.body, self.head], self._choice
@@ -92,7 +88,7 @@ class DiscreteValuePolicy(nn.Module):
 
     def _flat_values(self, encoded: Tensor) -> Tensor:
         """[N, F] -> [N, A * K]."""
-        return layer_factory.sequential([self.body, self.head], encoded)
+        return factory.sequential([self.body, self.head], encoded)
 
     def forward(self, features: Features) -> Tensor:
         """The values of observations [N, ..], nested like their space, in the form that stable-baselines3 documents.

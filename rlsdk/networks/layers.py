@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import KernelSlot, layer_factory
+from rlsdk.kernels import KernelSlot, factory
 from rlsdk.kernels.differentiable import ByModules, Differentiable
 
 
@@ -63,11 +63,11 @@ class Layers:
         return [self._network.get_submodule(name) for name in self._names]
 
     def _by_modules(self, x: Tensor) -> Tensor:
-        return layer_factory.sequential(self._children(), x)
+        return factory.sequential(self._children(), x)
 
     def _make(self, hooked: bool) -> Differentiable:
         modules = [module for child in self._children() for module in _flat(child)]
-        return layer_factory.differentiable_dense(modules, hooked, ByModules(self._by_modules))
+        return factory.differentiable_dense(modules, hooked, ByModules(self._by_modules))
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:

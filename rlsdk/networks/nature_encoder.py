@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import UnsupportedSpaceError
-from rlsdk.kernels import KernelSlot, layer_factory
+from rlsdk.kernels import KernelSlot, factory
 from rlsdk.spaces import Box, Space
 
 
@@ -51,10 +51,10 @@ class NatureEncoder(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         pixels = features.movedim(-1, -3) if self.channels_last else features
-        return layer_factory.sequential([self.linear], self._kernel()(pixels))
+        return factory.sequential([self.linear], self._kernel()(pixels))
 
     def _make_kernel(self, hooked: bool) -> Callable[[Tensor], Tensor]:
-        return layer_factory.convolutions(list(self.convolutions), self.scale, hooked, self._convolved)
+        return factory.convolutions(list(self.convolutions), self.scale, hooked, self._convolved)
 
     def _convolved(self, pixels: Tensor) -> Tensor:
         """[N, channels, height, width] -> [N, features], computed by the modules."""

@@ -31,6 +31,7 @@ HOOKS = {
     "executors": "executors",
     "reports": "reports",
     "vectorizers": "vectorizers",
+    "kernels": "kernels",
 }
 """Field of the manifest -> the hook that returns the objects whose names the field lists."""
 

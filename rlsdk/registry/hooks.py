@@ -66,6 +66,15 @@ def serializers() -> Mapping[str, Callable[[], object]]:  # type: ignore[empty-b
 
 
 @hookspec(firstresult=True)
+def kernels() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return name -> function that takes the place of the function of that name in `rlsdk.kernels`, with its arguments.
+
+    `rlsdk.kernels.table.NAMES` lists the names. The hook is called when the first kernel is looked up. `RLSDK_KERNELS=off`
+    switches all kernels off; `RLSDK_PLUGINS` has no effect on them.
+    """
+
+
+@hookspec(firstresult=True)
 def reports() -> Mapping[str, Callable[[Path], None]]:  # type: ignore[empty-body]
     """Return name -> function of the folder of a run or sweep that has just ended. One may draw curves, for example.
 

@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint
+from itertools import chain
 from typing import Any, cast
 
-from rlsdk.errors import PluginError, RlsdkError, shown, suggest
+from rlsdk.errors import PluginError, RlsdkError, message_of, shown, suggest
 from rlsdk.registry.discovery import (
     FORGET,
     GROUP,
@@ -91,6 +92,36 @@ def extensions(kind: str) -> tuple[str, ...]:
     return tuple(
         sorted({name for p in plugins() if p.manifest and not p.problem for name in getattr(p.manifest, kind)})
     )
+
+
+def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
+    """Return (name -> function of all kernels that installed packages offer, what is wrong with others).
+
+    `RLSDK_PLUGINS` does not hide them: it chooses among algorithms and the like, and a training with fewer of those would be
+    slower without a word. A kernel that two packages offer is none: the choice would depend on their names.
+    """
+    offers: dict[str, list[Plugin]] = {}
+    found: dict[str, Callable[..., Any]] = {}
+    problems: list[str] = []
+    for plugin in map(look, entries()):
+        for name in plugin.manifest.kernels if plugin.manifest else ():
+            offers.setdefault(name, []).append(plugin)
+    for plugin in dict.fromkeys(chain.from_iterable(offers.values())):
+        own = {name for name, plugins_of_it in offers.items() if plugins_of_it == [plugin]}
+        try:
+            table = extensions_of(plugin, "kernels")
+            found.update({name: table[name] for name in own & set(table)})
+            if missing := sorted(own - set(table)):
+                problems.append(
+                    f"{_name(plugin)} is broken: its manifest lists the kernels {missing}, its hook gives none"
+                )
+        except RlsdkError as error:
+            problems.append(message_of(error))
+    for several in dict.fromkeys(tuple(each) for each in offers.values() if len(each) > 1):
+        names = ", ".join(name for name, each in offers.items() if tuple(each) == several)
+        owners = " and ".join(plugin.qualified_id for plugin in several)
+        problems.append(f"the kernels {names} are offered by {owners}; uninstall all but one")
+    return found, tuple(problems)
 
 
 def is_offered(kind: str, name: str) -> bool:

@@ -14,7 +14,7 @@ from rlsdk.errors import one_line, shown
 from rlsdk.registry.spec import MaskUse
 from rlsdk.runtime.plain_files import PlainFileError, read_toml
 
-EXTENSIONS = ("sinks", "environments", "serializers", "executors", "reports", "vectorizers", "commands")
+EXTENSIONS = ("sinks", "environments", "serializers", "executors", "reports", "vectorizers", "kernels", "commands")
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 RESERVED = {
     "serializers": (".rlsdk",),
@@ -29,7 +29,7 @@ _NAMES = {
     "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
     "serializers": (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'"),
     **dict.fromkeys(
-        ("sinks", "environments", "executors", "reports", "vectorizers", "policies", "traits", "commands"),
+        ("sinks", "environments", "executors", "reports", "vectorizers", "kernels", "policies", "traits", "commands"),
         (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
     ),
 }
@@ -96,6 +96,8 @@ class Manifest:
     """File suffixes, such as `.npz`, that the serializers of the plugin's hook `serializers` write and read."""
     executors: tuple[str, ...] = ()
     """Names of the executors that the plugin's hook `executors` returns."""
+    kernels: tuple[str, ...] = ()
+    """Names of the functions that the plugin's hook `kernels` returns: faster ones than those of `rlsdk.kernels`."""
     reports: tuple[str, ...] = ()
     """Names of the reports that the plugin's hook `reports` returns."""
     vectorizers: tuple[str, ...] = ()

@@ -10,8 +10,8 @@ import torch
 from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.kernels.compiled_acting import GreedyChoice
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
+from rlsdk_kernels.compiled_acting import GreedyChoice
 from tests.mutants.catalogue import Patch, changed_act, mutant
 
 

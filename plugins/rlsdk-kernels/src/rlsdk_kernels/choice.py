@@ -1,0 +1,306 @@
+"""Chooses the fastest kernel for networks and optimisers. `hooks` offers these functions for those of `rlsdk.kernels.factory`.
+
+Each takes the same arguments, and returns `reference` or None if no kernel fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rlsdk.kernels import reference as by_torch
+from rlsdk.kernels.differentiable import Differentiable
+from rlsdk.kernels.protocol import (
+    Acting,
+    ActorCriticLayers,
+    Acts,
+    DenseNetwork,
+    GreedyKernel,
+    KernelChoice,
+    NormalizationKernel,
+    PolicyActor,
+    PolicyEvaluator,
+    PolicyLoss,
+    PolicySteps,
+    ReplayedTransition,
+    RowsT,
+    SquashedLayers,
+    SquashedPolicy,
+    has_parameters,
+    is_dense,
+)
+from rlsdk.kernels.vector_steps import VectorStep
+from rlsdk_kernels.backends import NUMPY_WIDTH
+from rlsdk_kernels.compiled_library import may_compile
+from rlsdk_kernels.processor import has_avx2
+
+InputsT = TypeVar("InputsT")
+KeptT = TypeVar("KeptT")
+TransientT = TypeVar("TransientT")
+ResultT = TypeVar("ResultT")
+COMPILED_WIDTH = 512
+"""Up to this width of layers, compiled code is faster than torch on processors with AVX2."""
+NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
+"""The largest product of width and batch rows for which numpy and compiled code are faster than torch."""
+
+
+def backend_name(choice: KernelChoice) -> str | None:
+    """`compiled`, `numpy` or `torch`, whichever evaluates dense layers fastest; None: autograd."""
+    if choice.setting == "autograd" or choice.device != "cpu":
+        return None
+    if choice.setting != "auto":
+        return choice.setting
+    narrow = choice.width <= NUMPY_WIDTH and choice.width * choice.rows <= NUMPY_SIZE
+    if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and has_avx2())):
+        return "compiled"
+    return "numpy" if narrow else "torch"
+
+
+def dense_network(
+    modules: Sequence[nn.Module],
+    encoder: nn.Module,
+    choice: KernelChoice,
+    hooked: bool,
+    reference: DenseNetwork,
+    member: int | None = None,
+) -> DenseNetwork:
+    """Return the kernel for layers that follow an encoder.
+
+    Args:
+        modules: the layers.
+        encoder: the encoder.
+        choice: the properties that determine the fastest kernel.
+        hooked: whether modules have hooks, which only `reference` calls.
+        reference: evaluates the network by calling its modules.
+        member: the index of one member of an ensemble, to evaluate it alone; None: all.
+    """
+    name = backend_name(choice)
+    if hooked or name is None or has_parameters(encoder) or not is_dense(modules):
+        return reference
+    from rlsdk_kernels.dense_choice import dense_of
+
+    return dense_of(modules, name, member)
+
+
+def dense_acting(
+    modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, reference: Acting
+) -> Acting:
+    """Return the kernel for acting with layers that follow an encoder."""
+    off = hooked or backend_name(choice) is None
+    if off or has_parameters(encoder) or not is_dense(modules):
+        return reference
+    from rlsdk_kernels.dense_acting import DenseActing
+
+    return DenseActing(modules, reference)
+
+
+def greedy_acting(
+    modules: Sequence[nn.Module],
+    encoder: nn.Module,
+    choice: KernelChoice,
+    hooked: bool,
+    actions: int,
+    values_per_action: int,
+) -> GreedyKernel | None:
+    """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
+    off = hooked or backend_name(choice) is None
+    if off or has_parameters(encoder) or not is_dense(modules):
+        return None
+    from rlsdk_kernels.greedy_acting import GreedyActing
+
+    return GreedyActing(modules, actions, values_per_action)
+
+
+def squashed_policy(
+    layers: SquashedLayers | None, choice: KernelChoice, hooked: bool, reference: SquashedPolicy
+) -> SquashedPolicy:
+    """Return the kernel for a squashed Gaussian policy. `layers` is None if the policy has other layers than
+    `SquashedLayers`."""
+    name = backend_name(choice)
+    if layers is None or hooked or name is None:
+        return reference
+    parts = layers.body, [layers.mean], [layers.log_std]
+    if name == "compiled":
+        from rlsdk_kernels.dense_choice import can_be_compiled, without_compiled
+
+        if all(map(can_be_compiled, parts)):
+            from rlsdk_kernels.compiled_squashed import CompiledSquashedPolicy
+
+            return CompiledSquashedPolicy(layers)
+        name = without_compiled(layers.body).name
+    from rlsdk_kernels.squashed_kernel import SquashedKernel
+
+    return SquashedKernel(layers, name, reference)
+
+
+def policy_actor(
+    layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: PolicyActor
+) -> PolicyActor:
+    """Return the kernel for acting with an actor-critic network.
+
+    `layers` is None if the network has other layers than `ActorCriticLayers`.
+    """
+    if layers is None or hooked or choice.setting == "autograd":
+        return reference
+    from rlsdk_kernels.actor_critic_kernel import ActorCriticActing
+
+    return ActorCriticActing(layers, reference)
+
+
+def policy_evaluator(
+    layers: ActorCriticLayers | None, choice: KernelChoice, hooked: bool, reference: PolicyEvaluator[RowsT]
+) -> PolicyEvaluator[RowsT]:
+    """Return the kernel for learning with an actor-critic network. Gradients of its parameters must be allocated."""
+    name = backend_name(choice)
+    if layers is None or hooked or name is None or not layers.differ_from_there:
+        return reference
+    from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
+
+    return ActorCriticKernel[RowsT](layers, name)
+
+
+def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
+    """Return the fastest loss of an actor-critic method: a kernel for rows on the CPU, else `reference`."""
+    if choice.setting in ("autograd", "torch") or choice.device != "cpu":
+        return reference
+    if may_compile():
+        from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
+
+        return CompiledPolicyLoss()
+    from rlsdk_kernels.policy_loss import PolicyLossKernel
+
+    return PolicyLossKernel()
+
+
+def policy_steps(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicySteps | None:
+    """Return compiled code that makes the gradient steps of `evaluator` and `loss` in one call; None: there is none."""
+    if not may_compile():
+        return None
+    from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
+    from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
+    from rlsdk_kernels.compiled_steps import CompiledPolicySteps
+
+    if not isinstance(evaluator, ActorCriticKernel) or not isinstance(loss, CompiledPolicyLoss):
+        return None
+    if (networks := evaluator.compiled_networks()) is None:
+        return None
+    actor, critic = networks
+    fit = (critic.input_size, critic.output_size) == (actor.input_size, 1)
+    return CompiledPolicySteps(evaluator.layers, actor, critic) if fit else None
+
+
+def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool) -> Acts:
+    """Return `act`; on a GPU, its replay as a CUDA graph.
+
+    Args:
+        act: computes the actions of `network`. It draws numbers from its generator only, and reads no value on the CPU.
+        network: holds all modules that `act` calls.
+        setting: the `setting` of `KernelChoice`.
+        as_written: whether `act` must be called every time, for example because modules have hooks.
+    """
+    if as_written or setting != "auto" or not torch.cuda.is_available():
+        return act
+    from rlsdk_kernels.cuda_graphs import is_known
+    from rlsdk_kernels.graphed_acting import GraphedActing
+
+    return GraphedActing(act, network) if all(map(is_known, network.modules())) else act
+
+
+def graphed_transition(
+    step: Callable[[InputsT, Generator], tuple[KeptT, TransientT]], env: object, generator: Generator
+) -> ReplayedTransition[InputsT, KeptT, TransientT] | None:
+    """Return the step of an environment as a CUDA graph; None if `generator` is on the CPU. See `GraphedTransition`."""
+    if generator.device.type != "cuda":
+        return None
+    from rlsdk_kernels.graphed_transition import GraphedTransition
+
+    return GraphedTransition(step, env, generator)
+
+
+def optimizer_step(
+    choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter
+) -> Callable[[torch.optim.Optimizer, MutableMapping[str, Tensor]], bool]:
+    """Return a function that makes the step of an optimiser with one parameter `flat` [D].
+
+    Call it with the optimiser and the parameter's state. It returns False if it cannot make the step; then call the optimiser.
+    """
+    group = optimizer.param_groups[0]
+    if choice == "adam" and group["fused"] and not group.get("decoupled_weight_decay"):
+        from rlsdk_kernels.fused_adam import AdamKernel
+
+        return AdamKernel(optimizer, flat).step
+    if choice == "rmsprop":
+        from rlsdk_kernels.rmsprop_kernel import RmspropKernel
+
+        return RmspropKernel(optimizer, flat).step
+    return lambda *_: False
+
+
+def vector_step(flat: Tensor) -> Callable[[VectorStep], bool] | None:
+    """Return a function that makes and counts a step of the vector `flat` [D]; it returns False if it cannot.
+
+    None: there is no compiled code for this vector.
+    """
+    if not flat.is_cpu or not may_compile():
+        return None
+    from rlsdk_kernels.compiled_vectors import CompiledStep
+
+    return CompiledStep()
+
+
+def normalization() -> NormalizationKernel | None:
+    """Return what normalises values [..] without graph in compiled code; None: there is no compiled code."""
+    if not may_compile():
+        return None
+    from rlsdk_kernels.compiled_vectors import Normalization
+
+    return Normalization()
+
+
+def clip_norm(gradients: Tensor) -> Callable[[Tensor, float], None]:
+    """Return a function that scales vectors like `gradients` [D] down to a norm, in place."""
+    if may_compile():
+        from rlsdk_kernels.compiled_vectors import clip_norm as by_compiled_code
+        from rlsdk_kernels.compiled_vectors import fits
+
+        if fits((gradients,), gradients.numel()):
+            return by_compiled_code
+    return by_torch.clip_norm
+
+
+def differentiable_dense(modules: Sequence[nn.Module], hooked: bool, reference: Differentiable) -> Differentiable:
+    """Return the kernel for layers that are differentiated as torch's modules are, [N, I] -> [N, O]."""
+    shapes = [parameter.shape for module in modules for parameter in module.parameters()]
+    is_ensemble = any(len(shape) > 2 for shape in shapes)
+    width = max([1, *(size for shape in shapes for size in shape)])
+    if hooked or is_ensemble or backend_name(KernelChoice(width=width)) != "compiled":
+        return reference
+    from rlsdk_kernels.dense_choice import can_be_compiled
+    from rlsdk_kernels.differentiable_dense import DifferentiableDense
+
+    most_rows = None if has_avx2() else NUMPY_SIZE // width
+    return DifferentiableDense(modules, most_rows, reference) if can_be_compiled(modules) else reference
+
+
+def convolutions(
+    modules: Sequence[nn.Module], scale: float, hooked: bool, reference: Callable[[Tensor], Tensor]
+) -> Callable[[Tensor], Tensor]:
+    """Return the kernel that converts pixels [N, channels, height, width] to features [N, F]; pixels are multiplied by
+    `scale`."""
+    if hooked:
+        return reference
+    from rlsdk_kernels.convolutions import ConvolutionKernel, is_convolutional
+
+    return ConvolutionKernel(modules, scale, reference) if is_convolutional(modules) else reference
+
+
+def graphed_update(
+    step: Callable[..., ResultT], algorithm: object, counters: tuple[str, ...]
+) -> Callable[..., ResultT] | None:
+    """Return the method `step` of an algorithm as CUDA graphs; None if it must be called as written."""
+    from rlsdk_kernels.graphed_update import graphs_of
+
+    return graphs_of(step, algorithm, counters)

@@ -1,0 +1,97 @@
+"""Targets and losses of action values in compiled code: one call instead of three to eight."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from rlsdk.errors import UsageError
+from rlsdk_kernels.compiled_library import as_floats, loaded_library, require_readable
+
+Sizes = tuple[int, ...]
+
+
+class CompiledValues:
+    """Functions of action values [N, A, K] and of the values of C choices [C, N, K].
+
+    Tensors of float are those that `rlsdk.kernels.action_values.compiled_for` accepts. Each function does the same as its
+    counterpart in `rlsdk.math.discrete_values` or `rlsdk.math.value_losses`.
+    """
+
+    def greedy_target(
+        self, values: Tensor, selector: Tensor, mask: Tensor | None, rewards: tuple[Tensor, Tensor], sizes: Sizes
+    ) -> Tensor:
+        """Return the targets [C, N, K] for values and `selector` [N, A, K], a mask, bool [N, A] or None, and rewards and
+        discounts [N] each."""
+        (rows, total, entries), (reward, discount) = values.shape, rewards
+        fits = selector.shape == values.shape and reward.shape == discount.shape == (rows,)
+        if total != sum(sizes) or not fits:
+            raise _unlike(values, selector, reward, discount)
+        allowed = None if mask is None else mask.contiguous()
+        if allowed is not None:
+            require_readable(allowed, (rows, total), torch.bool)
+        found = values.new_empty(len(sizes), rows, entries)
+        loaded_library().greedy_targets(
+            values.data_ptr(),
+            selector.data_ptr(),
+            None if allowed is None else allowed.data_ptr(),
+            reward.data_ptr(),
+            discount.data_ptr(),
+            _numbers(sizes),
+            len(sizes),
+            rows,
+            entries,
+            found.data_ptr(),
+        )
+        return found
+
+    def taken(self, values: Tensor, action: Tensor, sizes: Sizes) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Return (the values [C, N, K] that `action` int64 [N, C] chooses, vjp); see
+        `rlsdk.math.discrete_values.taken_values`."""
+        library, (rows, total, entries), choices = loaded_library(), values.shape, len(sizes)
+        if total != sum(sizes):
+            raise _unlike(values, action)
+        found, chosen = values.new_empty(choices, rows, entries), action.contiguous()
+        require_readable(chosen, (rows, choices), torch.int64)
+        shape = _numbers(sizes), choices, rows, entries
+        if library.values_taken(values.data_ptr(), chosen.data_ptr(), *shape, found.data_ptr()):
+            raise UsageError(f"an action is none of the {list(sizes)} choices, which are counted from 0")
+
+        def vjp(grad: Tensor) -> Tensor:
+            given, grad_values = as_floats(grad), torch.empty_like(values)
+            if given.shape != found.shape:
+                raise _unlike(found, given)
+            # `chosen` must stay alive until now: it may be a temporary of the caller
+            if library.values_taken_vjp(given.data_ptr(), chosen.data_ptr(), *shape, grad_values.data_ptr()):
+                raise UsageError("actions were changed between a loss and its gradient")
+            return grad_values
+
+        return found, vjp
+
+    def smooth_l1(self, values: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return (loss 0-d, gradient [C, N, K]) for values and targets [C, N, K] and the weight of each row, [N] or None."""
+        *lead, rows, entries = values.shape
+        if weight is not None and weight.shape != (rows,):
+            raise _unlike(values, weight)
+        mean, grad = values.new_empty(()), torch.empty_like(values)
+        weights = None if weight is None else weight.data_ptr()
+        size = math.prod(lead), rows, entries
+        loaded_library().smooth_l1(
+            values.data_ptr(), target.data_ptr(), weights, *size, mean.data_ptr(), grad.data_ptr()
+        )
+        return mean, grad
+
+
+def _unlike(values: Tensor, *others: Tensor) -> UsageError:
+    shapes = ", ".join(str(list(other.shape)) for other in others)
+    return UsageError(f"a batch has {shapes}, which does not fit action values of shape {list(values.shape)}")
+
+
+@lru_cache(64)
+def _numbers(sizes: Sizes) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(sizes))(*sizes)

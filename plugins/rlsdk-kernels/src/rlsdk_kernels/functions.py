@@ -1,0 +1,77 @@
+"""Losses, returns and action values in compiled code or numpy. `hooks` offers these functions for those of `rlsdk.kernels`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlsdk.kernels import reference as by_torch
+from rlsdk.kernels.reference import Advantages
+from rlsdk.kernels.switch import states
+from rlsdk.records import StepData
+from rlsdk_kernels import compiled_huber, compiled_vectors
+from rlsdk_kernels.compiled_library import may_compile
+from rlsdk_kernels.compiled_values import CompiledValues
+from rlsdk_kernels.pairwise_huber import pairwise_huber as by_sorting
+
+_action_values = CompiledValues()
+
+
+def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.kernels.reference.pairwise_huber`."""
+    return _fastest(states[-1])(current, target, asymmetry, weight)
+
+
+@cache
+def _fastest(now: str) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
+    compiled = not torch.compiler.is_compiling() and may_compile()
+    return compiled_huber.pairwise_huber if compiled else by_sorting
+
+
+def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
+    """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
+    compute = compiled_vectors.discounted_sums if _reads(value) else by_torch.discounted_sums
+    return compute(value, weight)
+
+
+def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
+    """Return a number, 0-d, for arguments [N]; see `rlsdk.kernels.reference.explained_variance`."""
+    compute = compiled_vectors.explained_variance if _reads(target) else by_torch.explained_variance
+    return compute(prediction, target)
+
+
+def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
+    """Return (advantages [B * T], targets [B * T], a flag); see `rlsdk.kernels.returns.advantages`."""
+    compute = compiled_vectors.advantages if _reads(value) else by_torch.advantages
+    return compute(steps, value, next_value, gamma, lam)
+
+
+def _reads(values: Tensor) -> bool:
+    """Whether compiled code can read tensors like `values` [..]."""
+    return not torch.compiler.is_compiling() and values.is_cpu and _compiles(states[-1])
+
+
+@cache
+def _compiles(now: str) -> bool:
+    """Whether there is compiled code, while `now` is on. Every update needs it, so it is cached."""
+    return may_compile()
+
+
+def action_values(*tensors: Tensor | None) -> CompiledValues | None:
+    """Return compiled functions for these tensors [..]; None if torch must compute, for example on a GPU or for autograd."""
+    if not _compiles(states[-1]) or torch.compiler.is_compiling():
+        return None
+    for tensor in tensors:
+        if tensor is not None and not (
+            type(tensor) is Tensor
+            and tensor.dtype is torch.float32
+            and tensor.is_cpu
+            and tensor.is_contiguous()
+            and not tensor.requires_grad
+        ):
+            return None
+    return _action_values
