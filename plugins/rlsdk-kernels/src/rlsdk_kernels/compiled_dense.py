@@ -207,9 +207,8 @@ class CompiledDense:
         if torch.get_num_threads() != self._threads.used:
             self._threads.follow_torch()
         own, (before, layers) = self.parameters, self._known
-        if before.addresses == list(map(Tensor.data_ptr, own)) and before.read_alike(
-            *own
-        ):  # `is_that_of`, without its call
+        # the same as `is_that_of`, without its call
+        if before.addresses == list(map(Tensor.data_ptr, own)) and before.read_alike(*own):
             return layers
         for parameter, shape in zip(self.parameters, self._shapes, strict=True):
             if parameter.dtype is not torch.float32 or not parameter.is_cpu or parameter.shape != shape:

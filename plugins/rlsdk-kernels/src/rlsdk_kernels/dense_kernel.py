@@ -240,9 +240,8 @@ class DenseKernel:
     def _layers(self) -> list[Layer]:
         """The layers. Their views are made again if a parameter has other memory, or another layout, than before."""
         own, (before, layers) = self.parameters, self._known
-        if before.addresses != list(map(Tensor.data_ptr, own)) or not before.read_alike(
-            *own
-        ):  # faster than `is_that_of`
+        # the same as `is_that_of`, without its call
+        if before.addresses != list(map(Tensor.data_ptr, own)) or not before.read_alike(*own):
             self._require_kind()
             arrays, kinds = self.arrays(self.parameters), activations_of(self.modules)
             layers = [
