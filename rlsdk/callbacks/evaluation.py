@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ class EvalCallback(Callback):
         self.best = float("-inf")
         self.owns_best = False
         """Whether the file of the best agent, if there is one, is this training's."""
+        self.cut_short: Callable[[Callable[[], Evaluation]], Evaluation | None] = lambda play: play()
+        """Plays the episodes. The command line replaces it: a signal that ends the run does not wait for their end."""
         self.logged_at: int | None = None
         """The number of environment steps at the last log of the training."""
         self.history: list[tuple[int, Evaluation]] = []
@@ -203,14 +206,11 @@ class EvalCallback(Callback):
 
     def evaluate(self, run: Run) -> bool:
         """Evaluate now. Return False if the mean return has reached `stop_at` or another callback stops the training."""
-        result = run_episodes(
-            run.agent,
-            self.eval_env,
-            self.n_eval_episodes,
-            deterministic=self.deterministic,
-            seed=run.agent.derived_seed("evaluation"),
-            use_masking=self.use_masking,
-        )
+        how: dict[str, Any] = {"deterministic": self.deterministic, "use_masking": self.use_masking}
+        how["seed"] = run.agent.derived_seed("evaluation")
+        result = self.cut_short(lambda: run_episodes(run.agent, self.eval_env, self.n_eval_episodes, **how))
+        if result is None:
+            return False
         self.history.append((run.num_timesteps, result))
         best = self._best_file
         foreign = [best] if best is not None and not self.owns_best else []

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rlsdk.cli.commands import CommandGroup
+from rlsdk.cli.interrupt import heeded
 from rlsdk.errors import RlsdkError
 from rlsdk.runtime.output import plain_output, plain_warnings, print_line
 
@@ -39,7 +40,7 @@ def common(
 
 def main() -> None:
     """Run the command line. For errors meant for users, print one message and end with exit code 1."""
-    with plain_output(), plain_warnings():
+    with heeded(), plain_output(), plain_warnings():
         _run()
 
 
