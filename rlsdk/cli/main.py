@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
@@ -39,7 +41,13 @@ def common(
 
 
 def main() -> None:
-    """Run the command line. For errors meant for users, print one message and end with exit code 1."""
+    """Run the command line. For errors meant for users, print one message and end with exit code 1.
+
+    If C code crashes, such as that of a plugin or an environment, Python prints where.
+    """
+    if not faulthandler.is_enabled():
+        with suppress(AttributeError, RuntimeError, OSError, ValueError):  # standard error is missing or no file
+            faulthandler.enable(all_threads=False)
     with heeded(), plain_output(), plain_warnings():
         _run()
 

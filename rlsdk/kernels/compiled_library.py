@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rlsdk.errors import UsageError
 from rlsdk.kernels.protocol import LossTerms
+from rlsdk.runtime.whole_files import open_library
 
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
@@ -120,9 +121,9 @@ def library_file(folder: Path = FOLDER) -> Path | None:
 
 
 def load(path: Path) -> CDLL | None:
-    """Load a library and declare its functions; None if it is of another system or of other sources."""
+    """Load a library and declare its functions; None if it is of another system or of other sources, or cut off."""
     try:
-        loaded = CDLL(str(path))
+        loaded = open_library(path)
         for name, arguments in ARGUMENTS.items():
             getattr(loaded, name).argtypes = arguments
         loaded.explained_variance.restype = loaded.pairwise_huber.restype = c_double
