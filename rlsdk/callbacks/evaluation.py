@@ -12,7 +12,7 @@ from rlsdk.callbacks.documented import HOOK_VALUES, DocumentedCallback, Hooks
 from rlsdk.callbacks.earlier_training import belongs, set_aside
 from rlsdk.callbacks.evaluation_log import EvaluationLog
 from rlsdk.environments import connect
-from rlsdk.evaluation.evaluate import Evaluation, require_display, run_episodes
+from rlsdk.evaluation.evaluate import Evaluation, require_display, require_episodes, run_episodes
 from rlsdk.records import EnvStep, Report
 from rlsdk.runtime.output import print_line
 from rlsdk.training.run import Run, says_stop
@@ -56,6 +56,7 @@ class EvalCallback(Callback):
         *,
         stop_at: float | None = None,
     ) -> None:
+        require_episodes(n_eval_episodes)  # not only at the first evaluation
         self.eval_env, self.deterministic = connect(eval_env), deterministic
         self.n_eval_episodes = n_eval_episodes
         self.best_model_save_path = None if best_model_save_path is None else Path(best_model_save_path)
