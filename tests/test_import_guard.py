@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +184,18 @@ def test_a_plugin_may_ask_and_end_other_processes(site: Site) -> None:
     ended = os.kill
     assert load("bad").id == "bad"
     assert os.kill is ended
+
+
+def test_other_threads_may_end_the_process() -> None:
+    """Executors end a process whose parent died from a thread, also while a plugin is imported."""
+    answers: list[object] = []
+    with protected("acme/good"):
+        thread = threading.Thread(target=lambda: answers.append(os.kill(os.getpid(), signal.SIGWINCH)))
+        thread.start()
+        thread.join()
+        with pytest.raises(SystemExit):
+            os.kill(os.getpid(), signal.SIGWINCH)
+    assert answers == [None]
 
 
 @pytest.mark.parametrize("command", [["config", "bad"], ["run", "bad", "--env", "CartPole-v1", "--steps", "10"]])

@@ -142,13 +142,16 @@ def _no_exit() -> Iterator[None]:
 
     C code still can. The command line then prints the place by `faulthandler`, except for SIGKILL.
     """
-    host, own = os.getpid(), (0, -1, os.getpid(), *([os.getpgrp()] if hasattr(os, "getpgrp") else []))
+    host, importing = os.getpid(), threading.get_ident()
+    own = (0, -1, os.getpid(), *([os.getpgrp()] if hasattr(os, "getpgrp") else []))
     places = [(os, "_exit"), (os, "abort"), (os, "kill"), (os, "killpg"), (signal, "raise_signal")]
     before = {(owner, name): getattr(owner, name) for owner, name in places if hasattr(owner, name)}
 
     def guarded(name: str, function: Callable[..., object]) -> Callable[..., object]:
         def refuse(*given: Any, **named: Any) -> object:
             spared = name in ("kill", "killpg") and (abs(given[0]) not in map(abs, own) or given[1] == 0)
+            # threads of executors end a process whose parent died
+            spared |= name != "_exit" and threading.get_ident() != importing
             if spared or os.getpid() != host:  # another process; a child that the plugin started may end
                 return function(*given, **named)
             values = ", ".join(shown(value, 20) for value in (*given, *named.values()))
