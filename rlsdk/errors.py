@@ -122,12 +122,14 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
 
     >>> suggest("learning_rat", ["learning_rate", "gamma"])
     "did you mean 'learning_rate'?"
+    >>> suggest("polyak", ["tau", "gamma"])
+    "did you mean 'tau'? tau is 1 - polyak"
     >>> suggest("xyz", ["tqc", "ars"])
     'accepted: ars, tqc'
     """
     options = sorted(set(candidates))
     if (near := closest(name, options)) is not None:
-        return f"did you mean {near!r}?"
+        return f"did you mean {near!r}?{difference(name, near, ' ')}"
     return f"accepted: {', '.join(options)}" if options else "none exist"
 
 
@@ -151,6 +153,44 @@ def known_as(name: str, candidates: Iterable[str]) -> str | None:
         if plain in CALLED_ELSEWHERE.get(candidate.strip("-").replace("-", "_"), "").split():
             return candidate
     return None
+
+
+def difference(name: str, ours: str, before: str) -> str:
+    """How the value of our setting follows from that of `name` elsewhere, after the text `before`; "" if they are equal.
+
+    >>> difference("polyak", "tau", ", where ")
+    ', where tau is 1 - polyak'
+    """
+    plain = name.lower().strip("-").replace("-", "_")
+    text = OTHER_VALUES.get(plain, "") if known_as(name, [ours]) is not None else ""
+    return text and before + text.format(plain)
+
+
+OTHER_VALUES = {
+    "polyak": "tau is 1 - {}",
+    **dict.fromkeys(
+        ("num_minibatches", "n_minibatches", "nminibatches"), "batch_size is n_steps * number of environments / {}"
+    ),
+    **dict.fromkeys(
+        ("epochs", "num_epochs"), "n_epochs counts the passes over one rollout, not rounds of the training"
+    ),
+    **dict.fromkeys(
+        ("epsilon_decay", "eps_decay"), "exploration_fraction is the share of the training in which epsilon falls"
+    ),
+    **dict.fromkeys(("cuda", "gpu", "use_gpu", "use_cuda"), 'device is a text: "cuda", "cpu" or "auto"'),
+    "clip_vloss": "clip_range_vf is the range, a number, or None",
+    **dict.fromkeys(
+        ("utd", "utd_ratio", "updates_per_step"), "gradient_steps is {} * train_freq * number of environments"
+    ),
+    **dict.fromkeys(("num_updates", "n_updates"), "gradient_steps counts the updates after each train_freq steps"),
+    **dict.fromkeys(("steps_per_epoch", "rollout_steps", "horizon"), "n_steps counts the steps of one environment"),
+    **dict.fromkeys(
+        ("target_update_freq", "target_update", "target_network_update_freq"),
+        "`rlsdk info ALGO` names the unit of target_update_interval",
+    ),
+    **dict.fromkeys(("prioritized", "prioritized_replay", "per"), 'replay_buffer_class is a text: "prioritized"'),
+}
+"""Name elsewhere, whose value may be inverted, in another unit or of another kind -> what the value of our setting is."""
 
 
 CALLED_ELSEWHERE = {

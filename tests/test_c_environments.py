@@ -19,6 +19,7 @@ from rlsdk.environments.states import OpaqueValue
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk_envs import make_c_vec_env
 from rlsdk_envs.c_vector import FUNCTIONS, CVectorEnv
+from rlsdk_kernels import compiled_library
 from rlsdk_ppo import PPO
 
 SOURCE = Path(__file__).parents[1] / "examples" / "c_environment" / "cartpole.c"
@@ -148,3 +149,15 @@ def test_what_does_not_fit_is_refused_in_one_line(cartpole: Path, tmp_path: Path
         vector.reset(seed=-1)
     # accepted: both action spaces take the same number of bytes
     make_c_vec_env(cartpole, 2, **{**SPACES, "action_space": doubles["action_space"]})
+
+
+def test_a_library_that_was_cut_off(cartpole: Path, tmp_path: Path) -> None:
+    """The system would load a part of it, and end the process by a signal. The compiled kernels are loaded the same way."""
+    data, cut = cartpole.read_bytes(), tmp_path / "cut.so"
+    for count in (0, 10, 64, 3000, len(data) // 2, len(data) - 1):
+        cut.write_bytes(data[:count])
+        with pytest.raises(EnvironmentFault, match=r"cut\.so' cannot be loaded: .*; compile it") as caught:
+            make_c_vec_env(cut, 2, **SPACES)
+        assert "\n" not in str(caught.value)
+        assert compiled_library.load(cut) is None
+    assert f"the file is cut off: it has {len(data) - 1:,} of at least {len(data):,} bytes" in str(caught.value)

@@ -181,6 +181,7 @@ CALLBACKS = {
     + there("earlier_training", "checkpoints_of_an_earlier_training_are_kept_beside_the_new_ones")
     + there("preprocessing", "a_file_holds_the_statistics_and_predict_applies_them"),
     "`evaluate_policy(model)`": there("documented_callbacks", "evaluation_calls_back_after_every_step"),
+    "metrics in MLflow": plugin("trackers", "trackers", "mlflow_names_the_database_that_nobody_chose"),
     "evaluation of an environment that never ends": there("endless_episodes", "nobody_waits_for_ever"),
     "`evaluate_policy(render=True)`, `EvalCallback(render=True)`": there(
         "documented_callbacks", "rendering_needs_an_environment_that_shows_itself"

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,10 @@ print("error output works", file=sys.stderr)
     ("first", "flags", "words"),
     [
         ("import os; os._exit(0)", [], "is broken: importing it raised SystemExit: os._exit(0)"),
+        ("import os; os.abort()", [], "is broken: importing it raised SystemExit: os.abort()"),
+        ("import os; os.kill(os.getpid(), 9)", [], "is broken: importing it raised SystemExit: os.kill("),
+        ("import os; os.killpg(0, 15)", [], "is broken: importing it raised SystemExit: os.killpg(0, 15)"),
+        ("import signal; signal.raise_signal(15)", [], "is broken: importing it raised SystemExit: signal.raise_signal(15)"),
         ("import sys; sys.exit(0)", [], "is broken: importing it raised SystemExit: 0"),
         ("import sys; sys.stdout.close(); sys.__stdout__.close(); 1 / 0", [], "division by zero"),
         ("import os; os.close(1); os.close(2); raise OSError('no GPU found')", [], "no GPU found"),
@@ -169,6 +174,46 @@ def test_the_cause_is_seen(site: Site, first: str, flags: list[str], words: str)
     assert words in done.stdout
     assert len(done.stdout.splitlines()) == 1
     assert "error output works" in done.stderr
+
+
+def test_a_plugin_may_ask_and_end_other_processes(site: Site) -> None:
+    bad(
+        site,
+        "import os, subprocess; os.kill(os.getpid(), 0); p = subprocess.Popen(['sleep', '60']); p.kill(); p.wait()",
+    )
+    ended = os.kill
+    assert load("bad").id == "bad"
+    assert os.kill is ended
+
+
+def test_other_threads_may_end_the_process() -> None:
+    """Executors end a process whose parent died from a thread, also while a plugin is imported."""
+    answers: list[object] = []
+    with protected("acme/good"):
+        thread = threading.Thread(target=lambda: answers.append(os.kill(os.getpid(), signal.SIGWINCH)))
+        thread.start()
+        thread.join()
+        with pytest.raises(SystemExit):
+            os.kill(os.getpid(), signal.SIGWINCH)
+    assert answers == [None]
+
+
+@pytest.mark.parametrize("command", [["config", "bad"], ["run", "bad", "--env", "CartPole-v1", "--steps", "10"]])
+def test_a_crash_in_c_code_names_the_plugin(site: Site, command: list[str]) -> None:
+    """The process cannot be saved then, but it says where it was."""
+    bad(site, "import ctypes; ctypes.string_at(0)")
+    environment = {**os.environ, "PYTHONPATH": str(site.folder)}
+    done = subprocess.run(
+        [sys.executable, "-m", "rlsdk", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == -signal.SIGSEGV
+    assert done.stderr.startswith("Fatal Python error: Segmentation fault")
+    assert "acme_bad" in done.stderr
 
 
 LIBRARY = """

@@ -11,14 +11,17 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import cast
 
 import attrs
 import gymnasium
 import pytest
 
 import rlsdk
+from rlsdk.callbacks import StopOnInterrupt
 from rlsdk.experiments.run_directory import RunDirectory
 from rlsdk.experiments.runner import run
+from rlsdk.training.run import Run
 from rlsdk_envs.toy import IdentityEnv
 from tests.test_cli import SMALL
 from tests.test_resumed_options import BASE
@@ -55,6 +58,12 @@ def test_resume_after_a_hard_kill(tmp_path: Path) -> None:
         assert (run / "best.rlsdk").read_bytes() == best
 
 
+def heed_signals() -> None:
+    """Restore the default handlers: under a background shell or nohup, tests and their child processes ignore these signals."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def start(
     tmp_path: Path, *more: str, eval_episodes: int = 1, checkpoint_every: int = 20_000, eval_every: int = 0
 ) -> subprocess.Popen[str]:
@@ -62,13 +71,6 @@ def start(
     options = ["--out", str(tmp_path / "run"), "--eval-every", str(eval_every), "--eval-episodes", str(eval_episodes)]
     options += ["--checkpoint-every", str(checkpoint_every), *SMALL, *more]
     pipe = subprocess.PIPE
-
-    def heed_signals() -> None:
-        """Restore the default handlers: under a background shell or nohup, tests and their child processes ignore
-        these signals."""
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
     return subprocess.Popen([*command, *options], stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_signals)  # noqa: PLW1509  # no threads here
 
 
@@ -102,6 +104,44 @@ def test_ctrl_c_while_the_command_is_imported(tmp_path: Path) -> None:
             capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)},
         )  # fmt: skip
         assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+DROPPED = {
+    "in an import": """
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.2)
+except BaseException:  # as C++ code of libraries does
+    pass
+""",
+    "in a destructor": """
+class Left:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+
+class Env(Env):
+    def reset(self, **kwargs):
+        if hasattr(self, "left"):
+            del self.left
+        elif not Env.begun:
+            Env.begun, self.left = True, Left()
+        return super().reset(**kwargs)
+""",
+}
+
+
+@pytest.mark.parametrize("where", DROPPED)
+def test_ctrl_c_is_not_lost_where_exceptions_are_dropped(where: str, tmp_path: Path) -> None:
+    module = "import os, signal, time\nfrom rlsdk_envs.toy import IdentityEnv\nclass Env(IdentityEnv): begun = False\n"
+    (tmp_path / "dropping.py").write_text(module + DROPPED[where])
+    command = ["record-episodes", "--random", "--env", "./dropping.py:Env", "--episodes", "10000000"]
+    done = subprocess.run(
+        [sys.executable, "-m", "rlsdk", *command],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60, preexec_fn=heed_signals,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert not list(tmp_path.glob("demo*"))
 
 
 @pytest.mark.parametrize(
@@ -139,17 +179,67 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path, number: int) ->
     assert f"at step {stopped:,} of" in done.stdout
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
-    process = start(tmp_path, eval_episodes=100_000)
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("eval_every", [0, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_signal_ends_an_evaluation(tmp_path: Path, number: int, eval_every: int) -> None:
+    """It ends the final evaluation and one in the training, the agent is saved, and a resumed run is evaluated again."""
+    folder, long = tmp_path / "run", "1000000"
+    options = ["--steps", "200", "--eval-every", str(eval_every), "--eval-episodes", long]
+    process = start(tmp_path, *options)
+    wait_for(folder / ("run.json" if eval_every else "final.rlsdk"))
+    time.sleep(3.0)
+    process.send_signal(number)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - began < 20, "a learning curve is drawn on a busy machine, but no evaluation is waited for"
+    assert (process.returncode, "Traceback" in err) == (130, False), err
+    assert "continue with: rlsdk run tqc --resume --out" in out
+    record = RunDirectory(folder).read_record()
+    assert (record.status, record.final_evaluation) == ("interrupted", None)
+    assert rlsdk.load(folder / "final").num_timesteps == record.env_steps == (100 if eval_every else 200)
+    command = [
+        sys.executable,
+        "-m",
+        "rlsdk.cli.main",
+        "run",
+        "tqc",
+        "--resume",
+        "--out",
+        str(folder),
+        "--eval-episodes",
+        "2",
+    ]
+    subprocess.run(command, capture_output=True, check=True)
+    record = RunDirectory(folder).read_record()
+    assert (record.status, record.env_steps) == ("finished", 200)
+    assert record.final_evaluation is not None
+    assert record.final_evaluation.episodes == 2
+
+
+def test_an_interrupted_training_is_not_evaluated(tmp_path: Path) -> None:
+    """The first signal saves and stops; nobody waits for a long final evaluation."""
+    process = start(tmp_path, eval_episodes=1_000_000)
     wait_for(tmp_path / "run" / "run.json")
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)
-    wait_for(tmp_path / "run" / "final.rlsdk")  # saved; a very long final evaluation follows
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)  # the evaluation would take far longer
     assert process.returncode == 130
+    assert RunDirectory(tmp_path / "run").read_record().status == "interrupted"
     rlsdk.load(tmp_path / "run" / "final")
+
+
+def test_a_second_ctrl_c_stops_at_once() -> None:
+    """The handlers of before act again after the first signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        stop = StopOnInterrupt()
+        stop.on_training_start(cast("Run", None))
+        signal.raise_signal(signal.SIGINT)
+        assert stop.interrupted
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_environment_that_breaks_in_mid_run_loses_nothing(tmp_path: Path) -> None:

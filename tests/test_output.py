@@ -21,6 +21,7 @@ from rlsdk.errors import RlsdkError, SettingsError, one_line, printable
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.registry import find, load, register
 from rlsdk.runtime.output import Lasting, counted, print_line
+from rlsdk.runtime.whole_files import append_whole
 from rlsdk.sinks import ConsoleSink
 from rlsdk_envs.toy import IdentityEnv
 from rlsdk_lab.plotting import literal
@@ -130,7 +131,7 @@ def test_a_run_finishes_without_its_output(where: str, tmp_path: Path) -> None:
 def test_a_listing_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     done = shell("rlsdk list >/dev/full", tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
+    assert done.stderr.startswith("error: [Errno 28] No space left on device: 'standard output'; ")
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     done = shell("rlsdk list | true; exit ${PIPESTATUS[0]}", tmp_path)
@@ -213,3 +214,8 @@ def test_an_algorithm_that_is_not_installed_leaves_nothing(cli: Any, monkeypatch
 @pytest.mark.parametrize(("count", "text"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs"), (2_000, "2,000 runs")])
 def test_a_noun_agrees_with_its_number(count: int, text: str) -> None:
     assert counted(count, "run") == text
+
+
+def test_a_line_that_the_disk_has_no_space_for() -> None:
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        append_whole(Path("/dev/full"), b"a row")

@@ -98,6 +98,18 @@ def test_a_step_counts_once_in_a_running_mean(tmp_path: Path) -> None:
     assert read_metric(path, "eval/mean_reward") == ([2.0], [7.0])
 
 
+def test_a_column_of_texts(tmp_path: Path) -> None:
+    """A column without any number is no metric; a column with a text among numbers is a damaged file."""
+    path = tmp_path / "metrics.csv"
+    path.write_text("step,note,loss\n1,begun,0.5\n2,better,x\n")
+    with pytest.raises(
+        SettingsError, match=r"the metric 'note' of .*metrics\.csv has no numbers, for example 'begun'; choose"
+    ):
+        read_metric(path, "note")
+    with pytest.raises(SettingsError, match="is damaged"):
+        read_metric(path, "loss")
+
+
 def test_runs_with_other_points_meet_where_all_are_defined(tmp_path: Path) -> None:
     short, late = fake_run(tmp_path / "a", "tqc", 1.0), fake_run(tmp_path / "b", "tqc", 1.0)
     lines = (late / "metrics.csv").read_text().splitlines()

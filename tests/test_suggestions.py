@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,21 @@ import attrs
 import gymnasium
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import rlsdk
 from rlsdk.buffers import RecordedEpisode, write_episodes
+from rlsdk.cli.main import app
 from rlsdk.errors import (
     CALLED_ELSEWHERE,
+    OTHER_VALUES,
     ArtifactError,
     SettingsError,
     UnknownAttributeError,
     UnsupportedSpaceError,
     UsageError,
     closest,
+    difference,
 )
 from rlsdk.registry import load
 from rlsdk_envs.toy import BitFlippingEnv
@@ -53,8 +58,23 @@ def test_settings(algorithm: str, names: str) -> None:
     for pair in names.split():
         theirs, ours = pair.split("=")
         assert closest(theirs, known) == ours
-        with pytest.raises(SettingsError, match=rf"unknown setting '{theirs}'; did you mean '{ours}'\?$"):
+        end = re.escape(difference(theirs, ours, " "))
+        with pytest.raises(SettingsError, match=rf"unknown setting '{theirs}'; did you mean '{ours}'\?{end}$"):
             rlsdk.make(algorithm, env="CartPole-v1" if algorithm in ("ppo", "dqn") else "Pendulum-v1", **{theirs: 1})
+
+
+def test_a_name_whose_value_is_another() -> None:
+    """A value that is inverted, in another unit or of another kind elsewhere must not be copied under our name."""
+    with pytest.raises(SettingsError, match=r"'polyak'; did you mean 'tau'\? tau is 1 - polyak$"):
+        rlsdk.make("sac", env="Pendulum-v1", polyak=0.995)
+    with pytest.raises(
+        SettingsError, match=r"'batch_size'\? batch_size is n_steps \* number of environments / nminibatches$"
+    ):
+        rlsdk.make("ppo", env="CartPole-v1", nminibatches=4)
+    done = CliRunner().invoke(app, ["run", "sac", "--env", "Pendulum-v1", "--steps", "10", "--polyak", "0.995"])
+    assert "it is a setting: --set tau=VALUE, where tau is 1 - polyak" in done.output
+    aliases = {alias for names in CALLED_ELSEWHERE.values() for alias in names.split()}
+    assert set(OTHER_VALUES) <= aliases
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def positive(value: object, name: str, *, least: int = 1) -> int:
     if isinstance(value, int | float | np.integer | np.floating) and whole and value >= least:
         return int(value)
     kind = "positive whole number" if least == 1 else f"whole number of at least {least}"
-    raise SettingsError(f"{name} = {value!r} must be a {kind}")
+    raise SettingsError(f"{name} = {shown(value, 60)} must be a {kind}")
 
 
 def replaced_settings(custom_objects: object) -> dict[str, object]:

@@ -60,6 +60,7 @@ def run_training(
     default = 4 if agent.parts.plan.log_every == "episodes" else 1
     interval = positive(default if request.log_interval is None else request.log_interval, "log_interval")
     total = positive(request.total_timesteps, "total_timesteps", least=0)
+    threads = None if request.threads is None else positive(request.threads, "threads")
     until = None if request.schedule_until is None else positive(request.schedule_until, "schedule_until")
     plan, num_envs = agent.parts.plan, agent.context.num_envs
     if request.exact:
@@ -77,7 +78,7 @@ def run_training(
         observe_data_set(agent)
     agent.run = run = _begun(agent, request, Run(user_facing, agent, agent.counts, total, callbacks, until))
     try:
-        train(run, env, log_every=interval, threads=request.threads)
+        train(run, env, log_every=interval, threads=threads)
     finally:
         agent.run, agent.stored_log = None, run.episode_statistics.state_dict()
         agent.fingerprint = None if agent.env is None else fingerprint_of(agent.env)

@@ -159,7 +159,7 @@ class _Fitting:
     def _epoch(self, episodes: Episodes) -> float:
         """Make one pass over all steps in random order, and return the mean loss."""
         self.module.train()
-        total, size = 0.0, self.wanted.batch_size
+        total, size = 0.0, min(self.wanted.batch_size, episodes.steps)  # no batch has more steps
         for losses in self._losses(episodes, shuffle=True):
             # dividing a smaller last batch by `size` too gives every step the same weight
             loss = losses.sum() / max(size, len(losses))
@@ -193,7 +193,7 @@ class _Fitting:
         first = episodes.sequence_starts(SEQUENCE) if self.sequences else torch.arange(episodes.steps)
         order = torch.randperm(len(first), generator=self.generator) if shuffle else torch.arange(len(first))
         size = max(1, self.wanted.batch_size // SEQUENCE) if self.sequences else self.wanted.batch_size
-        for places in torch.split(first[order], size):
+        for places in torch.split(first[order], min(size, max(1, len(first)))):
             if self.sequences:
                 steps, starts, _ = rows_in_order(episodes.sequences(places, SEQUENCE, 1.0))
                 yield steps.observation, steps.action, starts

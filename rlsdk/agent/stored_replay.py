@@ -12,7 +12,7 @@ from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.file_checks import blaming_the_file, require_same_entries, spaces_of
 from rlsdk.agent.further_states import restore_memories
 from rlsdk.agent.made_by import upgraded
-from rlsdk.errors import ArtifactError, RlsdkError, UsageError, fitting
+from rlsdk.errors import ArtifactError, RlsdkError, UsageError, fitting, shown
 from rlsdk.interfaces import HasRolloutLength, State
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.memory_budget import require_memory
@@ -58,7 +58,7 @@ def _memories(document: Mapping[str, object], sections: State, source: Path | IO
 
 
 def require_room(agent: AssembledAgent) -> None:
-    """Check that a rollout, and an empty replay buffer, will fit into memory; a filled one has allocated its memory already.
+    """Check that a rollout or batch, and an empty replay buffer, fit into memory; a filled one has its memory already.
 
     Raises:
         ResourceError: it will not fit.
@@ -67,6 +67,9 @@ def require_room(agent: AssembledAgent) -> None:
     if isinstance(plan, HasRolloutLength):
         what, advice = f"a rollout of {plan.n_steps} steps", "lower n_steps, or give fewer environments"
         require_memory(plan.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
+    elif count := getattr(agent.config, "batch_size", 0):  # a minibatch of a rollout is no larger than the rollout
+        what = f"a batch of {shown(count, 60)} transitions"
+        require_memory(2 * count * nbytes(context.observation_space), what, "lower batch_size")
     if agent.parts.buffer is not None and not len(agent.parts.buffer):
         advice = "lower buffer_size, or set optimize_memory_usage=True"
         require_memory(agent.parts.buffer.bytes_required(), "the replay buffer", advice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from rlsdk.callbacks.documented import HOOK_VALUES, DocumentedCallback, Hooks
 from rlsdk.callbacks.earlier_training import belongs, set_aside
 from rlsdk.callbacks.evaluation_log import EvaluationLog
 from rlsdk.environments import connect
-from rlsdk.evaluation.evaluate import Evaluation, require_display, run_episodes
+from rlsdk.evaluation.evaluate import Evaluation, require_display, require_episodes, run_episodes
 from rlsdk.records import EnvStep, Report
 from rlsdk.runtime.output import print_line
 from rlsdk.training.run import Run, says_stop
@@ -55,6 +56,7 @@ class EvalCallback(Callback):
         *,
         stop_at: float | None = None,
     ) -> None:
+        require_episodes(n_eval_episodes)  # not only at the first evaluation
         self.eval_env, self.deterministic = connect(eval_env), deterministic
         self.n_eval_episodes = n_eval_episodes
         self.best_model_save_path = None if best_model_save_path is None else Path(best_model_save_path)
@@ -72,6 +74,8 @@ class EvalCallback(Callback):
         self.best = float("-inf")
         self.owns_best = False
         """Whether the file of the best agent, if there is one, is this training's."""
+        self.cut_short: Callable[[Callable[[], Evaluation]], Evaluation | None] = lambda play: play()
+        """Plays the episodes. The command line replaces it: a signal that ends the run does not wait for their end."""
         self.logged_at: int | None = None
         """The number of environment steps at the last log of the training."""
         self.history: list[tuple[int, Evaluation]] = []
@@ -203,14 +207,11 @@ class EvalCallback(Callback):
 
     def evaluate(self, run: Run) -> bool:
         """Evaluate now. Return False if the mean return has reached `stop_at` or another callback stops the training."""
-        result = run_episodes(
-            run.agent,
-            self.eval_env,
-            self.n_eval_episodes,
-            deterministic=self.deterministic,
-            seed=run.agent.derived_seed("evaluation"),
-            use_masking=self.use_masking,
-        )
+        how: dict[str, Any] = {"deterministic": self.deterministic, "use_masking": self.use_masking}
+        how["seed"] = run.agent.derived_seed("evaluation")
+        result = self.cut_short(lambda: run_episodes(run.agent, self.eval_env, self.n_eval_episodes, **how))
+        if result is None:
+            return False
         self.history.append((run.num_timesteps, result))
         best = self._best_file
         foreign = [best] if best is not None and not self.owns_best else []

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rlsdk.errors import CALLED_ELSEWHERE, PluginError, closest, known_as
+from rlsdk.errors import CALLED_ELSEWHERE, PluginError, closest, difference, known_as
 from rlsdk.registry import plugins
 from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.loading import command, offered_commands
@@ -94,7 +94,7 @@ def _setting(given: str, options: list[str]) -> str | None:
     meant = name if name in CALLED_ELSEWHERE else known_as(name, CALLED_ELSEWHERE)
     if meant is not None:
         table = "policy_kwargs." if meant in ("net_arch", "activation_fn") else ""
-        return f"it is a setting: --set {table}{meant}=VALUE"
+        return f"it is a setting: --set {table}{meant}=VALUE{difference(name, meant, ', where ')}"
     return None if closest(given, options) is not None else "settings of the algorithm are given as --set NAME=VALUE"
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import faulthandler
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from rlsdk.cli.commands import CommandGroup
+from rlsdk.cli.interrupt import heeded
 from rlsdk.errors import RlsdkError
 from rlsdk.runtime.output import plain_output, plain_warnings, print_line
 
@@ -38,8 +41,14 @@ def common(
 
 
 def main() -> None:
-    """Run the command line. For errors meant for users, print one message and end with exit code 1."""
-    with plain_output(), plain_warnings():
+    """Run the command line. For errors meant for users, print one message and end with exit code 1.
+
+    If C code crashes, such as that of a plugin or an environment, Python prints where.
+    """
+    if not faulthandler.is_enabled():
+        with suppress(AttributeError, RuntimeError, OSError, ValueError):  # standard error is missing or no file
+            faulthandler.enable(all_threads=False)
+    with heeded(), plain_output(), plain_warnings():
         _run()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import multiprocessing
 import os
 import time
@@ -243,12 +242,18 @@ def _require_kinds(env_kwargs: object, wrappers: object) -> None:
         )
 
 
+LONGEST_WAIT = 2_000_000
+"""The largest `timeout` in seconds: the system counts milliseconds with 32 bits."""
+
+
 def _require_processes(workers: object, timeout: object, start_method: object) -> None:
     """Raises SettingsError for a number of processes, a time or a way to start them that cannot be."""
     if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
         raise SettingsError(f"workers = {workers!r} must be a positive whole number, or None for one process per core")
-    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout < math.inf:
-        raise SettingsError(f"timeout = {timeout!r} must be a positive number of seconds")
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout <= LONGEST_WAIT:
+        raise SettingsError(
+            f"timeout = {shown(timeout, 60)} must be a positive number of seconds, at most {LONGEST_WAIT:,}"
+        )
     known = multiprocessing.get_all_start_methods()
     if start_method is not None and start_method not in known:
         raise SettingsError(f"start_method = {start_method!r} is unknown; accepted: None, {', '.join(known)}")

@@ -14,7 +14,7 @@ from rlsdk.environments import ConnectedEnv, Waiting, connect
 from rlsdk.environments.env_in_training import itself
 from rlsdk.environments.gymnasium_adapter import EnvSource
 from rlsdk.environments.wrapper_settings import warn_of_statistics
-from rlsdk.errors import SettingsError, UsageError
+from rlsdk.errors import SettingsError, UsageError, shown
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.threads import limited_threads
@@ -117,10 +117,15 @@ def _connected(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> Connec
     return envs
 
 
+def require_episodes(count: object) -> None:
+    """Raises SettingsError if the number of episodes of an evaluation is not a positive whole number."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise SettingsError(f"n_eval_episodes = {shown(count, 60)} must be a positive whole number")
+
+
 def _shares(envs: ConnectedEnv, episodes: int) -> list[int]:
-    """The number of episodes that each environment plays."""
-    if not isinstance(episodes, int) or episodes < 1:
-        raise SettingsError(f"n_eval_episodes = {episodes!r} must be a positive whole number")
+    """The number of episodes that each environment plays. Raises as `require_episodes`."""
+    require_episodes(episodes)
     return [(episodes + i) // envs.num_envs for i in range(envs.num_envs)]
 
 

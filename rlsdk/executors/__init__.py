@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any, cast
 
-from rlsdk.errors import RlsdkError, SettingsError, raised, suggest
+from rlsdk.errors import RlsdkError, SettingsError, raised, shown, suggest
 from rlsdk.executors.completed import completed
 from rlsdk.executors.futures import FuturesExecutor
 from rlsdk.executors.pieces import Raised, attempt, result_of, unsendable
@@ -77,8 +77,8 @@ def make_executor(name: str, workers: int) -> Executor:
         SettingsError: there is no such executor, it cannot be made, or workers < 1.
         PluginError: the plugin that offers the executor is broken.
     """
-    if not isinstance(workers, int) or workers < 1:
-        raise SettingsError(f"{workers!r} workers can do nothing; give a whole number, 1 or more")
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise SettingsError(f"{shown(workers, 60)} workers can do nothing; give a whole number, 1 or more")
     make = _factory(name)
     if name in EXECUTORS:
         return EXECUTORS[name](workers)

@@ -6,7 +6,7 @@ import csv
 import math
 from pathlib import Path
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, shown
 from rlsdk.experiments.stored_tables import read_text
 
 MAX_METRICS = 1 << 32
@@ -19,16 +19,29 @@ def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], li
     If a step has several rows, the first value is used: earlier versions repeated metrics in a second row at evaluations.
 
     Raises:
-        SettingsError: the file cannot be read.
+        SettingsError: the file cannot be read, or the column holds texts.
     """
     try:
         table = csv.DictReader(read_text(path, MAX_METRICS).splitlines())
         found = [(number, row) for number, row in enumerate(table) if row.get(name) and row.get(x)]
         # without a column of steps, every row is used
         rows = list({row.get("step") or str(number): row for number, row in reversed(found)}.values())[::-1]
+        if rows and not any(_is_number(row[name]) for row in rows):
+            raise SettingsError(
+                f"the metric {shown(name, 100)} of {path} has no numbers, for example {shown(rows[0][name], 50)}; choose"
+                " another column of that file"
+            )
         places, values = [float(row[x]) for row in rows], [float(row[name]) for row in rows]
     except (csv.Error, ValueError, TypeError) as error:
         raise error if isinstance(error, SettingsError) else SettingsError(f"{path} is damaged: {error}") from None
     if not all(map(math.isfinite, places)):
         raise SettingsError(f"{path} is damaged: its column {x} holds a number that is not finite")
     return places, values
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -65,7 +65,7 @@ class RunResult:
     directory: RunDirectory
     seed: int
     evaluation: Evaluation | None
-    """The final evaluation; None without an environment."""
+    """The final evaluation; None without an environment, and if the run was interrupted."""
     env_steps: int
     seconds: float
     interrupted: bool
@@ -97,7 +97,7 @@ def run(request: RunRequest) -> RunResult:
     with prepare(request, spec) as prepared:
         began, interrupt = time.perf_counter(), StopOnInterrupt()
         _train(prepared, interrupt, profile=request.profile)
-        return _finish(prepared, time.perf_counter() - began, interrupted=interrupt.interrupted)
+        return _finish(prepared, time.perf_counter() - began, interrupt)
 
 
 def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> None:
@@ -107,7 +107,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
     checkpoints.counter.name = "--checkpoint-every"
     sinks: list[MetricSink] = []
     try:
-        with _evaluator(record, directory) as evaluator:
+        with _evaluator(record, directory, interrupt) as evaluator:
             sinks += _sinks(prepared)
             begin_run(sinks, described_run(record), resumed=prepared.resumed)
             agent.set_logger(several(sinks))
@@ -168,12 +168,17 @@ def _sinks(prepared: Prepared) -> list[MetricSink]:
     return made + [make(directory.path, prepared.resumed) for make in prepared.sinks]
 
 
-def _finish(prepared: Prepared, seconds: float, *, interrupted: bool) -> RunResult:
-    """Evaluate the final agent, write the record and the reports, and return the result."""
+def _finish(prepared: Prepared, seconds: float, interrupt: StopOnInterrupt) -> RunResult:
+    """Evaluate the final agent, write the record and the reports, and return the result.
+
+    A run that was interrupted, also in this evaluation, has none: it is evaluated when it is resumed.
+    """
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
-    began = time.perf_counter()
-    evaluation = None if record.env is None else _evaluated(agent, record.env, record.eval_episodes)
-    seconds += time.perf_counter() - began
+    began, evaluation = time.perf_counter(), None
+    if record.env is not None and not interrupt.interrupted:
+        name, episodes = record.env, record.eval_episodes
+        evaluation = interrupt.cut_short(lambda: _evaluated(agent, name, episodes))
+    interrupted, seconds = interrupt.interrupted, seconds + time.perf_counter() - began
     summary = (
         None
         if evaluation is None
@@ -203,7 +208,7 @@ def _evaluated(agent: Agent, name: str, episodes: int) -> Evaluation:
 
 
 @contextmanager
-def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[EvalCallback]]:
+def _evaluator(record: RunRecord, directory: RunDirectory, interrupt: StopOnInterrupt) -> Iterator[list[EvalCallback]]:
     if not record.eval_every or record.env is None:
         yield []
         return
@@ -219,6 +224,7 @@ def _evaluator(record: RunRecord, directory: RunDirectory) -> Iterator[list[Eval
         )
         callback.best = directory.best_evaluation()
         callback.counter.name = "--eval-every"
+        callback.cut_short = interrupt.cut_short
         yield [callback]
     finally:
         _close(env, "evaluation")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import Any
 
 from rlsdk.errors import one_line, shown
 from rlsdk.registry.library_state import LIBRARIES, of_library, watched
@@ -137,16 +138,31 @@ def _noting(started: list[threading.Thread]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_exit() -> Iterator[None]:
-    """Let `os._exit` raise SystemExit inside the body: a plugin must not end the process."""
-    leave, host = os._exit, os.getpid()
+    """Let the functions that end the process raise SystemExit inside the body: a plugin must not end it.
 
-    def refuse(status: int) -> NoReturn:
-        if os.getpid() != host:  # a child process that the plugin started may end
-            leave(status)
-        raise SystemExit(f"os._exit({shown(status, 20)})")
+    C code still can. The command line then prints the place by `faulthandler`, except for SIGKILL.
+    """
+    host, importing = os.getpid(), threading.get_ident()
+    own = (0, -1, os.getpid(), *([os.getpgrp()] if hasattr(os, "getpgrp") else []))
+    places = [(os, "_exit"), (os, "abort"), (os, "kill"), (os, "killpg"), (signal, "raise_signal")]
+    before = {(owner, name): getattr(owner, name) for owner, name in places if hasattr(owner, name)}
 
-    os._exit = refuse
+    def guarded(name: str, function: Callable[..., object]) -> Callable[..., object]:
+        def refuse(*given: Any, **named: Any) -> object:
+            spared = name in ("kill", "killpg") and (abs(given[0]) not in map(abs, own) or given[1] == 0)
+            # threads of executors end a process whose parent died
+            spared |= name != "_exit" and threading.get_ident() != importing
+            if spared or os.getpid() != host:  # another process; a child that the plugin started may end
+                return function(*given, **named)
+            values = ", ".join(shown(value, 20) for value in (*given, *named.values()))
+            raise SystemExit(f"{'signal' if name == 'raise_signal' else 'os'}.{name}({values})")
+
+        return refuse
+
+    for (owner, name), function in before.items():
+        setattr(owner, name, guarded(name, function))
     try:
         yield
     finally:
-        os._exit = leave
+        for (owner, name), function in before.items():
+            setattr(owner, name, function)

@@ -82,15 +82,31 @@ class Lasting:
 
 
 class Plain:
-    """A wrapper of a stream that passes text through `printable` and escapes characters that the encoding lacks."""
+    """A wrapper of a stream that passes text through `printable` and escapes characters that the encoding lacks.
 
-    def __init__(self, stream: TextIO) -> None:
-        self.unescaped = stream
+    An OSError, for example of a full disk, names the stream.
+    """
+
+    def __init__(self, stream: TextIO, name: str = "standard output") -> None:
+        self.unescaped, self._name = stream, name
 
     def write(self, text: str) -> int:
         encoding = getattr(self.unescaped, "encoding", None) or "utf-8"
-        self.unescaped.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
+        with self._naming():
+            self.unescaped.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
+
+    def flush(self) -> None:
+        with self._naming():
+            self.unescaped.flush()
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or self._name
+            raise
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.unescaped, name)
@@ -101,7 +117,8 @@ def plain_output() -> Iterator[None]:
     """Inside the block standard output and error are `Plain`. Afterwards both are flushed, so that Python cannot fail on them
     when it exits."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (Plain(stream) if stream is not None else _nowhere() for stream in before)
+    named = zip(before, ("standard output", "standard error"), strict=True)
+    sys.stdout, sys.stderr = (Plain(stream, name) if stream is not None else _nowhere() for stream, name in named)
     try:
         yield
     finally:

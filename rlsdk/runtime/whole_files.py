@@ -1,4 +1,4 @@
-"""Write files atomically: a reader sees the old file or the new file, never a part of one."""
+"""Write files atomically: a reader sees the old file or the new file, never a part of one. Libraries are loaded whole too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import errno
 import io
 import json
 import os
+import struct
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from ctypes import CDLL
 from pathlib import Path
 from typing import IO
 
@@ -42,17 +44,38 @@ def append_whole(path: Path, data: bytes) -> None:
     """Append bytes to a file.
 
     Raises:
-        OSError: they cannot be written, for example because the disk is full. No part of them remains in the file.
+        OSError: they cannot be written, for example because the disk is full; it names the file. No part of them remains in
+            the file.
     """
     before = path.stat().st_size if path.exists() else 0
     try:
         with path.open("ab", buffering=0) as stream:
             if stream.write(data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             os.truncate(path, before)
+        error.filename = str(path)
         raise
+
+
+def open_library(path: Path) -> CDLL:
+    """Load a shared library.
+
+    Raises:
+        OSError: the system cannot load it, or it is an ELF file that was cut off, for example while it was copied. The system
+            would load a part of it, and end the process by SIGBUS where the rest is used.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(64)
+    if len(head) == 64 and head[:4] == b"\x7fELF":
+        order, is_long = "<" if head[5] == 1 else ">", head[4] == 2
+        (start,) = struct.unpack_from(order + ("Q" if is_long else "I"), head, 40 if is_long else 32)
+        size, count = struct.unpack_from(order + "HH", head, 58 if is_long else 46)
+        end, there = start + size * count, path.stat().st_size  # the table of sections is the last part of the file
+        if there < end:
+            raise OSError(f"the file is cut off: it has {there:,} of at least {end:,} bytes")
+    return CDLL(str(path))
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:

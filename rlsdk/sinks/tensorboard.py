@@ -93,7 +93,7 @@ class TensorBoardSink:
         try:
             import imageio.v3
         except ImportError:
-            raise SettingsError("videos in TensorBoard need imageio: pip install 'rlsdk[video]'") from None
+            raise SettingsError(f"videos in TensorBoard need imageio: {pip_install('rlsdk[video]')}") from None
         summary: Any = import_module("tensorboard.compat.proto.summary_pb2").Summary
 
         given: Any = video.frames

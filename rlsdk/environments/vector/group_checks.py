@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rlsdk.environments.adapters.attributes import Environment
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
 from rlsdk.environments.adapters.space_conversion import spaces_of, told_apart
-from rlsdk.errors import EnvironmentFault, SettingsError
+from rlsdk.errors import EnvironmentFault, SettingsError, shown
 from rlsdk.spaces import Space
 
 
@@ -55,8 +55,18 @@ def require_alike(environments: Sequence[Environment], pair: tuple[Space, Space]
                 )
 
 
+MOST_COPIES = 2**24
+"""The largest number of environments. More would not even have room for their names."""
+
+
 def require_copies(count: object) -> int:
-    """The number of environments `n_envs`, unchanged. Raises SettingsError if it is not a positive whole number."""
+    """The number of environments `n_envs`, unchanged.
+
+    Raises:
+        SettingsError: it is not a positive whole number, or more than `MOST_COPIES`.
+    """
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise SettingsError(f"n_envs = {count!r} must be a positive whole number")
+    if count > MOST_COPIES:
+        raise SettingsError(f"n_envs = {shown(count, 60)} must be at most {MOST_COPIES:,}; give fewer environments")
     return count

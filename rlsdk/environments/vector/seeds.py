@@ -10,7 +10,7 @@ import gymnasium
 
 from rlsdk.environments.adapters.attributes import layers_of
 from rlsdk.errors import SettingsError, shown
-from rlsdk.runtime.seeding import derive
+from rlsdk.runtime.seeding import checked_seed, derive
 
 Options: TypeAlias = "dict[str, Any] | None"
 """The argument `options` of an environment's `reset`; None: it is not given."""
@@ -48,7 +48,13 @@ class Seeds:
     """
 
     def __init__(self, first: int | None = None, offset: int = 0) -> None:
-        """`offset`: the number of the first environment among all environments that share the seed."""
+        """`offset`: the number of the first environment among all environments that share the seed.
+
+        Raises:
+            SettingsError: the seed is not a whole number that torch's generators accept.
+        """
+        if first is not None:
+            checked_seed(first)
         self.first, self._pending, self.offset = first, first is not None, offset
 
     def first_pending(self) -> int | None:

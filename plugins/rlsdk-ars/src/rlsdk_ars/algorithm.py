@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.errors import UsageError
+from rlsdk.buffers import require_memory
+from rlsdk.errors import UsageError, shown
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure
 from rlsdk.networks import FlatParameters, SearchPolicy
@@ -25,6 +26,8 @@ class RandomSearch:
         self.memory = FlatParameters(policy.parameters())
         if config.zero_policy:
             self.values.zero_()
+        needed = 16 * config.n_delta * len(self.values)  # the directions, their steps and two candidates, in float32
+        require_memory(needed, f"the candidates of n_delta = {shown(config.n_delta, 60)}", "lower n_delta")
         self.deltas = torch.zeros(config.n_delta, len(self.values))
 
     def reconfigure(self, config: ARSConfig) -> None:

@@ -32,6 +32,7 @@ from rlsdk.environments import ConnectedEnv, OpaqueValue, connect, to_space
 from rlsdk.environments.vector.group_checks import require_copies
 from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError, message_of, shown
+from rlsdk.runtime.whole_files import open_library
 
 Array = NDArray[Any]
 GymSpace = gymnasium.Space[Any]
@@ -133,7 +134,7 @@ def make_c_vec_env(
         action_space: the action space of one environment, of the same kinds.
 
     Raises:
-        EnvironmentFault: the library cannot be loaded, lacks a function, or was written for other spaces.
+        EnvironmentFault: the library cannot be loaded, is cut off, lacks a function, or was written for other spaces.
         SettingsError: `n_envs` is not positive. UnsupportedSpaceError: a space is a Dict or Tuple, or of another kind.
     """
     require_copies(n_envs)
@@ -147,7 +148,7 @@ def make_c_vec_env(
 def _loaded(library: Path) -> dict[str, Callable[..., Any]]:
     """Load a library, and return the functions that `FUNCTIONS` lists."""
     try:
-        found = ctypes.CDLL(str(library.resolve()))  # by its path: a bare name would be searched for in other folders
+        found = open_library(library.resolve())  # by its path: a bare name would be searched for in other folders
     except OSError as error:
         raise EnvironmentFault(
             f"library {shown(str(library))} cannot be loaded: {message_of(error)}; compile it, for example with"

@@ -20,6 +20,7 @@ from rlsdk.errors import UsageError
 from rlsdk.kernels.hooks import KNOWN
 from rlsdk.kernels.protocol import LossTerms
 from rlsdk.kernels.switch import states
+from rlsdk.runtime.whole_files import open_library
 
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
@@ -122,9 +123,9 @@ def library_file(folder: Path = FOLDER) -> Path | None:
 
 
 def load(path: Path) -> CDLL | None:
-    """Load a library and declare its functions; None if it is of another system or of other sources."""
+    """Load a library and declare its functions; None if it is of another system or of other sources, or cut off."""
     try:
-        loaded = CDLL(str(path))
+        loaded = open_library(path)
         for name, arguments in ARGUMENTS.items():
             getattr(loaded, name).argtypes = arguments
         loaded.explained_variance.restype = loaded.pairwise_huber.restype = c_double
