@@ -32,7 +32,7 @@ class Bernoulli:
         return Bernoulli(torch.where(zero, limited, CERTAIN))
 
     def sample(self, generator: Generator) -> Tensor:
-        """Raises DivergenceError if logits are NaN, as `mode` does. On accelerators they are not examined."""
+        """Return bits [B, A]. Raises DivergenceError if logits are NaN, as `mode` does; not on accelerators."""
         probability = self.logits.sigmoid()
         require_choice(probability)
         uniform = torch.rand(self.logits.shape, generator=generator, device=self.logits.device)

@@ -44,7 +44,7 @@ class Categorical:
         return Categorical(_log_probs(logits, mask))
 
     def sample(self, generator: Generator) -> Tensor:
-        """Raises DivergenceError if log-probabilities are NaN, as `mode` does. On accelerators they are not examined."""
+        """Return choices [B]. Raises DivergenceError if log-probabilities are NaN, as `mode` does; not on accelerators."""
         require_choice(self.log_probs)
         return (self.log_probs + gumbel(self.log_probs, generator)).argmax(-1)
 
@@ -105,7 +105,7 @@ class MultiCategorical:
         return MultiCategorical(torch.cat(list(map(_log_probs, parts, masks)), -1), sizes)
 
     def sample(self, generator: Generator) -> Tensor:
-        """Raises DivergenceError as `Categorical.sample` does; so does `mode`."""
+        """Return choices [B, D]. Raises DivergenceError as `Categorical.sample` does; so does `mode`."""
         return self._largest(self.log_probs + gumbel(self.log_probs, generator))
 
     def mode(self) -> Tensor:

@@ -65,7 +65,7 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
 
     @property
     def action_played(self) -> Callable[[NoiseCarry[CarryT], Tensor], NoiseCarry[CarryT]] | None:
-        """The function `action_played` of the inner policy, see `RemembersActions`; None where it has none."""
+        """`action_played` (carry, actions [B, ..]) of the inner policy, see `RemembersActions`; None without one."""
         played = getattr(self.inner, "action_played", None)
         return None if played is None else lambda carry, action: NoiseCarry(carry.noise, played(carry.inner, action))
 

@@ -62,7 +62,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
 
     @property
     def action_played(self) -> Callable[[WarmUpCarry[CarryT], Tensor], WarmUpCarry[CarryT]] | None:
-        """The function `action_played` of the inner policy, see `RemembersActions`; None where it has none."""
+        """`action_played` (carry, actions [B, ..]) of the inner policy, see `RemembersActions`; None without one."""
         played = getattr(self.inner, "action_played", None)
         return None if played is None else lambda carry, action: WarmUpCarry(carry.taken, played(carry.inner, action))
 

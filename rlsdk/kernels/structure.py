@@ -33,7 +33,7 @@ class Memory:
     """
 
     def __init__(self, tensors: Sequence[Tensor] | None = None) -> None:
-        """None: nothing was read yet, and `is_that_of` is always False."""
+        """`tensors` [..] of any shapes. None: nothing was read yet, and `is_that_of` is always False."""
         self.addresses = None if tensors is None else list(map(Tensor.data_ptr, tensors))
         self.read_alike = _reading(tensors or ())
         """A function of as many tensors that is True only if they have the same shapes, strides and dtypes."""
@@ -51,7 +51,7 @@ def _layouts(*tensors: Tensor) -> list[tuple[object, ...]]:
 
 
 def _reading(tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """Return a function for `read_alike`.
+    """Return a function for `read_alike`, of tensors [..].
 
     It may also be False for other reasons, such as inference mode. One call of torch's guards is as fast as `is_contiguous` of
     each tensor; comparing takes five times as long.
@@ -72,7 +72,7 @@ def _torch_guards(tensors: Sequence[Tensor]) -> Callable[..., bool]:
 
 
 def _known_guards() -> Callable[[Sequence[Tensor]], Callable[..., bool]] | None:
-    """Return `_torch_guards` if this version of torch has them and they notice every change, else None."""
+    """Return `_torch_guards`, of tensors [..], if this torch has them and they notice every change, else None."""
     tensor = torch.zeros(2, 2, device="cpu")
     parameter, others = nn.Parameter(tensor), (tensor.T, tensor.view(4), tensor[:1], tensor.view(torch.int32))
     try:

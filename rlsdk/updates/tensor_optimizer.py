@@ -75,7 +75,7 @@ class TensorOptimizer:
         return type(self.optimizer) in ELEMENTWISE and same and not others
 
     def set_rates(self, learning_rate: float | Tensor) -> None:
-        """Set the learning rate. Groups that were made with another one keep their ratio to it."""
+        """Set the learning rate, a number or 0-d. Groups that were made with another one keep their ratio to it."""
         for group, ratio in zip(self.optimizer.param_groups, self._ratios, strict=True):
             group["lr"] = learning_rate if ratio == 1.0 else learning_rate * ratio
 

@@ -201,7 +201,7 @@ class TorchVectorEnv(Generic[StateT]):
     # --- checks ----------------------------------------------------------------------------------------------------
 
     def _accepted(self, path: str, space: Space, action: Tensor) -> Tensor:
-        """Actions in the shape and dtype of their space; those of a float Box are clipped."""
+        """Actions [B, ..] in the shape and dtype of their space; those of a float Box are clipped."""
         action = action.to(self.device).reshape(self.num_envs, *shape_of(space))
         bounds = self._bounds.get(path)
         return action if bounds is None else action.clamp(*bounds)

@@ -106,7 +106,7 @@ class CompiledPolicySteps:
         return self._described
 
     def _read(self, rows: LossRows, terms: LossTerms) -> list[Tensor | None]:
-        """Return the tensors that compiled code reads, in the order of `Rows`; they must stay alive."""
+        """Return the tensors [N, ..] that compiled code reads, in the order of `Rows`; they must stay alive."""
         size, head, wide = len(rows), self.layers.head, self.actor.output_size
         features, action = c.as_floats(rows.observation.features), head.from_environment(rows.action)
         c.require_readable(features, (size, self.actor.input_size), torch.float32)
