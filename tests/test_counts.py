@@ -1,4 +1,4 @@
-"""Counts that Python calls take: whatever is given, it is used or refused in one line, before anything is made or trained."""
+"""Counts that Python calls take: every value is used, or refused in one line, before anything is made or trained."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CALLS: dict[str, Callable[[Any, Path], object]] = {
     "pretrain batch_size": lambda value, data: ppo().pretrain(data, n_epochs=1, batch_size=value),
 }
 ENDLESS = ("total_timesteps", "evaluate_policy", "run_episodes", "record_episodes", "pretrain n_epochs")
-"""Counts that may be huge: the work would then go on until it is stopped."""
+"""Counts that may be huge: the work would then continue until it is stopped."""
 
 
 @pytest.mark.parametrize("value", WRONG)

@@ -217,7 +217,7 @@ def test_a_signal_ends_an_evaluation(tmp_path: Path, number: int, eval_every: in
 
 
 def test_an_interrupted_training_is_not_evaluated(tmp_path: Path) -> None:
-    """The first signal saves and stops; nobody waits for a long final evaluation."""
+    """The first signal saves and stops; there is no wait for a long final evaluation."""
     process = start(tmp_path, eval_episodes=1_000_000)
     wait_for(tmp_path / "run" / "run.json")
     time.sleep(1.5)

@@ -99,7 +99,7 @@ def test_a_step_counts_once_in_a_running_mean(tmp_path: Path) -> None:
 
 
 def test_a_column_of_texts(tmp_path: Path) -> None:
-    """A column without any number is no metric; a column with a text among numbers is a damaged file."""
+    """A column without any number is not a metric; a column with a text among numbers is a damaged file."""
     path = tmp_path / "metrics.csv"
     path.write_text("step,note,loss\n1,begun,0.5\n2,better,x\n")
     with pytest.raises(

@@ -61,7 +61,7 @@ def compile_libraries(folder: Path, command: list[str]) -> list[Path]:
         line = [*command, *FLAGS, *options, define, *sources, "-o", str(unfinished), "-lm"]
         try:
             subprocess.run(line, check=True, capture_output=True, text=True)  # noqa: S603 - no input of others
-            unfinished.replace(library)  # a process that uses the old library keeps it
+            unfinished.replace(library)  # a process that uses the old library still has it
         finally:
             unfinished.unlink(missing_ok=True)
         made.append(library)

@@ -67,7 +67,7 @@ def require_room(agent: AssembledAgent) -> None:
     if isinstance(plan, HasRolloutLength):
         what, advice = f"a rollout of {plan.n_steps} steps", "lower n_steps, or give fewer environments"
         require_memory(plan.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
-    elif count := getattr(agent.config, "batch_size", 0):  # a minibatch of a rollout is no larger than the rollout
+    elif count := getattr(agent.config, "batch_size", 0):  # a minibatch of a rollout is never larger than the rollout
         what = f"a batch of {shown(count, 60)} transitions"
         require_memory(2 * count * nbytes(context.observation_space), what, "lower batch_size")
     if agent.parts.buffer is not None and not len(agent.parts.buffer):

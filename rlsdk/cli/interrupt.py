@@ -1,4 +1,4 @@
-"""Ctrl-C in a command: it ends every command, and some print how to go on."""
+"""Ctrl-C in a command: it ends every command, and some print how to continue."""
 
 from __future__ import annotations
 
