@@ -68,6 +68,23 @@ def test_installed_from_a_folder(installed: Path) -> None:
     assert pip_install("rlsdk-of-others", "pygame") == "pip install rlsdk-of-others pygame"
 
 
+def test_packages_that_it_needs_are_named_too(installed: Path) -> None:
+    root = repository(installed / "copy")
+    for folder, lines in {
+        ".": 'optional-dependencies.fast = ["rlsdk-kernels"]',
+        "plugins/rlsdk-tqc": 'dependencies = ["attrs>=24", "rlsdk[fast]>=0.1,<0.2", "rlsdk-envs>=0.1"]',
+        "plugins/rlsdk-kernels": "",
+        "plugins/rlsdk-envs": "",
+    }.items():
+        (root / folder).mkdir(exist_ok=True)
+        (root / folder / "pyproject.toml").write_text(f"[project]\n{lines}\n")
+    note(installed, "rlsdk", url=root.as_uri(), dir_info={})
+    path = "./copy/plugins"
+    assert pip_install("rlsdk-tqc") == f"pip install {path}/rlsdk-tqc {path}/rlsdk-kernels {path}/rlsdk-envs"
+    note(installed, "rlsdk-kernels")
+    assert pip_install("rlsdk-tqc") == f"pip install {path}/rlsdk-tqc {path}/rlsdk-envs"
+
+
 def test_installed_from_a_wheel_file(installed: Path) -> None:
     names = ("rlsdk-0.1.0-py3-none-any.whl", "rlsdk_td3-0.1.0-py3-none-any.whl", "rlsdk_td3_bc-0.1.0-py3-none-any.whl")
     for name in names:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ def pip_install(*requirements: str, options: str = "") -> str:
         requirements: names as pip takes them, such as "rlsdk-tqc", "rlsdk[plot]" or "rlsdk>=0.2".
         options: options of pip, such as "--upgrade".
     """
+    requirements = (*requirements, *_absent(requirements))
     first, words = list[str](), ["pip install", *([options] if options else [])]
     parts = [_parts(requirement) for requirement in requirements]
     places = [_place(name) for name, _, _ in parts]
@@ -53,6 +55,39 @@ def _parts(requirement: str) -> tuple[str, str, str]:
     """Return the name, the extras in brackets and the version of a requirement."""
     match = _REQUIREMENT.fullmatch(requirement)
     return (requirement, "", "") if match is None else (match["name"], match["extras"] or "", match["version"])
+
+
+def _absent(requirements: tuple[str, ...]) -> list[str]:
+    """Return the packages of this project that the given ones need and that are not installed, where all come from folders.
+
+    pip would look for them on an index, where anyone may register their names.
+    """
+    found = dict[str, None]()
+    for name, _, _ in map(_parts, requirements):
+        place, _ = _place(name)
+        for line in [] if place is None or name == SDK else _stated(place, "dependencies"):
+            needed = _parts(line)
+            # `rlsdk[fast]` stands for the packages of that extra
+            lines = _stated(_source() or OURS.parent, "fast") if needed[:2] == (SDK, "[fast]") else [line]
+            found |= dict.fromkeys(each for each, _, _ in map(_parts, lines) if each.startswith(f"{SDK}-"))
+    return [name for name in found if name not in requirements and not _is_installed(name) and _place(name)[0]]
+
+
+def _stated(folder: Path, field: str) -> list[str]:
+    """Return the dependencies in a folder's pyproject.toml, or those of an extra; empty if there are none."""
+    try:
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
+    except (OSError, ValueError):
+        return []
+    return [str(line) for line in project.get(field) or project.get("optional-dependencies", {}).get(field, [])]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _quoted(text: str) -> str:
