@@ -62,7 +62,7 @@ def test_the_oldest_versions_are_the_lower_bounds() -> None:
     promised |= {
         name: each for folder in PLUGINS for name, each in requirements(folder).items() if name not in promised
     }
-    del promised["rlsdk"]
+    promised = {name: each for name, each in promised.items() if not name.startswith("rlsdk")}
     assert set(oldest) == set(promised)
     for name, requirement in promised.items():
         (bound,) = (part for part in requirement.specifier if part.operator == ">=")
@@ -73,7 +73,7 @@ def test_plugins_ask_for_nothing_the_oldest_core_does_not_have() -> None:
     oldest = constraints("constraints-oldest.txt")
     for folder in PLUGINS:
         for name, requirement in requirements(folder).items():
-            assert name == "rlsdk" or oldest[name] in requirement.specifier, (folder.name, name)
+            assert name.startswith("rlsdk") or oldest[name] in requirement.specifier, (folder.name, name)
 
 
 def test_the_newest_versions_are_in_the_ranges() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from rlsdk.errors import one_line
 from rlsdk.registry import Plugin, plugins
 from rlsdk.registry.discovery import SWITCH
+from rlsdk.registry.manifest import package_folder
 from rlsdk.runtime.pip_commands import pip_install
 
 if TYPE_CHECKING:
@@ -55,8 +55,9 @@ def _version(package: str) -> str | None:
 
 
 def has_compiled_kernels() -> bool:
-    """Whether the installation compiled kernels."""
-    return any((Path(__file__).parents[1] / "kernels" / "compiled").glob("kernels-*.so"))
+    """Whether an installed package of kernels has compiled code."""
+    folders = (package_folder(plugin.module) for plugin in plugins() if plugin.manifest and plugin.manifest.kernels)
+    return any(any((folder / "compiled").glob("kernels-*.so")) for folder in folders)
 
 
 def _print_system(versions: dict[str, str | None]) -> None:

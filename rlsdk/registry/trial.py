@@ -119,8 +119,11 @@ def _load(plugin: Plugin) -> Trial:
         try:
             if plugin.manifest is None or plugin.manifest.family is not None:
                 docs = _described(load(plugin.qualified_id).config_type)
+            # what every process that asks for such extensions has imported before is no effect of the plugin
             if plugin.manifest is not None and plugin.manifest.environments:
-                import_module("gymnasium")  # as in all processes that ask for environments: no effect of the plugin
+                import_module("gymnasium")
+            if plugin.manifest is not None and plugin.manifest.kernels:
+                import_module("rlsdk.runtime.threads")  # torch, and the library that limits threads
             for kind in HOOKS:
                 _check_offers(plugin, kind)
         except PluginError as error:
