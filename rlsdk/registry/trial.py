@@ -119,7 +119,7 @@ def _load(plugin: Plugin) -> Trial:
         try:
             if plugin.manifest is None or plugin.manifest.family is not None:
                 docs = _described(load(plugin.qualified_id).config_type)
-            # what every process that asks for such extensions has imported before is no effect of the plugin
+            # what every process that asks for such extensions has imported before is not an effect of the plugin
             if plugin.manifest is not None and plugin.manifest.environments:
                 import_module("gymnasium")
             if plugin.manifest is not None and plugin.manifest.kernels:
