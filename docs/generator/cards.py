@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from docs.generator.pages import write_pages
-from docs.generator.reference import algorithm_entry, classes_of
+from docs.generator.reference import algorithm_entry, classes_of, public_modules
+from rlsdk.registry import AlgorithmSpec
 from rlsdk.settings.render import FieldDoc, describe, toml_value
 
 ROOT = Path(__file__).parents[2]
@@ -32,12 +33,13 @@ def card(readme: Path) -> str:
     text = f"```{{include}} ../../{readme.relative_to(ROOT)}\n```\n\n"
     if (CURVES / f"{name}.svg").exists():
         text += f"## Learning curve\n\n{picture(name)}\n"
-    if (readme.parent / "src" / package / "rlsdk.toml").exists():
+    # packages whose modules are in the reference are described there
+    if (readme.parent / "src" / package / "rlsdk.toml").exists() and package not in public_modules():
         text += f"## Class and constructor\n\n```{{eval-rst}}\n{algorithm_entry(package)}```\n\n"
-        text += "".join(parameters(kind) for kind in classes_of(package) if hasattr(kind, "spec"))
-        text += (
-            "Methods that all algorithms have, such as `learn` and `predict`: [rlsdk.Agent](../reference/rlsdk.rst).\n"
-        )
+        agents = [kind for kind in classes_of(package) if isinstance(getattr(kind, "spec", None), AlgorithmSpec)]
+        text += "".join(map(parameters, agents))
+        if agents:
+            text += "Methods of all algorithms, such as `learn` and `predict`: [rlsdk.Agent](../reference/rlsdk.rst).\n"
     return text
 
 

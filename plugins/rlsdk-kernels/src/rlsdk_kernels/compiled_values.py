@@ -19,7 +19,7 @@ Sizes = tuple[int, ...]
 class CompiledValues:
     """Functions of action values [N, A, K] and of the values of C choices [C, N, K].
 
-    Tensors of float are those that `rlsdk.kernels.action_values.compiled_for` accepts. Each function does the same as its
+    Tensors of float are those that `rlsdk_kernels.functions.action_values` accepts. Each function does the same as its
     counterpart in `rlsdk.math.discrete_values` or `rlsdk.math.value_losses`.
     """
 
