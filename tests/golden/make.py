@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import rlsdk
+import rlsdk_envs  # noqa: F401  # registers ids with gymnasium
 from rlsdk.storage.archive import FORMAT
 
 NET = {"policy_kwargs": {"net_arch": [4]}}

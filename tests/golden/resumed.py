@@ -19,6 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 import rlsdk
+import rlsdk_envs  # noqa: F401  # registers ids with gymnasium
 from rlsdk.environments import make_vec_env
 
 FOLDER = Path(__file__).parent / "resumed-1"

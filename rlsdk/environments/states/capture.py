@@ -41,6 +41,15 @@ def capture(environment: object) -> dict[str, object]:
     return {"layout": json.dumps(layers), "arrays": arrays}
 
 
+MOVED = {"rlsdk.environments.toy.": "rlsdk_envs.toy.", "rlsdk.environments.wrappers.atari.": "rlsdk_envs.atari."}
+"""Beginning of the names of classes in files written before the classes moved -> where they are now."""
+
+
+def _present_name(stored: str) -> str:
+    before = next((start for start in MOVED if str(stored).startswith(start)), "")
+    return MOVED.get(before, "") + str(stored).removeprefix(before)
+
+
 def restore(environment: Any, state: Any) -> None:
     """Restore a state from `capture` in an environment that was made in the same way.
 
@@ -54,7 +63,7 @@ def restore(environment: Any, state: Any) -> None:
         arrays: dict[str, Tensor] = state.get("arrays", {})
         reader = Reader([_read(arrays[name]) for name in sorted(arrays, key=int)])
         stored, layers = json.loads(state["layout"]), list(_layers(environment))
-        if [entry["class"] for entry in stored] != [_name(layer) for layer in layers]:
+        if [_present_name(entry["class"]) for entry in stored] != [_name(layer) for layer in layers]:
             raise ArtifactError(
                 f"the file holds the state of {stored[0]['class']}, wrapped otherwise than {named(environment)}"
                 " or of another kind; make it as for the training, or begin new episodes: load(..., force_reset=True)"
