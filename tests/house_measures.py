@@ -227,9 +227,9 @@ class Bound:
 
 
 BOUNDS = {
-    "SLOC of the core": Bound(31200, 20000),
+    "SLOC of the core": Bound(31230, 20000),
     "files of the core": Bound(447, 160),
-    "SLOC of all packages": Bound(49750, 44000),
+    "SLOC of all packages": Bound(49785, 44000),
     "core files under 40 SLOC": Bound(143, 10),
     "imports, % of the core's SLOC": Bound(15.3, 9),
     "comment lines per 100 SLOC": Bound(0.2, 4, at_least=True),

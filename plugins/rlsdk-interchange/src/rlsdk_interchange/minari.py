@@ -117,10 +117,7 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
         raise SettingsError(
             f"Minari's data sets need its library: {pip_install('rlsdk-interchange[minari]')}"
         ) from None
-    if not re.search(r"-v\d+$", name):
-        raise SettingsError(
-            f"name = {name!r} has no version; names of Minari end with one, such as 'demo/cart-pole-v0'"
-        )
+    _require_version(name)
     episodes = open_episodes(path)
     # Minari sorts the keys of a Dict when it reads spaces; entries of masks go by position, so they are sorted too
     sorted_spaces = [to_gymnasium(each, by_name=True) for each in (episodes.observation_space, episodes.action_space)]
@@ -152,6 +149,13 @@ def export_minari(path: str | Path, name: str, **description: str) -> None:
             shutil.rmtree(place, ignore_errors=True)  # a part of the data set, which would be in the way of another try
         reason = one_line(" ".join(str(error).split()), 300)
         raise ArtifactError(f"Minari does not take {name!r}: {type(error).__name__}: {reason}") from error
+
+
+def _require_version(name: str) -> None:
+    if not re.search(r"-v\d+$", name):
+        raise SettingsError(
+            f"name = {name!r} has no version; names of Minari end with one, such as 'demo/cart-pole-v0'"
+        )
 
 
 def _require_space(place: Path, needed: int) -> None:
