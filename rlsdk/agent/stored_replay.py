@@ -58,21 +58,23 @@ def _memories(document: Mapping[str, object], sections: State, source: Path | IO
 
 
 def require_room(agent: AssembledAgent) -> None:
-    """Check that a rollout or batch, and an empty replay buffer, fit into memory; a filled one has its memory already.
+    """Check that a rollout, or a batch and an empty replay buffer, fit into memory; a filled buffer has its memory already.
 
     Raises:
         ResourceError: it will not fit.
     """
-    context, plan = agent.context, agent.parts.plan
+    context, plan, buffer = agent.context, agent.parts.plan, agent.parts.buffer
+    filled = buffer is not None and len(buffer) > 0
     if isinstance(plan, HasRolloutLength):
         what, advice = f"a rollout of {plan.n_steps} steps", "lower n_steps, or give fewer environments"
         require_memory(plan.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
-    elif count := getattr(agent.config, "batch_size", 0):  # a minibatch of a rollout is never larger than the rollout
+    elif (count := getattr(agent.config, "batch_size", 0)) and not filled:
+        # a minibatch of a rollout is never larger than the rollout
         what = f"a batch of {shown(count, 60)} transitions"
         require_memory(2 * count * nbytes(context.observation_space), what, "lower batch_size")
-    if agent.parts.buffer is not None and not len(agent.parts.buffer):
+    if buffer is not None and not filled:
         advice = "lower buffer_size, or set optimize_memory_usage=True"
-        require_memory(agent.parts.buffer.bytes_required(), "the replay buffer", advice)
+        require_memory(buffer.bytes_required(), "the replay buffer", advice)
 
 
 def restore_replay(agent: AssembledAgent) -> None:
