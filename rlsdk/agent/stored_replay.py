@@ -68,10 +68,11 @@ def require_room(agent: AssembledAgent) -> None:
     if isinstance(plan, HasRolloutLength):
         what, advice = f"a rollout of {plan.n_steps} steps", "lower n_steps, or give fewer environments"
         require_memory(plan.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
-    elif (count := getattr(agent.config, "batch_size", 0)) and not filled:
-        # a minibatch of a rollout is never larger than the rollout
+    elif count := getattr(agent.config, "batch_size", 0):  # a minibatch of a rollout is never larger than the rollout
         what = f"a batch of {shown(count, 60)} transitions"
-        require_memory(2 * count * nbytes(context.observation_space), what, "lower batch_size")
+        needed = 2 * count * nbytes(context.observation_space)
+        if buffer is None or needed > buffer.bytes_required():  # a smaller batch fits where the buffer does
+            require_memory(needed, what, "lower batch_size")
     if buffer is not None and not filled:
         advice = "lower buffer_size, or set optimize_memory_usage=True"
         require_memory(buffer.bytes_required(), "the replay buffer", advice)
