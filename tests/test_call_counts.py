@@ -107,9 +107,9 @@ COLLECTING = {
     "trpo": (81, 1.3),
     "trpo normalised": (93, 1.4),
 }
-"""(calls, new tensors) per environment step at most: a few percent above the counts, for other patch releases. Checks that scores are
-numbers, that parameters have the same layout, and of episodes that do not end, added one to six calls. A policy that
-cannot act in place says so after two or three tensors were made per rollout."""
+"""(calls, new tensors) per environment step at most: a few percent above the counts, for other patch releases. Checks of
+scores, of the layout of parameters and of episodes that do not end added one to six calls. A policy that cannot act in place
+says so after two or three tensors were made per rollout."""
 UPDATING = {
     "maskable-ppo": (7330, 140),
     "qrdqn": (400, 22),
