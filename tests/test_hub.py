@@ -193,5 +193,5 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from rlsdk_interchange.hub import pull
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(SettingsError, match=r"pip install \"rlsdk\[hub\]\""):
+    with pytest.raises(SettingsError, match=r"pip install \"rlsdk-interchange\[hub\]\""):
         pull("me/x")

@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 import rlsdk
-from rlsdk import zoo
+import rlsdk_zoo as zoo
 from rlsdk.agent.data_sets import recorded_in
 from rlsdk.buffers import open_episodes
 from rlsdk.buffers.data_set_summary import summary_of
