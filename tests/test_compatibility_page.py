@@ -251,7 +251,7 @@ TRAINING = {
     + there(
         "length_of_training",
         "a_training_ends_after_exactly_the_steps_that_were_asked_for",
-        "a_rounded_number_of_steps_is_said_once_at_the_start",
+        "a_rounded_number_of_steps_is_printed_once_at_the_start",
     ),
     "schedules, exploration and progress": there(
         "length_of_training",
