@@ -25,7 +25,7 @@ from rlsdk.registry import hookimpl
 def kernels():
     {body}
 """
-CALLED = "return {'clip_norm': lambda gradients: lambda values, norm: values.fill_(7.0)}"
+CALLED = "return {'clip_norm': lambda gradients, reference: lambda values, norm: values.fill_(7.0)}"
 pytestmark = pytest.mark.kernels("how kernels are found")
 
 
@@ -37,7 +37,7 @@ def offer(site: Site, identity: str, body: str, names: str = '["clip_norm"]', sd
 
 def clipped() -> float:
     values = torch.ones(4)
-    factory.clip_norm(values)(values, 1.0)
+    factory.clip_norm(values, reference.clip_norm)(values, 1.0)
     return float(values[0])
 
 
@@ -63,7 +63,7 @@ def test_the_package_offers_all_kernels_that_there_are() -> None:
 def test_without_a_package_torch_computes(alone: None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert factory.clip_norm(torch.ones(2)) is reference.clip_norm
+        assert factory.clip_norm(torch.ones(2), reference.clip_norm) is reference.clip_norm
         assert factory.normalization() is None
         assert clipped() == pytest.approx(0.5)
 
@@ -118,7 +118,7 @@ def test_a_broken_package_leaves_the_others_alone(site: Site) -> None:
 
 
 def test_a_kernel_that_raises_is_not_called_again(site: Site, alone: None) -> None:
-    offer(site, "bad", "return {'clip_norm': lambda gradients: 1 / 0}")
+    offer(site, "bad", "return {'clip_norm': lambda gradients, reference: 1 / 0}")
     with pytest.warns(RuntimeWarning, match="the kernel 'clip_norm' of acme_bad raised ZeroDivisionError") as found:
         assert clipped() == pytest.approx(0.5)
     assert [len(str(each.message).splitlines()) for each in found] == [1]
@@ -131,4 +131,4 @@ def test_errors_about_the_network_are_those_of_the_kernel() -> None:
     values = torch.ones(4)
     values.untyped_storage().resize_(0)
     with pytest.raises(UsageError, match="lost its memory"):
-        factory.clip_norm(values)
+        factory.clip_norm(values, reference.clip_norm)

@@ -491,7 +491,7 @@ def test_another_shape_at_the_same_address_is_refused(
     name: str, change: Any, kernels: str, guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        monkeypatch.setattr("rlsdk.kernels.structure._guards", None)  # as in a version of torch without them
+        monkeypatch.setattr("rlsdk_kernels.memory._guards", None)  # as in a version of torch without them
     with KERNELS[kernels]():
         model, weight = laid_out(name)
         before, address = weight.data, weight.data_ptr()

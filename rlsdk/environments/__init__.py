@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
     from rlsdk.environments.vector.endless import Waiting as Waiting
+    from rlsdk.environments.vector.group_checks import require_copies as require_copies
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
     from rlsdk.environments.vector.on_device import device_of as device_of
     from rlsdk.environments.vector.on_device import on_device as on_device
+    from rlsdk.environments.vector.record_checks import require_features as require_features
+    from rlsdk.environments.vector.record_checks import require_tensor as require_tensor
     from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
@@ -64,6 +67,7 @@ __all__ = [
     "NormalizeObservation",
     "NormalizeReward",
     "NumpyVectorEnv",
+    "OpaqueValue",
     "RecordedOnly",
     "TimeFeature",
     "check_env",
@@ -73,6 +77,9 @@ __all__ = [
     "load_results",
     "make_vec_env",
     "plot_results",
+    "require_copies",
+    "require_features",
+    "require_tensor",
     "to_gymnasium",
     "to_space",
     "ts2xy",
@@ -87,6 +94,8 @@ __getattr__, __dir__ = attach(
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
         "RecordedOnly": "rlsdk.environments.vector.recorded",
         "connect": "rlsdk.environments.gymnasium_adapter",
+        "require_copies": "rlsdk.environments.vector.group_checks",
+        **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.record_checks"),
         **dict.fromkeys(("device_of", "on_device"), "rlsdk.environments.vector.on_device"),
         "Waiting": "rlsdk.environments.vector.endless",
         **dict.fromkeys(("ConnectedEnv", "fingerprint_of"), "rlsdk.environments.vector.connected"),

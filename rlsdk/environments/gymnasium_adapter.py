@@ -19,6 +19,7 @@ from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
 from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
 from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessVectorEnv
+from rlsdk.environments.vector.seeds import Seeds
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapper_names import wrapped, wrapper_of
 from rlsdk.environments.wrapper_settings import split_wrapper_settings
@@ -44,18 +45,26 @@ LIMIT = "max_episode_steps"
 LACKING = "run the command in the folder of the module, add that folder to PYTHONPATH, or install its package"
 
 
-def connect(env: EnvSource, copies: int = 1) -> ConnectedEnv:
+def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> ConnectedEnv:
     """The vector environment of rlsdk for `env`.
 
     Args:
         env: an environment id, a function that makes an environment, a gymnasium environment, a vector environment of gymnasium
             or of rlsdk, or an object with the members of `rlsdk.interfaces.VectorEnv`.
         copies: the number of environments that are made from an id.
+        seed: the seed of the first reset that gets no seed; None: that of the environments, if they have one.
 
     Raises:
         EnvironmentFault: `env` is none of these, or the environment cannot be made.
+        SettingsError: the seed is not a whole number that torch's generators accept.
     """
-    env, _ = split_wrapper_settings(env)
+    made = _connected(split_wrapper_settings(env)[0], copies)
+    if seed is not None:
+        made.seeds = Seeds(seed)
+    return made
+
+
+def _connected(env: EnvSource, copies: int) -> ConnectedEnv:
     if isinstance(env, NumpyVectorEnv):
         return connect(env.env)
     if isinstance(env, EnvInTraining):

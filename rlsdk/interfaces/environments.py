@@ -125,7 +125,7 @@ class CapturesState(Protocol):
     """Environments whose state can be saved and restored, so that a training resumes in the middle of episodes."""
 
     def get_state(self) -> State:
-        """Return the state. Raises `rlsdk.environments.states.OpaqueValue` if it cannot be read."""
+        """Return the state. Raises `rlsdk.environments.OpaqueValue` if it cannot be read."""
         ...
 
     def set_state(self, state: State, /) -> object: ...

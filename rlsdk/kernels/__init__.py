@@ -4,26 +4,67 @@ Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) 
 `RLSDK_KERNELS=off` torch computes everything, more slowly.
 """
 
-from rlsdk.kernels.factory import graphed, seeded_draws
+from rlsdk.kernels.differentiable import Differentiable
+from rlsdk.kernels.factory import graphed, graphed_transition
 from rlsdk.kernels.hooks import function_modes, is_hooked
-from rlsdk.kernels.protocol import AUTOGRAD, Kernel, KernelChoice, Learnt
-from rlsdk.kernels.reference import Autograd, AutogradPair
+from rlsdk.kernels.protocol import (
+    ActorCriticLayers,
+    DenseNetwork,
+    GreedyKernel,
+    GumbelNoise,
+    KernelChoice,
+    LossRows,
+    NormalizationKernel,
+    NormalNoise,
+    PlainHead,
+    PolicyActor,
+    PolicyEvaluator,
+    PolicyLoss,
+    PolicyRows,
+    PolicySteps,
+    ReplayedTransition,
+    SquashedLayers,
+    SquashedPolicy,
+    is_dense,
+    is_linear,
+)
+from rlsdk.kernels.reference import is_transformed, no_choice, require_choice
 from rlsdk.kernels.structure import KernelSlot, Structure, fixed_layers
-from rlsdk.kernels.switch import kernels_off
+from rlsdk.kernels.switch import kernel_state, kernels_off
+from rlsdk.kernels.vector_steps import VectorStep
 
 __all__ = [
-    "AUTOGRAD",
-    "Autograd",
-    "AutogradPair",
-    "Kernel",
+    "ActorCriticLayers",
+    "DenseNetwork",
+    "Differentiable",
+    "GreedyKernel",
+    "GumbelNoise",
     "KernelChoice",
     "KernelSlot",
+    "LossRows",
+    "NormalNoise",
+    "NormalizationKernel",
+    "PlainHead",
+    "PolicyActor",
+    "PolicyEvaluator",
+    "PolicyLoss",
+    "PolicyRows",
+    "PolicySteps",
+    "ReplayedTransition",
+    "SquashedLayers",
+    "SquashedPolicy",
     "Structure",
-    "Learnt",
+    "VectorStep",
     "fixed_layers",
     "function_modes",
     "graphed",
+    "graphed_transition",
+    "is_dense",
     "is_hooked",
+    "is_linear",
+    "is_transformed",
+    "kernel_state",
     "kernels_off",
-    "seeded_draws",
+    "no_choice",
+    "require_choice",
 ]

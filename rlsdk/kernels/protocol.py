@@ -62,10 +62,8 @@ class DenseNetwork(Kernel[Tensor, Tensor, Callable[[Tensor], None]], Protocol):
         ...
 
 
-class Acting(Protocol):
-    """Computes the raw outputs [N, O] of a network for encoded observations [N, I], without graph."""
-
-    def __call__(self, features: Tensor, /) -> Tensor: ...
+Acting = Callable[[Tensor], Tensor]
+"""A function that computes the raw outputs [N, O] of a network for encoded observations [N, I], without graph."""
 
 
 class GreedyKernel(Protocol):
@@ -178,14 +176,13 @@ Product = Callable[[Tensor], Tensor]
 """A function that multiplies a matrix with a vector [D]."""
 
 
-class PolicyVjp(Protocol):
-    """Backpropagates the gradients of a loss with respect to log-probabilities, entropies and values, float [N] each.
+PolicyVjp = Callable[[Tensor, "Tensor | None", "Tensor | None"], None]
+"""A function that backpropagates the gradients of a loss with respect to log-probabilities, entropies and values, float [N]
+each.
 
-    The gradient of entropies is None if the loss has none. The gradients with respect to the parameters are written
-    into their `grad`, which is assumed to be zero.
-    """
-
-    def __call__(self, grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None, /) -> None: ...
+The gradient of entropies is None if the loss has none. The gradients with respect to the parameters are written into their
+`grad`, which is assumed to be zero.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,14 +14,16 @@ from rlsdk.records import StepData
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
-    found: Tensor = (offered("discounted_sums") or by_torch.discounted_sums)(value, weight)
-    return found
+    choose = offered("discounted_sums")
+    found: Tensor | None = None if choose is None else choose(value, weight)
+    return by_torch.discounted_sums(value, weight) if found is None else found
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """Return a number, 0-d; see `rlsdk.kernels.reference.explained_variance`."""
-    found: Tensor = (offered("explained_variance") or by_torch.explained_variance)(prediction, target)
-    return found
+    choose = offered("explained_variance")
+    found: Tensor | None = None if choose is None else choose(prediction, target)
+    return by_torch.explained_variance(prediction, target) if found is None else found
 
 
 def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
@@ -39,6 +41,6 @@ def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: f
         gamma: discount.
         lam: lambda of generalised advantage estimation.
     """
-    compute = offered("advantages") or by_torch.advantages
-    found: Advantages = compute(steps, value, next_value, gamma, lam)
-    return found
+    choose = offered("advantages")
+    found: Advantages | None = None if choose is None else choose(steps, value, next_value, gamma, lam)
+    return by_torch.advantages(steps, value, next_value, gamma, lam) if found is None else found

@@ -49,11 +49,6 @@ def _inside(state: str) -> Iterator[None]:
         states.pop()
 
 
-def state() -> str:
-    """Return what is on, one of `STATES`."""
+def kernel_state() -> str:
+    """Return what is on: `on`; `uncompiled`, only numpy and torch; or `off`, only torch."""
     return states[-1]
-
-
-def is_on() -> bool:
-    """Whether kernels are on."""
-    return states[-1] != "off"

@@ -34,6 +34,10 @@ class VectorStep(NamedTuple):
     weight_decay: float
     max_norm: float | None = None
     """The gradient is scaled down to this norm; None: never."""
+    clear_every: int = STEPS_BETWEEN_CLEARING
+    """After so many steps, moments that have decayed to almost 0 become 0."""
+    smallest_moment: float = SMALLEST_MOMENT
+    """Smaller moments become 0 then; in smallest normal numbers of their dtype."""
 
 
 def next_steps(

@@ -91,11 +91,9 @@ def quantile_huber(
     """
     quantiles, size = current.shape[-1], current.numel() * target.shape[-1]
     factor = (0.5 * quantiles if sum_over_quantiles else 0.5) / size
-    asymmetry, compute = (
-        _asymmetry(quantiles, current.dtype, current.device),
-        offered("pairwise_huber") or pairwise_huber,
-    )
-    total, grad = compute(current, target, asymmetry, weight)
+    asymmetry, choose = _asymmetry(quantiles, current.dtype, current.device), offered("pairwise_huber")
+    found = None if choose is None else choose(current, target, asymmetry, weight)
+    total, grad = pairwise_huber(current, target, asymmetry, weight) if found is None else found
     return total * factor, grad.mul_(-factor)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import DenseNetwork
+from rlsdk.kernels import KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import AUTOGRAD, DenseNetwork
+from rlsdk.kernels.reference import Autograd
 from rlsdk.networks.documented_methods import explains_attributes
 from rlsdk.networks.ensemble import EnsembleMLP
 

@@ -8,8 +8,9 @@ from functools import partial
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import Acting, Acts, DenseNetwork
+from rlsdk.kernels import KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import AUTOGRAD, Acting, Acts, DenseNetwork
+from rlsdk.kernels.reference import Autograd
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim

@@ -10,9 +10,9 @@ from torch import Generator, Tensor, nn
 
 from rlsdk import tree
 from rlsdk.distributions import MultiCategorical
-from rlsdk.kernels import AUTOGRAD, Autograd, KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import Acting, Acts, DenseNetwork, GreedyKernel
-from rlsdk.kernels.reference import require_choice
+from rlsdk.kernels import KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import AUTOGRAD, Acting, Acts, DenseNetwork, GreedyKernel
+from rlsdk.kernels.reference import Autograd, require_choice
 from rlsdk.math.discrete_values import flat_index, greedy_action, mean_values, values_at
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import features_dim

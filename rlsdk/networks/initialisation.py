@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from rlsdk.kernels import seeded_draws
+from rlsdk.kernels.factory import seeded_draws
 from rlsdk.runtime.seeding import derive
 from rlsdk.runtime.threads import limited_threads
 

@@ -10,8 +10,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
-from rlsdk.kernels import AUTOGRAD, KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import Acts, SampledVjp, SquashedLayers, SquashedPolicy, has_parameters, is_dense
+from rlsdk.kernels import KernelChoice, KernelSlot, factory
+from rlsdk.kernels.protocol import AUTOGRAD, Acts, SampledVjp, SquashedLayers, SquashedPolicy, has_parameters, is_dense
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.networks.modes import has_train_mode
 from rlsdk.networks.squashed_by_modules import ByModules

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Generator, Tensor
 
 from rlsdk.distributions import SquashedGaussian
-from rlsdk.kernels import AutogradPair
+from rlsdk.kernels.reference import AutogradPair
 
 
 class ByModules:

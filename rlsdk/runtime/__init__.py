@@ -11,6 +11,7 @@ from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
     from rlsdk.runtime.device import choose_device as choose_device
+    from rlsdk.runtime.last_prepared import LastPrepared as LastPrepared
     from rlsdk.runtime.memory_budget import available_bytes as available_bytes
     from rlsdk.runtime.memory_budget import gigabytes as gigabytes
     from rlsdk.runtime.output import counted as counted
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rlsdk.runtime.whole_files import write_whole as write_whole
 
 __all__ = [
+    "LastPrepared",
     "available_bytes",
     "checked_seed",
     "choose_device",
@@ -46,6 +48,7 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "choose_device": "rlsdk.runtime.device",
+        "LastPrepared": "rlsdk.runtime.last_prepared",
         **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory_budget"),
         **dict.fromkeys(("counted", "is_quiet", "print_line", "quietly"), "rlsdk.runtime.output"),
         **dict.fromkeys(("checked_seed", "fresh_seed"), "rlsdk.runtime.seeding"),

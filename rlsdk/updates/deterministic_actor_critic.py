@@ -7,7 +7,8 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels import Learnt, graphed
+from rlsdk.kernels import graphed
+from rlsdk.kernels.protocol import Learnt
 from rlsdk.math.value_losses import clipped_double_q, squared_error
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.deterministic_actor import DeterministicActor, smoothed

@@ -8,7 +8,7 @@ from operator import is_
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels import Structure, factory
+from rlsdk.kernels import Structure, factory, reference
 from rlsdk.kernels.compiler_import import step
 from rlsdk.kernels.vector_steps import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep, next_steps
 from rlsdk.networks.flat import FlatParameters, is_trained
@@ -71,7 +71,7 @@ class FlatOptimizer:
         self.optimizer = self._make([self.flat]) if self._by_tensor is None else self._by_tensor.optimizer
         self._kernel = factory.optimizer_step(self._choice, self.optimizer, self.flat)
         self._make_step = factory.vector_step(self.flat)
-        self._clip = factory.clip_norm(self.gradients)
+        self._clip = factory.clip_norm(self.gradients, reference.clip_norm)
 
     def _tensor_optimizer(self) -> TensorOptimizer | None:
         """The optimiser of the tensors as they are; None if the vector has the same result."""

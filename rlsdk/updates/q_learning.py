@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.kernels import Learnt, graphed
+from rlsdk.kernels import graphed
+from rlsdk.kernels.protocol import Learnt
 from rlsdk.math.discrete_values import greedy_target, taken_values
 from rlsdk.math.quantiles import td_error
 from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy

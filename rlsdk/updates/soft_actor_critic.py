@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels import Learnt, graphed
+from rlsdk.kernels import graphed
+from rlsdk.kernels.protocol import Learnt
 from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.own_networks import OwnCritics
 from rlsdk.networks.squashed_actor import SquashedActor

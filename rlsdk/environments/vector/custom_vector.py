@@ -49,16 +49,18 @@ class CustomVectorEnv(SteppedVector):
 
     The object may also have the members of `HasDevice`, `CapturesState`, `HasMasks`, `SelectsInfo`, `KeepsInfos`,
     `HasSeparateEnvs` and `PlaysEpisodes`. Calls of these are passed on to the object.
+
+    Records of steps are not checked if the object has an attribute `checks_steps` that is True: it checks them itself.
     """
 
-    def __init__(self, env: VectorEnv, *, checks: bool = True) -> None:
-        """`checks`: whether to check the records; False for an object that checks them itself."""
+    def __init__(self, env: VectorEnv) -> None:
         require_members(env)
         self.env, self.num_envs = env, int(env.num_envs)
         pair = checked_space(env.observation_space, "observation"), checked_space(env.action_space, "action")
         own = getattr(env, "name", None)
         super().__init__(*pair, own if isinstance(own, str) else type(env).__name__)
-        self._moves, self._checks, self.device = 0, checks, _device(env)
+        self._moves, self.device = 0, _device(env)
+        self._checks = getattr(env, "checks_steps", False) is not True
         self.has_masks = isinstance(env, HasMasks) and bool(env.has_masks)
         self.environments = [env]
 

@@ -28,11 +28,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from rlsdk.environments import ConnectedEnv, OpaqueValue, connect, to_space
-from rlsdk.environments.vector.group_checks import require_copies
-from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.environments import ConnectedEnv, OpaqueValue, connect, require_copies, to_space
 from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError, message_of, shown
-from rlsdk.runtime.whole_files import open_library
+from rlsdk.runtime import open_library
 
 Array = NDArray[Any]
 GymSpace = gymnasium.Space[Any]
@@ -140,8 +138,8 @@ def make_c_vec_env(
     require_copies(n_envs)
     for what, space in (("observation", observation_space), ("action", action_space)):
         to_space(space, what)  # before the library is loaded
-    made = connect(CVectorEnv(library, n_envs, observation_space, action_space))
-    made.name, made.seeds = Path(library).stem, Seeds(seed)
+    made = connect(CVectorEnv(library, n_envs, observation_space, action_space), seed=seed)
+    made.name = Path(library).stem
     return made
 
 

@@ -13,16 +13,12 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.environments.vector.custom_vector import CustomVectorEnv, checked_space
-from rlsdk.environments.vector.group_checks import require_copies
-from rlsdk.environments.vector.record_checks import require_features, require_tensor
-from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.environments import ConnectedEnv, connect, require_copies, require_features, require_tensor, to_space
 from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, UsageError, shown
 from rlsdk.interfaces import InformsOfSteps, MasksStates, State, TorchEnv
-from rlsdk.kernels.factory import graphed_transition
+from rlsdk.kernels import graphed_transition
 from rlsdk.records import EnvStep, Episode, Features, Observation
-from rlsdk.runtime.device import choose_device
-from rlsdk.runtime.seeding import checked_seed, fresh_seed
+from rlsdk.runtime import choose_device, fresh_seed
 from rlsdk.runtime.stored import put_back, stored_like
 from rlsdk.spaces import Box, Space, choices_of, dtype_of, leaf_spaces, map_leaves, shape_of
 
@@ -54,6 +50,8 @@ class _Then:
 
 class TorchVectorEnv(Generic[StateT]):
     """B environments of a `TorchEnv`. The step that ends an episode begins the next one."""
+
+    checks_steps = True  # on the device, without waiting for it
 
     def __init__(self, env: TorchEnv[StateT], count: int, spaces: tuple[Space, Space], device: str) -> None:
         self.env, self.num_envs, self.device = env, count, device
@@ -277,7 +275,7 @@ class TorchVectorEnv(Generic[StateT]):
 
 def make_torch_vec_env(
     env: TorchEnv[StateT], n_envs: int, seed: int | None = None, *, device: str = "auto"
-) -> CustomVectorEnv:
+) -> ConnectedEnv:
     """A vector environment of an environment that is written in torch.
 
     Args:
@@ -298,11 +296,9 @@ def make_torch_vec_env(
         raise SettingsError(f"max_episode_steps = {limit!r} must be a positive whole number, or None")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    spaces = checked_space(env.observation_space, "observation"), checked_space(env.action_space, "action")
-    made = TorchVectorEnv(env, n_envs, spaces, choose_device(device, "")[0])
-    vector = CustomVectorEnv(made, checks=False)
-    vector.seeds = Seeds(None if seed is None else checked_seed(seed))
-    return vector
+    pair = (env.observation_space, "observation"), (env.action_space, "action")
+    observed, taken = (space if isinstance(space, Space) else to_space(space, what) for space, what in pair)
+    return connect(TorchVectorEnv(env, n_envs, (observed, taken), choose_device(device, "")[0]), seed=seed)
 
 
 def _bounds(box: Box, device: str) -> tuple[Tensor, Tensor]:

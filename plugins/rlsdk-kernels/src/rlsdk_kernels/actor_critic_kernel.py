@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Generic, cast
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import ClosedForm, Distribution
-from rlsdk.kernels.protocol import ActorCriticLayers, Evaluation, InPlace, PolicyActor, PolicyVjp, Product, RowsT
+from rlsdk.kernels import ActorCriticLayers, PolicyActor, PolicyRows
 from rlsdk.records import Observation
-from rlsdk.runtime.last_prepared import LastPrepared
+from rlsdk.runtime import LastPrepared
+from rlsdk.updates import Evaluation
 from rlsdk_kernels import compiled_policy
 from rlsdk_kernels.backends import COMPILED, TORCH
-from rlsdk_kernels.compiled_acting import can_act_in_place, pays, sampling_of
+from rlsdk_kernels.compiled_acting import InPlace, can_act_in_place, pays, sampling_of
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.dense_choice import acting_dense, can_be_compiled, dense_of, sampling_dense, without_compiled
 from rlsdk_kernels.dense_kernel import ACTING_ROWS, DenseKernel, Trace
@@ -25,9 +26,13 @@ from rlsdk_kernels.numpy_backend import Array
 from rlsdk_kernels.numpy_distributions import sampler_of, taken
 from rlsdk_kernels.shared_layers import SharedLayers
 
+RowsT = TypeVar("RowsT", bound=PolicyRows)
+PolicyVjp = Callable[[Tensor, Tensor | None, Tensor | None], None]
+"""A function of the gradients of a loss with respect to log-probabilities, entropies and values, float [N] each."""
+
 
 class ActorCriticKernel(Generic[RowsT]):
-    """Evaluates the network for learning; see `rlsdk.kernels.protocol.PolicyEvaluator`.
+    """Evaluates the network for learning; see `rlsdk.kernels.PolicyEvaluator`.
 
     The `grad` of the parameters must be allocated.
     """
@@ -71,7 +76,7 @@ class ActorCriticKernel(Generic[RowsT]):
         def distribution() -> ClosedForm:
             return self._distribution(rows.observation, raw)
 
-        def fisher() -> Product:
+        def fisher() -> Callable[[Tensor], Tensor]:
             share = 1.0 / len(rows) if rows.weight is None else (rows.weight / rows.weight.sum()).unsqueeze(1)
             return lambda v: self._fisher_product(distribution(), actor_trace, share, v)
 

@@ -6,33 +6,30 @@ Each takes the same arguments, and returns `reference` or None if no kernel fits
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels import reference as by_torch
-from rlsdk.kernels.differentiable import Differentiable
-from rlsdk.kernels.protocol import (
-    Acting,
+from rlsdk.kernels import (
     ActorCriticLayers,
-    Acts,
     DenseNetwork,
+    Differentiable,
     GreedyKernel,
     KernelChoice,
     NormalizationKernel,
     PolicyActor,
     PolicyEvaluator,
     PolicyLoss,
+    PolicyRows,
     PolicySteps,
     ReplayedTransition,
-    RowsT,
     SquashedLayers,
     SquashedPolicy,
-    has_parameters,
+    VectorStep,
     is_dense,
 )
-from rlsdk.kernels.vector_steps import VectorStep
+from rlsdk.records import Act, Observation
 from rlsdk_kernels.backends import NUMPY_WIDTH
 from rlsdk_kernels.compiled_library import may_compile
 from rlsdk_kernels.processor import has_avx2
@@ -41,6 +38,9 @@ InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
 ResultT = TypeVar("ResultT")
+RowsT = TypeVar("RowsT", bound=PolicyRows)
+Acts = Callable[[Observation, Any, bool, Generator], Act[Any, Any]]
+"""A function that acts: (observation, carry, whether it is deterministic, generator) -> act."""
 COMPILED_WIDTH = 512
 """Up to this width of layers, compiled code is faster than torch on processors with AVX2."""
 NUMPY_SIZE = NUMPY_WIDTH * NUMPY_WIDTH
@@ -57,6 +57,11 @@ def backend_name(choice: KernelChoice) -> str | None:
     if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and has_avx2())):
         return "compiled"
     return "numpy" if narrow else "torch"
+
+
+def _are_plain(encoder: nn.Module, modules: Sequence[nn.Module]) -> bool:
+    """Whether the encoder has no parameters and the layers are dense."""
+    return next(encoder.parameters(), None) is None and is_dense(modules)
 
 
 def dense_network(
@@ -78,7 +83,7 @@ def dense_network(
         member: the index of one member of an ensemble, to evaluate it alone; None: all.
     """
     name = backend_name(choice)
-    if hooked or name is None or has_parameters(encoder) or not is_dense(modules):
+    if hooked or name is None or not _are_plain(encoder, modules):
         return reference
     from rlsdk_kernels.dense_choice import dense_of
 
@@ -86,11 +91,15 @@ def dense_network(
 
 
 def dense_acting(
-    modules: Sequence[nn.Module], encoder: nn.Module, choice: KernelChoice, hooked: bool, reference: Acting
-) -> Acting:
-    """Return the kernel for acting with layers that follow an encoder."""
+    modules: Sequence[nn.Module],
+    encoder: nn.Module,
+    choice: KernelChoice,
+    hooked: bool,
+    reference: Callable[[Tensor], Tensor],
+) -> Callable[[Tensor], Tensor]:
+    """Return the function that computes raw outputs [N, O] without graph from encoded observations [N, I]."""
     off = hooked or backend_name(choice) is None
-    if off or has_parameters(encoder) or not is_dense(modules):
+    if off or not _are_plain(encoder, modules):
         return reference
     from rlsdk_kernels.dense_acting import DenseActing
 
@@ -107,7 +116,7 @@ def greedy_acting(
 ) -> GreedyKernel | None:
     """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
     off = hooked or backend_name(choice) is None
-    if off or has_parameters(encoder) or not is_dense(modules):
+    if off or not _are_plain(encoder, modules):
         return None
     from rlsdk_kernels.greedy_acting import GreedyActing
 
@@ -260,15 +269,15 @@ def normalization() -> NormalizationKernel | None:
     return Normalization()
 
 
-def clip_norm(gradients: Tensor) -> Callable[[Tensor, float], None]:
-    """Return a function that scales vectors like `gradients` [D] down to a norm, in place."""
+def clip_norm(gradients: Tensor, reference: Callable[[Tensor, float], None]) -> Callable[[Tensor, float], None]:
+    """Return a function that scales vectors like `gradients` [D] down to a norm, in place, as `reference` does."""
     if may_compile():
         from rlsdk_kernels.compiled_vectors import clip_norm as by_compiled_code
         from rlsdk_kernels.compiled_vectors import fits
 
         if fits((gradients,), gradients.numel()):
             return by_compiled_code
-    return by_torch.clip_norm
+    return reference
 
 
 def differentiable_dense(modules: Sequence[nn.Module], hooked: bool, reference: Differentiable) -> Differentiable:

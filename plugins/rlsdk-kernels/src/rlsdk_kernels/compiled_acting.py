@@ -6,15 +6,20 @@ once, and a step makes one call of compiled code, and one or two of torch for ra
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels.protocol import GumbelNoise, InPlace, NormalNoise
-from rlsdk.runtime.last_prepared import LastPrepared
+from rlsdk.kernels import GumbelNoise, NormalNoise
+from rlsdk.runtime import LastPrepared
 from rlsdk_kernels.backends import NUMPY_WIDTH
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.compiled_library import as_floats, as_mask, loaded_library, require_readable
 from rlsdk_kernels.dense_kernel import ACTING_ROWS
+
+InPlace = tuple[Callable[[int], None], Tensor]
+"""(A function of t that acts on row t of observations [T, B, ..], the storage [T, B, ..] that it writes actions to.)"""
 
 
 def pays(network: CompiledDense, rows: int) -> bool:

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import DivergenceError, UsageError
-from rlsdk.kernels.protocol import ACTIVATIONS, is_linear
-from rlsdk.kernels.reference import no_choice
-from rlsdk.kernels.structure import Memory, require_memory
+from rlsdk.kernels import is_linear, no_choice
 from rlsdk_kernels.backends import COMPILED
 from rlsdk_kernels.compiled_library import Layer, as_floats, loaded_library, places, threads_of
 from rlsdk_kernels.dense_kernel import activations_of
+from rlsdk_kernels.memory import Memory, require_memory
 
 Places = ctypes.Array[ctypes.c_void_p]
 """The addresses of tensors shaped like the weight and bias of each layer."""
 _grad = attrgetter("grad")
+ACTIVATIONS = (nn.Identity, nn.ReLU, nn.Tanh)  # numbered as in `dense.h`
 DIVERGED = 2
 """What functions of `acting.c` return if outputs are not finite."""
 
@@ -66,19 +66,19 @@ class CompiledDense:
         self._threads = threads_of(library)
 
     def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """See `rlsdk.kernels.protocol.Kernel`; inputs [N, I], outputs [N, O]."""
+        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [N, O]."""
         outputs, trace = self.forward(inputs)
         return outputs, lambda grad: self.backward(trace, grad, self.gradients())
 
     def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [N, O]."""
+        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [N, O]."""
         outputs, trace = self.forward(inputs)
         if self._lead:
             return outputs, lambda grad: self.input_grad(trace, grad).sum(0)
         return outputs, lambda grad: self.input_grad(trace, grad)
 
     def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None:
-        """One call per batch [N, I] is as fast; see `rlsdk.kernels.protocol.DenseNetwork`."""
+        """One call per batch [N, I] is as fast; see `rlsdk.kernels.DenseNetwork`."""
         return None
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Trace]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ctypes import c_float
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.reference import number_like
 from rlsdk_kernels import pairwise_huber as by_torch
 from rlsdk_kernels.compiled_library import loaded_library
 
@@ -16,8 +16,10 @@ PAIRS_PER_KEY = 100
 """Computing this number of pairs takes at least as long as sorting one number; with AVX-512 it is some 300 pairs."""
 
 
-def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return (sum, 0-d; gradients [.., N, K]), the same as `rlsdk.kernels.reference.pairwise_huber`."""
+def pairwise_huber(
+    current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    """Return (sum, 0-d; gradients [.., N, K]), the same as torch; None if torch must compute, for example for autograd."""
     shape, shared = current.shape, target.ndim == 2
     numbers = current, target, asymmetry, *(() if weight is None else (weight,))
     for tensor in numbers:
@@ -33,7 +35,7 @@ def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: T
     grad, addresses = torch.empty_like(read[0]), [*map(Tensor.data_ptr, read), None][:4]
     members = current.numel() // max(1, rows * quantiles)
     total = _function()(*addresses, members, rows, quantiles, atoms, not shared, grad.data_ptr())
-    return number_like(grad, total), grad
+    return grad.new_full((), c_float(total).value), grad  # a number that is too large for float32 is infinite
 
 
 @cache

@@ -17,10 +17,9 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.hooks import KNOWN
-from rlsdk.kernels.protocol import LossTerms
-from rlsdk.kernels.switch import states
-from rlsdk.runtime.whole_files import open_library
+from rlsdk.kernels import kernel_state
+from rlsdk.runtime import open_library
+from rlsdk.updates import LossTerms
 
 FOLDER = Path(__file__).parent / "compiled"
 POINTER, COUNT = c_void_p, c_int64
@@ -150,7 +149,7 @@ def loaded_library() -> CDLL:
 
 def may_compile() -> bool:
     """Whether kernels may use compiled code, and this installation has it for the processor."""
-    return states[-1] == "on" and KNOWN and _has_library()
+    return kernel_state() == "on" and _has_library()
 
 
 @cache

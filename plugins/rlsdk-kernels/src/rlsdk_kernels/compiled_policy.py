@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossGrads, LossRows, LossTerms, NormalNoise, PlainHead
+from rlsdk.kernels import GumbelNoise, LossRows, NormalNoise, PlainHead
+from rlsdk.updates import Evaluation, LossTerms
 from rlsdk_kernels.compiled_library import (
     Columns,
     as_floats,
@@ -24,6 +25,7 @@ from rlsdk_kernels.compiled_library import (
     require_readable,
     terms_of,
 )
+from rlsdk_kernels.policy_loss import LossGrads
 
 HeadVjp = Callable[[Tensor, Tensor | None], Tensor]
 """A function of the gradients of log-probabilities and entropies [N]. It returns the gradient with respect to the output of
@@ -103,7 +105,7 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
 
 
 class CompiledPolicyLoss:
-    """See `rlsdk.kernels.protocol.PolicyLoss`."""
+    """See `rlsdk.kernels.PolicyLoss`."""
 
     def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
         size, clip = rows.target.shape[0], terms.clip

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import addressof, byref
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels.protocol import SampledVjp, SquashedLayers
+from rlsdk.kernels import SquashedLayers
 from rlsdk_kernels import compiled_library as c
 from rlsdk_kernels.compiled_dense import CompiledDense, exhausted
 
 
 class CompiledSquashedPolicy:
-    """See `rlsdk.kernels.protocol.SquashedPolicy`."""
+    """See `rlsdk.kernels.SquashedPolicy`."""
 
     name = CompiledDense.name
 
@@ -39,7 +40,7 @@ class CompiledSquashedPolicy:
         return drawn
 
     @torch.no_grad()
-    def evaluate(self, inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
+    def evaluate(self, inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Callable[[Tensor, Tensor], None]]:
         """Return ((actions [N, A], log-densities [N]), vjp)."""
         features = self.networks[0].checked(inputs[0])
         rows = features.shape[0]

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.protocol import ActorCriticLayers, GumbelNoise, LossRows, LossTerms, Minibatches
-from rlsdk.kernels.structure import Memory
-from rlsdk.kernels.vector_steps import VectorStep
+from rlsdk.kernels import ActorCriticLayers, GumbelNoise, LossRows, VectorStep
+from rlsdk.updates import LossTerms, Minibatches
 from rlsdk_kernels import compiled_library as c
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.compiled_vectors import fits, optimiser_of
+from rlsdk_kernels.memory import Memory
 
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
 
@@ -54,7 +54,7 @@ class Order(Structure):
 
 
 class CompiledPolicySteps:
-    """See `rlsdk.kernels.protocol.PolicySteps`."""
+    """See `rlsdk.kernels.PolicySteps`."""
 
     def __init__(self, layers: ActorCriticLayers, actor: CompiledDense, critic: CompiledDense) -> None:
         """`actor` and `critic` evaluate the layers. The head has `sampling`."""

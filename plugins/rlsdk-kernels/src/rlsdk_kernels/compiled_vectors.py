@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from ctypes import byref
+from ctypes import byref, c_float
 from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rlsdk.kernels import reference
-from rlsdk.kernels.reference import Advantages
-from rlsdk.kernels.structure import Memory, require_memory
-from rlsdk.kernels.vector_steps import SMALLEST_MOMENT, STEPS_BETWEEN_CLEARING, VectorStep
+from rlsdk.kernels import VectorStep
 from rlsdk.records import StepData
 from rlsdk_kernels.compiled_library import Optimiser, Steps, loaded_library
+from rlsdk_kernels.memory import Memory, require_memory
 
 KINDS = "adam", "rmsprop"
 """The optimisers, in the order of `optimisers.h`."""
@@ -37,8 +35,9 @@ def clip_norm(gradients: Tensor, max_norm: float) -> None:
 def optimiser_of(step: VectorStep) -> Optimiser:
     """Return a step for compiled code, which can read its vectors: check `fits` first."""
     options = step.rate, *step.decays, step.eps, step.weight_decay
-    limits = SMALLEST_MOMENT * torch.finfo(torch.float32).tiny, -1.0 if step.max_norm is None else step.max_norm
-    sizes = step.vectors[0].numel(), STEPS_BETWEEN_CLEARING
+    smallest = step.smallest_moment * torch.finfo(torch.float32).tiny
+    limits = smallest, -1.0 if step.max_norm is None else step.max_norm
+    sizes = step.vectors[0].numel(), step.clear_every
     return Optimiser(KINDS.index(step.kind), *sizes, *map(Tensor.data_ptr, step.vectors), *options, *limits)
 
 
@@ -69,10 +68,10 @@ class CompiledStep:
         return True
 
 
-def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
-    """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
+def discounted_sums(value: Tensor, weight: Tensor) -> Tensor | None:
+    """Return the sums [T, B]; see `rlsdk.math.discounted_sums`. None: compiled code cannot read the tensors."""
     if value.ndim != 2 or not any(_are_alike(value, weight, of=kind) for kind in (torch.float32, torch.float64)):
-        return reference.discounted_sums(value, weight)
+        return None
     own, factors, found = value.detach().contiguous(), weight.detach().contiguous(), loaded_library()
     sums, function = torch.empty_like(own), found.discounted_sums
     if value.dtype is torch.float64:
@@ -81,15 +80,17 @@ def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     return sums
 
 
-def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
-    """Return (advantages [B * T], targets [B * T], a flag); see `rlsdk.kernels.returns.advantages`."""
+def advantages(
+    steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor, bool] | None:
+    """Return (advantages [B * T], targets [B * T], whether all steps are valid); None if compiled code cannot read them."""
     numbers, flags = (value, steps.reward, next_value), (steps.terminated, steps.truncated, steps.valid)
     if (
         value.ndim != 2
         or flags[0].shape != value.shape
         or not (_are_alike(*numbers) and _are_alike(*flags, of=torch.bool))
     ):
-        return reference.advantages(steps, value, next_value, gamma, lam)
+        return None
     given = [t.contiguous() for t in (*numbers, *flags)]
     advantage, target = value.new_empty(2, value.numel()).unbind()
     addresses, outputs = Steps(*map(Tensor.data_ptr, given)), (advantage.data_ptr(), target.data_ptr())
@@ -97,12 +98,14 @@ def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: f
     return advantage, target, bool(whole)
 
 
-def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return a number, 0-d, for arguments [N]; see `rlsdk.kernels.reference.explained_variance`."""
+def explained_variance(prediction: Tensor, target: Tensor) -> Tensor | None:
+    """Return a number, 0-d, for arguments [N]; see `rlsdk.math.surrogate.explained_variance`. None: compiled code cannot read
+    the tensors."""
     if not _are_alike(prediction, target):
-        return reference.explained_variance(prediction, target)
+        return None
     own, goal = prediction.contiguous(), target.contiguous()
-    return reference.number_like(own, loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel()))
+    found = loaded_library().explained_variance(own.data_ptr(), goal.data_ptr(), own.numel())
+    return own.new_full((), c_float(found).value)  # a number that is too large for float32 is infinite
 
 
 def _are_alike(*tensors: Tensor, of: torch.dtype = torch.float32) -> bool:

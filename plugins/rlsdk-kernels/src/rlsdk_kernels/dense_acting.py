@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
 
-from rlsdk.kernels.protocol import Acting
 from rlsdk_kernels.dense_choice import acting_dense
 from rlsdk_kernels.dense_kernel import ACTING_ROWS
 
@@ -17,7 +16,7 @@ class DenseActing:
     Otherwise it calls `reference`.
     """
 
-    def __init__(self, modules: Iterable[nn.Module], reference: Acting) -> None:
+    def __init__(self, modules: Iterable[nn.Module], reference: Callable[[Tensor], Tensor]) -> None:
         self.kernel, self.reference = acting_dense(modules), reference
 
     def __call__(self, features: Tensor) -> Tensor:

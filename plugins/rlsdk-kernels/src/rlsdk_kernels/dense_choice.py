@@ -9,8 +9,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from rlsdk.kernels.hooks import is_hooked
-from rlsdk.kernels.protocol import is_dense, is_linear
+from rlsdk.kernels import is_dense, is_hooked, is_linear
 from rlsdk_kernels.backends import BACKENDS, COMPILED, NUMPY_WIDTH, TORCH
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.compiled_library import may_compile

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels.hooks import is_hooked
-from rlsdk.kernels.protocol import is_dense, is_linear
-from rlsdk.kernels.structure import Memory, require_memory
+from rlsdk.kernels import is_dense, is_hooked, is_linear
 from rlsdk_kernels import backends
 from rlsdk_kernels.backends import BACKENDS, TORCH
+from rlsdk_kernels.memory import Memory, require_memory
 from rlsdk_kernels.numpy_backend import NUMPY, Activation, Array, Backend
 
 Trace = Array
@@ -108,7 +107,7 @@ class DenseKernel:
     # --- tensors -----------------------------------------------------------------------------------------------------
 
     def evaluate(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """See `rlsdk.kernels.protocol.Kernel`; inputs [N, I], outputs [.., N, O]."""
+        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [.., N, O]."""
         with torch.no_grad():
             outputs, trace = self.forward(self.backend.array(inputs))
         return self.backend.tensor(outputs), lambda grad: self.backward(
@@ -116,7 +115,7 @@ class DenseKernel:
         )
 
     def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [.., N, O]."""
+        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [.., N, O]."""
         with torch.no_grad():
             outputs, trace = self.forward(self.backend.array(inputs))
 
@@ -127,7 +126,7 @@ class DenseKernel:
         return self.backend.tensor(outputs), vjp
 
     def outputs_of_several(self, inputs: Tensor, count: int) -> Tensor | None:
-        """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I], outputs [N, O]."""
+        """See `rlsdk.kernels.DenseNetwork`; inputs [N, I], outputs [N, O]."""
         if self.ensemble or self.backend is not NUMPY:
             return None
         x = inputs.numpy().reshape(count, -1, inputs.shape[-1])
@@ -181,18 +180,18 @@ class DenseKernel:
             grad: the gradient with respect to the outputs, [.., N, O].
             into: arrays as `gradients` and `arrays` return them; None: gradients of parameters are not computed.
         """
-        self._backward(trace, grad, into, to_input=False)
+        self.backpropagate(trace, grad, into, to_input=False)
 
     def input_grad(self, trace: Trace, grad: Array, into: Sequence[Array] | None = None) -> Array:
         """Return the gradient with respect to the inputs, [.., N, I]. With `into`, also compute the gradients of parameters."""
-        return self._backward(trace, grad, into, to_input=True)
+        return self.backpropagate(trace, grad, into, to_input=True)
 
-    def _backward(self, trace: Trace, grad: Array, into: Sequence[Array] | None, *, to_input: bool) -> Array:
+    def backpropagate(self, trace: Trace, grad: Array, into: Sequence[Array] | None, *, to_input: bool) -> Array:
         layers, backend = self._layers(), self.backend
         if self.members and isinstance(trace[0], list):
             places = zip(*into, strict=True) if into is not None else [None] * len(trace)
             each = zip(self.members, trace, grad, places, strict=True)
-            found = [member._backward(*arguments, to_input=to_input) for member, *arguments in each]
+            found = [member.backpropagate(*arguments, to_input=to_input) for member, *arguments in each]
             return backend.stack(found) if to_input else None
         for i in reversed(range(len(layers))):
             if (activation := layers[i].activation) is not None:

@@ -8,8 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.differentiable import Differentiable
-from rlsdk.kernels.reference import is_transformed
+from rlsdk.kernels import Differentiable, is_transformed
 from rlsdk_kernels.compiled_dense import CompiledDense, Trace
 from rlsdk_kernels.compiled_library import as_floats, places
 

@@ -1,4 +1,7 @@
-"""Losses, returns and action values in compiled code or numpy. `hooks` offers these functions for those of `rlsdk.kernels`."""
+"""Losses, returns and action values in compiled code or numpy. `hooks` offers these functions for those of `rlsdk.kernels`.
+
+A function returns None if torch must compute.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlsdk.kernels import reference as by_torch
-from rlsdk.kernels.reference import Advantages
-from rlsdk.kernels.switch import states
+from rlsdk.kernels import kernel_state
 from rlsdk.records import StepData
 from rlsdk_kernels import compiled_huber, compiled_vectors
 from rlsdk_kernels.compiled_library import may_compile
@@ -21,38 +22,39 @@ from rlsdk_kernels.pairwise_huber import pairwise_huber as by_sorting
 _action_values = CompiledValues()
 
 
-def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.kernels.reference.pairwise_huber`."""
-    return _fastest(states[-1])(current, target, asymmetry, weight)
+def pairwise_huber(
+    current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.math.quantiles.quantile_huber`."""
+    return _fastest(kernel_state())(current, target, asymmetry, weight)
 
 
 @cache
-def _fastest(now: str) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]:
+def _fastest(now: str) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor] | None]:
     compiled = not torch.compiler.is_compiling() and may_compile()
     return compiled_huber.pairwise_huber if compiled else by_sorting
 
 
-def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
-    """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
-    compute = compiled_vectors.discounted_sums if _reads(value) else by_torch.discounted_sums
-    return compute(value, weight)
+def discounted_sums(value: Tensor, weight: Tensor) -> Tensor | None:
+    """Return the sums [T, B]; see `rlsdk.math.discounted_sums`."""
+    return compiled_vectors.discounted_sums(value, weight) if _reads(value) else None
 
 
-def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
-    """Return a number, 0-d, for arguments [N]; see `rlsdk.kernels.reference.explained_variance`."""
-    compute = compiled_vectors.explained_variance if _reads(target) else by_torch.explained_variance
-    return compute(prediction, target)
+def explained_variance(prediction: Tensor, target: Tensor) -> Tensor | None:
+    """Return a number, 0-d, for arguments [N]; see `rlsdk.math.surrogate.explained_variance`."""
+    return compiled_vectors.explained_variance(prediction, target) if _reads(target) else None
 
 
-def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
-    """Return (advantages [B * T], targets [B * T], a flag); see `rlsdk.kernels.returns.advantages`."""
-    compute = compiled_vectors.advantages if _reads(value) else by_torch.advantages
-    return compute(steps, value, next_value, gamma, lam)
+def advantages(
+    steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor, bool] | None:
+    """Return (advantages [B * T], targets [B * T], whether all steps are valid), row after row of one environment."""
+    return compiled_vectors.advantages(steps, value, next_value, gamma, lam) if _reads(value) else None
 
 
 def _reads(values: Tensor) -> bool:
     """Whether compiled code can read tensors like `values` [..]."""
-    return not torch.compiler.is_compiling() and values.is_cpu and _compiles(states[-1])
+    return not torch.compiler.is_compiling() and values.is_cpu and _compiles(kernel_state())
 
 
 @cache
@@ -63,7 +65,7 @@ def _compiles(now: str) -> bool:
 
 def action_values(*tensors: Tensor | None) -> CompiledValues | None:
     """Return compiled functions for these tensors [..]; None if torch must compute, for example on a GPU or for autograd."""
-    if not _compiles(states[-1]) or torch.compiler.is_compiling():
+    if not _compiles(kernel_state()) or torch.compiler.is_compiling():
         return None
     for tensor in tensors:
         if tensor is not None and not (

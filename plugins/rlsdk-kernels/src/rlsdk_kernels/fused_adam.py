@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiler_import import HOOKS
-
+HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"  # torch has no public names
 _options = itemgetter("lr", "betas", "weight_decay", "eps", "maximize")
 _fused: Callable[..., object] | None = getattr(torch, "_fused_adam_", None)
 

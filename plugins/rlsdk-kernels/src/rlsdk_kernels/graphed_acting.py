@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk import tree
-from rlsdk.kernels.hooks import function_modes
-from rlsdk.kernels.protocol import Acts, AnyAct
-from rlsdk.records import Observation
+from rlsdk.kernels import function_modes
+from rlsdk.records import Act, Observation
+from rlsdk_kernels.choice import Acts
 from rlsdk_kernels.cuda_graphs import Capture, Captures, addresses, captured, same_objects, signature, tables_of
 
 
@@ -27,9 +28,11 @@ class GraphedActing:
         self._tables = tables_of([network])
         self._addresses: list[int] = []
         self._attributes: list[object] = []
-        self.captures: Captures[AnyAct] = Captures()
+        self.captures: Captures[Act[Any, Any]] = Captures()
 
-    def __call__(self, observation: Observation, carry: object, deterministic: bool, generator: Generator) -> AnyAct:
+    def __call__(
+        self, observation: Observation, carry: object, deterministic: bool, generator: Generator
+    ) -> Act[Any, Any]:
         if not self._may_replay(observation):
             return self._act(observation, carry, deterministic, generator)
         self._forget_if_changed()
@@ -51,7 +54,7 @@ class GraphedActing:
 
     def _capture(
         self, inputs: tuple[Observation, object], deterministic: bool, generator: Generator
-    ) -> Capture[AnyAct]:
+    ) -> Capture[Act[Any, Any]]:
         """Raises RuntimeError if the function does something that a graph cannot do."""
         observation, carry = own = tree.map_tensors(Tensor.clone, inputs)
         leaves = tree.leaves(own)
@@ -62,7 +65,7 @@ class GraphedActing:
         return capture
 
 
-def _leaves_of(act: Callable[[], AnyAct]) -> tuple[list[Tensor], Callable[[list[Tensor]], AnyAct]]:
+def _leaves_of(act: Callable[[], Act[Any, Any]]) -> tuple[list[Tensor], Callable[[list[Tensor]], Act[Any, Any]]]:
     """The tensors [..] of an act, and the function that builds acts of such tensors."""
     done = act()
     build = tree.layout(done).build

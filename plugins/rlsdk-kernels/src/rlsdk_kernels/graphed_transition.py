@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.kernels.hooks import function_modes
+from rlsdk.kernels import function_modes
 from rlsdk_kernels.cuda_graphs import Capture, Captures, captured, same_objects, signature
 
 InputsT = TypeVar("InputsT")

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk import tree
-from rlsdk.kernels.hooks import function_modes
-from rlsdk.kernels.structure import Structure
+from rlsdk.kernels import Structure, function_modes
 from rlsdk_kernels.cuda_graphs import Capture, Captures, addresses, captured, is_known, signature, tables_of
 
 Numbers = float | tuple[float | None, ...]

@@ -9,10 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels.protocol import InPlace
-from rlsdk.kernels.reference import require_choice
+from rlsdk.kernels import require_choice
 from rlsdk.records import Observation
-from rlsdk_kernels.compiled_acting import GreedyChoice, can_act_in_place, pays
+from rlsdk_kernels.compiled_acting import GreedyChoice, InPlace, can_act_in_place, pays
 from rlsdk_kernels.dense_choice import acting_dense, sampling_dense
 from rlsdk_kernels.dense_kernel import ACTING_ROWS
 

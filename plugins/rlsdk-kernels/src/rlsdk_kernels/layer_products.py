@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.hooks import is_hooked
-from rlsdk.kernels.reference import is_transformed
+from rlsdk.kernels import is_hooked, is_transformed
 from rlsdk_kernels import backends
 from rlsdk_kernels.backends import is_quick, product
 
@@ -19,7 +18,7 @@ LARGE = 2**18
 
 
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
-    """[N, I] -> [N, O], the same as `rlsdk.kernels.reference.sequential`."""
+    """[N, I] -> [N, O], the same as calling one module after another."""
     by_torch = is_transformed() or x.dim() != 2
     for module in modules:
         if by_torch or is_hooked(module):

@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
-from rlsdk.kernels.reference import require_choice
-from rlsdk.kernels.structure import Memory, require_memory
+from rlsdk.kernels import GumbelNoise, NormalNoise, require_choice
+from rlsdk_kernels.memory import Memory, require_memory
 
 Floats = NDArray[np.float32]
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)

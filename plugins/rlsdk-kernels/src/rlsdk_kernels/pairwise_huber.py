@@ -12,7 +12,6 @@ from threading import local
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.reference import pairwise_huber as by_torch
 from rlsdk_kernels.sorted_huber import sorted_huber
 
 SEGMENT = 640_000
@@ -29,12 +28,14 @@ _memory = local()
 """The reused memory of each thread. New memory pages from the operating system cost more than the arithmetic on them."""
 
 
-def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return (sum, 0-d; gradients [.., N, K]), the same as `rlsdk.kernels.reference.pairwise_huber`."""
+def pairwise_huber(
+    current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None
+) -> tuple[Tensor, Tensor] | None:
+    """Return (sum, 0-d; gradients [.., N, K]), the same as torch; None if torch must compute, for autograd."""
     if worth_sorting(current, target):
         return sorted_huber(current, target, asymmetry, weight)
     if current.requires_grad or target.requires_grad:
-        return by_torch(current, target, asymmetry, weight)
+        return None
     size = current.numel() * target.shape[-1]
     if size <= SEGMENT:
         return _in_memory(current, target, asymmetry, weight)

@@ -13,13 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.kernels.protocol import Evaluation, LossGrads, LossRows, LossTerms
+from rlsdk.kernels import LossRows
+from rlsdk.updates import Evaluation, LossTerms
 
 Floats = NDArray[np.float32]
+LossGrads = tuple[Tensor, Tensor | None, Tensor]
+"""Gradients of the loss with respect to log-probabilities, entropies (None: not in the loss) and values, float [N] each."""
 
 
 class PolicyLossKernel:
-    """See `rlsdk.kernels.protocol.PolicyLoss`."""
+    """See `rlsdk.kernels.PolicyLoss`."""
 
     @np.errstate(all="ignore")  # numbers that are not finite appear in the result
     def __call__(self, rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:

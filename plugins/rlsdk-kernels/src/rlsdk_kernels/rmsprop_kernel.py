@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlsdk.kernels.compiler_import import HOOKS
-from rlsdk.kernels.vector_steps import UNUSUAL
+from rlsdk_kernels.fused_adam import HOOKS
+
+UNUSUAL = ("weight_decay", "momentum", "centered", "maximize", "differentiable", "capturable")
+"""Options of torch with which it makes another step than the one here."""
 
 
 class RmspropKernel:

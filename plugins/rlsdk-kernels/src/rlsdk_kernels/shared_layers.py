@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.protocol import ActorCriticLayers
+from rlsdk.kernels import ActorCriticLayers
 from rlsdk_kernels.dense_kernel import DenseKernel, DenseLayers, Trace
 from rlsdk_kernels.numpy_backend import Array
 
@@ -31,7 +31,7 @@ class SharedLayers:
         grad_entropy: Tensor | None,
         grad_value: Tensor | None,
     ) -> None:
-        """Backpropagate gradients [N]; see `rlsdk.kernels.protocol.PolicyVjp`.
+        """Backpropagate gradients [N], as the `vjp` of a `rlsdk.kernels.PolicyEvaluator`.
 
         Args:
             traces: the traces of the whole actor, and of the critic's own layers.

@@ -19,7 +19,7 @@ Numbers = NDArray[np.float64]
 
 @np.errstate(invalid="ignore", over="ignore")  # numbers that are not finite appear in the result
 def sorted_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return (sum, 0-d; gradients [.., N, K]), the same as `rlsdk.kernels.reference.pairwise_huber`."""
+    """Return (sum, 0-d; gradients [.., N, K]), the same as torch."""
     lead, quantiles = current.shape[:-1], current.shape[-1]
     atoms: NDArray[np.float32] = np.sort(target.expand(*lead, -1).reshape(-1, target.shape[-1]).numpy(), -1)
     shift = atoms[:, :1].astype(np.float64)  # makes squares small, and the first atom 0

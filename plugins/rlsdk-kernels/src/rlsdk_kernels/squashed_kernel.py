@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.kernels.protocol import SampledVjp, SquashedLayers, SquashedPolicy
+from rlsdk.kernels import SquashedLayers, SquashedPolicy
 from rlsdk_kernels.backends import BACKENDS
 from rlsdk_kernels.dense_choice import dense_of
 from rlsdk_kernels.dense_kernel import ACTING_ROWS, DenseKernel
@@ -36,8 +38,8 @@ class SquashedKernel:
         return torch.from_numpy(np.tanh(mean + std * noise))
 
     @torch.no_grad()
-    def evaluate(self, inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
-        """Return ((actions [N, A], log-densities [N]), vjp); see `rlsdk.kernels.protocol.SquashedPolicy`."""
+    def evaluate(self, inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Callable[[Tensor, Tensor], None]]:
+        """Return ((actions [N, A], log-densities [N]), vjp); see `rlsdk.kernels.SquashedPolicy`."""
         features, noise = inputs
         array, tensor, limits = self.backend.array, self.backend.tensor, self.layers.log_std_range
         latent, trace = self.body.forward(array(features))
