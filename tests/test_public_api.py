@@ -44,6 +44,7 @@ PACKAGES = [
     "rlsdk.math",
     "rlsdk.networks",
     "rlsdk.registry",
+    "rlsdk.runtime",
     "rlsdk.settings",
     "rlsdk.sinks",
     "rlsdk_lab",

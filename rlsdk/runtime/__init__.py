@@ -1,1 +1,55 @@
-"""Services of the process that training runs in: device, threads, memory, seeds, output and files."""
+"""Services of the process that training runs in: device, threads, memory, seeds, output and files.
+
+`__all__` has the names for packages outside the core. They are imported on first use, because some need torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.runtime.lazy import attach
+
+if TYPE_CHECKING:
+    from rlsdk.runtime.device import choose_device as choose_device
+    from rlsdk.runtime.memory_budget import available_bytes as available_bytes
+    from rlsdk.runtime.memory_budget import gigabytes as gigabytes
+    from rlsdk.runtime.output import counted as counted
+    from rlsdk.runtime.output import is_quiet as is_quiet
+    from rlsdk.runtime.output import print_line as print_line
+    from rlsdk.runtime.output import quietly as quietly
+    from rlsdk.runtime.seeding import checked_seed as checked_seed
+    from rlsdk.runtime.seeding import fresh_seed as fresh_seed
+    from rlsdk.runtime.threads import limited_threads as limited_threads
+    from rlsdk.runtime.whole_files import open_library as open_library
+    from rlsdk.runtime.whole_files import write_csv as write_csv
+    from rlsdk.runtime.whole_files import write_json as write_json
+    from rlsdk.runtime.whole_files import write_whole as write_whole
+
+__all__ = [
+    "available_bytes",
+    "checked_seed",
+    "choose_device",
+    "counted",
+    "fresh_seed",
+    "gigabytes",
+    "is_quiet",
+    "limited_threads",
+    "open_library",
+    "print_line",
+    "quietly",
+    "write_csv",
+    "write_json",
+    "write_whole",
+]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "choose_device": "rlsdk.runtime.device",
+        **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory_budget"),
+        **dict.fromkeys(("counted", "is_quiet", "print_line", "quietly"), "rlsdk.runtime.output"),
+        **dict.fromkeys(("checked_seed", "fresh_seed"), "rlsdk.runtime.seeding"),
+        "limited_threads": "rlsdk.runtime.threads",
+        **dict.fromkeys(("open_library", "write_csv", "write_json", "write_whole"), "rlsdk.runtime.whole_files"),
+    },
+)
