@@ -23,11 +23,11 @@ def inspect_file(
         _inspect_data(data, as_json=as_json)
         return
     from rlsdk.agent.agent_file import KIND, require_manifest
-    from rlsdk.experiments.agent_path import agent_path
+    from rlsdk.experiments.agent_path import find_agent
     from rlsdk.storage import factory
     from rlsdk.storage.archive import shapes_in, table_in
 
-    document = factory.inspect(agent_path(file), kind=KIND)
+    document = factory.inspect(find_agent(file), kind=KIND)
     require_manifest(document)
     if as_json:
         typer.echo(json.dumps(document, indent=1))
