@@ -15,7 +15,7 @@ import pytest
 
 import rlsdk
 from rlsdk.errors import ArtifactError, ContractViolation, PluginError, SettingsError
-from rlsdk.registry import child_process, find, load, unregister
+from rlsdk.registry import ChildProcess, find, load, unregister
 from rlsdk_testing import CheckResult, clauses, isolation, kit, run_checks, running, verify, worker_process
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import named_clause
@@ -351,7 +351,7 @@ def test_the_check_needs_no_guard_of_main_and_leaves_no_process(monkeypatch: pyt
         "running.clauses = lambda: clauses()[:2]\n"
         "print([r.status for r in running.run_checks('tqc')])\n"
         "from rlsdk.registry import child_process; import os\n"
-        "print([m.command for m in child_process.members(os.getpid()) if m.pid != os.getpid()])\n"
+        "print([m.command for m in child_process._members(os.getpid()) if m.pid != os.getpid()])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["['passed', 'passed']", "[]"]
@@ -384,24 +384,26 @@ def test_a_spec_that_differs_from_its_manifest_shows_both_values(site: Site) -> 
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="processes are found in /proc")
-def test_members_are_the_processes_of_a_session() -> None:
-    code = "import subprocess, time; subprocess.Popen(['sleep', '60']); print(flush=True); time.sleep(60)"
-    leader = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
-    assert leader.stdout is not None
-    leader.stdout.readline()
+def test_a_child_process_ends_with_the_processes_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import subprocess, time\n\ndef child():\n    subprocess.Popen(['sleep', '60'])\n    time.sleep(60)\n"
+    (tmp_path / "acme_sleeper.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    leader = ChildProcess("acme_sleeper")
     names: list[str] = []
     limit = time.monotonic() + 30
     while names != ["pytho", "sleep"] and time.monotonic() < limit:  # /proc shows no command until a start is complete
-        found = [member.command.partition(" ")[0] for member in child_process.members(leader.pid)]
+        found = [member.command.partition(" ")[0] for member in leader.running()]
         names = sorted(name.rpartition("/")[2][:5] for name in found)
     assert names == ["pytho", "sleep"]
-    assert child_process.private_bytes(leader.pid) > 10**6
-    child_process.end(leader)
+    assert max(process.private_bytes() for process in leader.running()) > 10**6
+    leader.end()
+    assert leader.how_it_ended() == "ended the process by SIGKILL"
     limit = time.monotonic() + 30
-    while child_process.members(leader.pid) and time.monotonic() < limit:  # a killed process takes a moment to end
+    while leader.running() and time.monotonic() < limit:  # a killed process takes a moment to end
         time.sleep(0.05)
-    assert child_process.members(leader.pid) == ()
-    leader.stdout.close()
+    assert leader.running() == ()
 
 
 @pytest.mark.slow

@@ -48,6 +48,7 @@ PACKAGES = [
     "rlsdk.runtime",
     "rlsdk.settings",
     "rlsdk.sinks",
+    "rlsdk.storage",
     "rlsdk_lab",
     "rlsdk_testing",
     "rlsdk.training",

@@ -76,6 +76,7 @@ __all__ = [
     "is_masking_supported",
     "load_results",
     "make_vec_env",
+    "on_device",
     "plot_results",
     "require_copies",
     "require_features",

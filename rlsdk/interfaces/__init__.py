@@ -5,6 +5,7 @@ inheritance. Shapes use the letters defined in `rlsdk.records`. `rlsdk_testing` 
 docs/contracts.md lists the checks with their ids.
 """
 
+from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.interfaces.algorithms import (
     Algorithm,
     AllowsLag,
@@ -118,5 +119,7 @@ __all__ = [
     "Training",
     "UpdatesSeveral",
     "VectorEnv",
+    "ability",
     "require_spaces",
+    "shortcut",
 ]

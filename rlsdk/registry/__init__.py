@@ -12,6 +12,10 @@ from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
     from rlsdk.registry.capability_files import capabilities as capabilities
+    from rlsdk.registry.capability_files import capabilities_file as capabilities_file
+    from rlsdk.registry.child_process import ChildProcess as ChildProcess
+    from rlsdk.registry.child_process import RunningProcess as RunningProcess
+    from rlsdk.registry.child_process import end_with_parent as end_with_parent
     from rlsdk.registry.discovery import Plugin as Plugin
     from rlsdk.registry.discovery import algorithms as algorithms
     from rlsdk.registry.discovery import find as find
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from rlsdk.registry.loading import require_usable as require_usable
     from rlsdk.registry.loading import spec_of_class as spec_of_class
     from rlsdk.registry.manifest import Manifest as Manifest
+    from rlsdk.registry.named import Named as Named
     from rlsdk.registry.package_names import policy_names as policy_names
     from rlsdk.registry.package_names import public_names as public_names
     from rlsdk.registry.packaged_suites import suite_files as suite_files
@@ -38,16 +43,22 @@ if TYPE_CHECKING:
     from rlsdk.registry.preset_files import presets as presets
     from rlsdk.registry.spec import AlgorithmSpec as AlgorithmSpec
     from rlsdk.registry.spec import MaskUse as MaskUse
+    from rlsdk.registry.trial import require_loads as require_loads
 
 __all__ = [
     "AlgorithmSpec",
+    "ChildProcess",
     "Manifest",
     "MaskUse",
+    "Named",
     "Plugin",
     "Preset",
+    "RunningProcess",
     "agent_type",
     "algorithms",
     "capabilities",
+    "capabilities_file",
+    "end_with_parent",
     "extension",
     "extensions",
     "find",
@@ -63,6 +74,7 @@ __all__ = [
     "presets",
     "public_names",
     "register",
+    "require_loads",
     "require_usable",
     "spec_of_class",
     "suite_files",
@@ -72,7 +84,10 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "capabilities": "rlsdk.registry.capability_files",
+        **dict.fromkeys(("capabilities", "capabilities_file"), "rlsdk.registry.capability_files"),
+        **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent"), "rlsdk.registry.child_process"),
+        "Named": "rlsdk.registry.named",
+        "require_loads": "rlsdk.registry.trial",
         **dict.fromkeys(
             ("Plugin", "algorithms", "find", "plugins", "register", "unregister"), "rlsdk.registry.discovery"
         ),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from rlsdk.registry.discovery import Plugin
 from rlsdk.registry.manifest import ManifestError, package_folder
@@ -16,13 +17,22 @@ LIMIT = 100
 """The file must have fewer tables and lists than this, so that parsing it cannot take long."""
 
 
+def capabilities_file(plugin: Plugin) -> Path:
+    """Return the path of the file beside the plugin's manifest, whether it exists or not. The package is not imported.
+
+    Raises:
+        ManifestError: the package cannot be found.
+    """
+    return package_folder(plugin.module) / NAME
+
+
 def capabilities(plugin: Plugin) -> dict[str, object] | None:
     """Return the measured capabilities of a plugin: name -> bool, text or list of texts.
 
     None if nothing was measured or the file is damaged.
     """
     try:
-        text = read_text(package_folder(plugin.module) / NAME) or ""
+        text = read_text(capabilities_file(plugin)) or ""
         found = json.loads(text) if text.count("{") + text.count("[") < LIMIT else None
     except (ValueError, ManifestError):
         return None

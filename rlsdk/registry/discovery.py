@@ -59,6 +59,11 @@ class Plugin:
         """The name `distribution/id`, which is unique even if two distributions offer the same id."""
         return f"{self.distribution}/{self.id}"
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether it exists only in this process, because `register` was called for it."""
+        return self.qualified_id in _registered
+
 
 _registered: dict[str, tuple[Plugin, AlgorithmSpec]] = {}
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rlsdk.errors import PluginError, one_line
-from rlsdk.registry import child_process
-from rlsdk.registry.discovery import HOOKS, Plugin, plugins, registered, unusable
+from rlsdk.registry.child_process import ChildProcess, end_with_parent
+from rlsdk.registry.discovery import HOOKS, Plugin, plugins, unusable
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
 
@@ -49,7 +49,7 @@ def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
     """Load a plugin in a separate process with a time limit of `seconds` (default `SECONDS`), and return the outcome."""
     if plugin.problem is not None:
         return Trial(problem=str(unusable(plugin)))
-    if registered(plugin) is not None or not sys.executable:  # it exists only in this process, or Python is embedded
+    if plugin.is_registered or not sys.executable:  # it exists only in this process, or Python is embedded
         return _load(plugin)
     with tempfile.TemporaryDirectory(prefix="rlsdk-trial-") as folder:
         out = Path(folder) / "answer.json"
@@ -83,26 +83,24 @@ def require_loads(plugin: Plugin) -> Trial:
 
 def _run(plugin: Plugin, out: Path, seconds: float) -> str:
     """Run the child process, and return how it ended, as text for a message."""
-    nowhere, arguments = subprocess.DEVNULL, [plugin.qualified_id, str(out), str(seconds)]
     with tempfile.TemporaryFile() as errors:
-        process = child_process.start(__name__, arguments, stdin=nowhere, stdout=nowhere, stderr=errors)
+        process = ChildProcess(__name__, [plugin.qualified_id, str(out), str(seconds)], stderr=errors)
         try:
-            code = process.wait(seconds)
+            process.popen.wait(seconds)
         except subprocess.TimeoutExpired:
             return f"did not end within {seconds:g} s"
         finally:
-            child_process.end(process)
+            process.end()
         errors.seek(0)
-        return child_process.how_it_ended(code) + child_process.last_line(
-            errors.read(100_000).decode("utf-8", "replace")
-        )
+        lines = errors.read(100_000).decode("utf-8", "replace").strip().splitlines()
+        return process.how_it_ended() + (f": {one_line(lines[-1], 200)}" if lines else "")
 
 
 def child() -> None:
     """The main function of the child process: load one plugin, write the outcome to a file, and end the process."""
     name, out, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
     leave = os._exit
-    threading.Thread(target=child_process.end_with_parent, args=(os.getppid(), leave, seconds), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(os.getppid(), leave, seconds), daemon=True).start()
     sys.argv[1:] = []
     trial = _load(next(plugin for plugin in plugins() if plugin.qualified_id == name))
     staged = out.with_suffix(".part")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlsdk.runtime.output import is_quiet as is_quiet
     from rlsdk.runtime.output import print_line as print_line
     from rlsdk.runtime.output import quietly as quietly
+    from rlsdk.runtime.seeding import Streams as Streams
     from rlsdk.runtime.seeding import checked_seed as checked_seed
     from rlsdk.runtime.seeding import fresh_seed as fresh_seed
     from rlsdk.runtime.threads import limited_threads as limited_threads
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LastPrepared",
+    "Streams",
     "available_bytes",
     "checked_seed",
     "choose_device",
@@ -51,7 +53,7 @@ __getattr__, __dir__ = attach(
         "LastPrepared": "rlsdk.runtime.last_prepared",
         **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory_budget"),
         **dict.fromkeys(("counted", "is_quiet", "print_line", "quietly"), "rlsdk.runtime.output"),
-        **dict.fromkeys(("checked_seed", "fresh_seed"), "rlsdk.runtime.seeding"),
+        **dict.fromkeys(("Streams", "checked_seed", "fresh_seed"), "rlsdk.runtime.seeding"),
         "limited_threads": "rlsdk.runtime.threads",
         **dict.fromkeys(("open_library", "write_csv", "write_json", "write_whole"), "rlsdk.runtime.whole_files"),
     },

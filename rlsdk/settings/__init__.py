@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.dataset import Dataset
+from rlsdk.settings.dataset import Dataset, dataset_names
 from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs
 from rlsdk.settings.inherited import Default, defaults, positional
 from rlsdk.settings.load import load_settings, merge, parse_assignments
@@ -23,6 +23,7 @@ __all__ = [
     "PolicyName",
     "choice",
     "commented_toml",
+    "dataset_names",
     "defaults",
     "describe",
     "described",

@@ -1,6 +1,12 @@
-"""Files of agents and checkpoints: archives of tensors and JSON. Reading a file runs no code from it."""
+"""Files of agents and checkpoints: archives of tensors and JSON. Reading a file runs no code from it.
 
-from rlsdk.storage.archive import Section, inspect_archive, read_archive, write_archive
+`__all__` has the names for users; the others are for the rest of rlsdk.
+"""
+
+from rlsdk.storage.archive import Section as Section
+from rlsdk.storage.archive import inspect_archive as inspect_archive
+from rlsdk.storage.archive import read_archive as read_archive
+from rlsdk.storage.archive import write_archive as write_archive
 from rlsdk.storage.safetensors_serializer import SafetensorsSerializer
 
-__all__ = ["SafetensorsSerializer", "Section", "inspect_archive", "read_archive", "write_archive"]
+__all__ = ["SafetensorsSerializer"]

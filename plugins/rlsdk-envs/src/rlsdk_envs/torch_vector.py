@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import gymnasium
 import torch
 from torch import Generator, Tensor
 
@@ -296,9 +297,16 @@ def make_torch_vec_env(
         raise SettingsError(f"max_episode_steps = {limit!r} must be a positive whole number, or None")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    pair = (env.observation_space, "observation"), (env.action_space, "action")
-    observed, taken = (space if isinstance(space, Space) else to_space(space, what) for space, what in pair)
-    return connect(TorchVectorEnv(env, n_envs, (observed, taken), choose_device(device, "")[0]), seed=seed)
+    spaces = _space(env.observation_space, "observation"), _space(env.action_space, "action")
+    return connect(TorchVectorEnv(env, n_envs, spaces, choose_device(device, "")[0]), seed=seed)
+
+
+def _space(space: object, what: str) -> Space:
+    if isinstance(space, Space):
+        return space
+    if not isinstance(space, gymnasium.Space):
+        raise EnvironmentFault(f"the {what} space is {shown(space)}; give a gymnasium space, or one of rlsdk.spaces")
+    return to_space(space, what)
 
 
 def _bounds(box: Box, device: str) -> tuple[Tensor, Tensor]:

@@ -11,11 +11,23 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlsdk import tree
 from rlsdk.agent import Agent
-from rlsdk.environments.adapters.observations import stack
 from rlsdk.interfaces import Policy
 from rlsdk.records import Act, Observation
-from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, choices_of, shape_of
+from rlsdk.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    choices_of,
+    dtype_of,
+    map_leaves,
+    shape_of,
+)
 from rlsdk.tree import leaves, map_tensors
 from rlsdk_testing.subject import ACTIONS, Subject
 
@@ -38,8 +50,13 @@ def observations(agent: Agent, count: int, seed: int, *, first: bool = True) -> 
     """Return `count` random observations [count, ..] from the observation space of the agent."""
     space = agent.observation_space
     space.seed(seed)
-    features = stack(agent.context.observation_space, [space.sample() for _ in range(count)])
+    kind = agent.context.observation_space
+    features = tree.stack([map_leaves(kind, _as_tensor, space.sample()) for _ in range(count)])
     return Observation(features, torch.full((count,), first))
+
+
+def _as_tensor(_: str, leaf: Space, value: object) -> Tensor:
+    return torch.from_numpy(np.array(value, dtype_of(leaf)))
 
 
 def acting_policies(agent: Agent) -> Iterator[tuple[str, Policy[object, object]]]:

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, SamplesSeveral, Stateful, UpdatesSeveral
-from rlsdk.interfaces.abilities import shortcut
+from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, SamplesSeveral, Stateful, UpdatesSeveral, shortcut
 from rlsdk.records import Rollout, Scored
-from rlsdk.runtime.seeding import Streams
-from rlsdk.training.replay_updates import ReplayUpdates
+from rlsdk.runtime import Streams
+from rlsdk.training import ReplayUpdates
 from rlsdk.tree import flatten, unflatten
 from rlsdk_testing.batches import EPISODE, small_agent
 from rlsdk_testing.kit import clause, require

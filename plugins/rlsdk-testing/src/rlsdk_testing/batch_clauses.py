@@ -8,8 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rlsdk.interfaces import HasTdError
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces import HasTdError, ability
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.spaces import choices_of
 from rlsdk.tree import leaves, map_tensors

@@ -13,7 +13,7 @@ from torch import Tensor
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
-from rlsdk.runtime.threads import limited_threads
+from rlsdk.runtime import limited_threads
 from rlsdk.tree import map_tensors
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.equal_noise import EqualNoise

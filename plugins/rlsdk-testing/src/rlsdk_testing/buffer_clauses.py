@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import Buffer, Prioritized
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces import Buffer, Prioritized, ability
 from rlsdk.records import Sequences, Transitions
 from rlsdk.tree import flatten
 from rlsdk_testing.experience import FilledMemory

@@ -16,11 +16,9 @@ from gymnasium import spaces
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.registry import Plugin
-from rlsdk.registry.capability_files import NAME
-from rlsdk.registry.manifest import package_folder
+from rlsdk.registry import Plugin, capabilities_file
+from rlsdk.runtime import write_json
 from rlsdk.runtime.pip_commands import pip_install
-from rlsdk.runtime.whole_files import write_json
 from rlsdk.tree import leaves
 from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv
 from rlsdk_testing.not_applicable import NotApplicable
@@ -85,7 +83,7 @@ def measure(algorithm: str) -> Capabilities:
 
 def write(plugin: Plugin, found: Capabilities) -> Path:
     """Write the result to a file next to the plugin's manifest, where `rlsdk info` reads it; return its path."""
-    path = package_folder(plugin.module) / NAME
+    path = capabilities_file(plugin)
     write_json(path, cattrs.unstructure(found))
     return path
 

@@ -68,8 +68,7 @@ def _print(outcome: CheckResult) -> None:
 
 
 def _measure(algorithm: str) -> None:
-    from rlsdk.registry import find
-    from rlsdk.registry.trial import require_loads
+    from rlsdk.registry import find, require_loads
     from rlsdk_testing import capabilities
 
     require_loads(find(algorithm))

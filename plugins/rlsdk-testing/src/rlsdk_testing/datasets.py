@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import connect
-from rlsdk.exploration.uniform_actions import random_actions
+from rlsdk.exploration import random_actions
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
 from rlsdk.tree import map_tensors

@@ -8,8 +8,7 @@ from typing import Any, Literal
 import attrs
 
 from rlsdk.errors import PluginError, shown
-from rlsdk.registry import AlgorithmSpec, Plugin
-from rlsdk.registry.named import Named
+from rlsdk.registry import AlgorithmSpec, Named, Plugin
 from rlsdk.settings import merge
 
 EXCEPTABLE = ("batch.", "rollout.", "learns.")

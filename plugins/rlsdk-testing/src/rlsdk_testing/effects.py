@@ -10,8 +10,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.agent import agent_class
-from rlsdk.settings import AgentConfig
-from rlsdk.settings.dataset import dataset_names
+from rlsdk.settings import AgentConfig, dataset_names
 from rlsdk.settings.schedules import Constant
 from rlsdk_testing.alternatives import KEEP, Question, Setting, questions, words
 from rlsdk_testing.trials import Left, Place, Refused, Trials, left_by, quietly, same

@@ -12,8 +12,7 @@ from rlsdk.agent import Agent
 from rlsdk.interfaces import Buffer, BuildContext
 from rlsdk.records import ActingState, EnvStep, Observation, Rollout
 from rlsdk.spaces import Space, choices_of
-from rlsdk.training import begin_acting
-from rlsdk.training.collect import collect
+from rlsdk.training import LocalCollector, begin_acting
 from rlsdk.tree import leaves
 from rlsdk_testing.subject import Subject
 
@@ -137,11 +136,12 @@ class FilledMemory:
         end = self.steps + steps
         while self.steps < end:
             length = min(lengths[turn % len(lengths)], end - self.steps)
-            rollout = collect(self.envs, policy, self.acting, length, generator=generator)
+            collector = LocalCollector(self.envs, (self.acting,), (generator,))
+            rollout = collector.collect(policy, length)
             self._remember(rollout)
             for buffer in (self.buffer, *(() if also is None else (also,))):
                 buffer.extend(rollout)
-            self.acting, turn = ActingState(rollout.last_observation, rollout.last_carry), turn + 1
+            (self.acting,), turn = collector.acting, turn + 1
 
     def _remember(self, rollout: Rollout[object, object]) -> None:
         steps = rollout.steps

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import Policy
-from rlsdk.interfaces.policies import ActInPlace
+from rlsdk.interfaces import ActsInPlace, Policy, shortcut
 from rlsdk.records import Act, Observation
-from rlsdk.training.in_place import act_in_place
 from rlsdk.tree import leaves, map_tensors, stack
 from rlsdk_testing.acting import acting_policies, observations
 from rlsdk_testing.kit import clause, require
@@ -42,13 +41,16 @@ def _compare(what: str, agent: Agent) -> bool:
         return False
     tried = False
     for name, policy in acting_policies(agent):
-        prepare = act_in_place(policy)
-        if prepare is not None:
+        given = shortcut(policy, ActsInPlace, "act")
+        given = None if given is None else shortcut(given, ActsInPlace, "rollout_act")  # an override is called instead
+        if given is not None and (prepare := given.act_in_place) is not None:
             tried |= _acts_alike(f"{what}: {name.removesuffix('act')}act_in_place()", prepare, policy, seen)
     return tried
 
 
-def _acts_alike(what: str, prepare: ActInPlace, policy: Policy[object, object], seen: list[Observation]) -> bool:
+def _acts_alike(
+    what: str, prepare: Callable[..., Any], policy: Policy[object, object], seen: list[Observation]
+) -> bool:
     """Compare two rollouts in one storage with `act`; return False if the policy does not act in place on them."""
     storage, carry = map_tensors(torch.zeros_like, stack(seen)), policy.initial_carry(ROWS)
     one, two = Generator().manual_seed(1), Generator().manual_seed(1)

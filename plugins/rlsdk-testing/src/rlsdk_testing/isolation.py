@@ -9,10 +9,9 @@ from types import TracebackType
 import attrs
 
 from rlsdk.errors import PluginError, SettingsError, one_line
-from rlsdk.registry import child_process
 from rlsdk_testing.kit import CheckResult, Clause, result
 from rlsdk_testing.request import Request
-from rlsdk_testing.worker_process import Fault, WorkerProcess
+from rlsdk_testing.worker_process import Fault, WorkerProcess, last_line
 
 SECONDS = 60.0
 """The time limit of one clause; ten times as long with `--thorough`."""
@@ -77,9 +76,7 @@ class Isolated:
         answer = self._process.ask(line, START_SECONDS)
         if isinstance(answer, Fault):
             self.close()
-            raise PluginError(
-                f"loading {self._request.algorithm} {answer.text}{child_process.last_line(answer.output)}"
-            )
+            raise PluginError(f"loading {self._request.algorithm} {answer.text}{last_line(answer.output)}")
         if "refused" in answer:
             self.close()
             raise SettingsError(answer["refused"])
@@ -127,4 +124,4 @@ def _place(output: str, package: str) -> str:
         _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
         if folder:
             return f" in {function} ({package}/{rest}, line {line})"
-    return "" if _FRAME.search(output) else child_process.last_line(output)
+    return "" if _FRAME.search(output) else last_line(output)

@@ -124,7 +124,7 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
 
     If the plugin raises an exception, the result has the status "failed" and contains the exception as text.
     """
-    from rlsdk.runtime.threads import limited_threads
+    from rlsdk.runtime import limited_threads
     from rlsdk_testing.subject import Subject
 
     began = time.perf_counter()

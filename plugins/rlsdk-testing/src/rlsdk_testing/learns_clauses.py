@@ -19,8 +19,7 @@ from torch import Tensor
 from rlsdk.agent import Agent
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interfaces import EstimatesValues
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces import EstimatesValues, ability
 from rlsdk.records import Observation, Sequences, Transitions
 from rlsdk.settings import structure
 from rlsdk.tree import leaves

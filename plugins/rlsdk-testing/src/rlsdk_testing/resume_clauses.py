@@ -15,9 +15,8 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import Report
-from rlsdk.settings.dataset import dataset_names
-from rlsdk.settings.schedule import Constant
-from rlsdk.settings.schedules import Linear
+from rlsdk.settings import dataset_names
+from rlsdk.settings.schedules import Constant, Linear
 from rlsdk.tree import leaves
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.buffer_clauses import capacity_for

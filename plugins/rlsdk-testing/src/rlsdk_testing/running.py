@@ -11,9 +11,7 @@ from types import TracebackType
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.registry import find
-from rlsdk.registry.discovery import registered
-from rlsdk.registry.trial import require_loads
+from rlsdk.registry import find, require_loads
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import CheckResult, Clause, clauses, outcome_of, result
 from rlsdk_testing.request import Request, require_settings
@@ -50,7 +48,7 @@ def checker(request: Request, *, isolate: bool = True) -> Isolated | InProcess:
         PluginError: there is no such algorithm, or it does not load. SettingsError: it refuses the settings.
     """
     plugin = find(request.algorithm)
-    if isolate and registered(plugin) is None and sys.executable:
+    if isolate and not plugin.is_registered and sys.executable:
         require_loads(plugin)
         return Isolated(attrs.evolve(request, algorithm=plugin.qualified_id), plugin.module.partition(".")[0])
     require_settings(request.algorithm, request.settings)

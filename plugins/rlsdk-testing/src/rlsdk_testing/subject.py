@@ -16,9 +16,8 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
-from rlsdk.settings import merge
+from rlsdk.settings import dataset_names, merge
 from rlsdk.settings.actor_critic import memory_of
-from rlsdk.settings.dataset import dataset_names
 from rlsdk.spaces import choices_of
 from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.datasets import random_dataset

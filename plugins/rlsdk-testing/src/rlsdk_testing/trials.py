@@ -13,11 +13,10 @@ import torch
 from gymnasium import spaces
 
 from rlsdk.agent import Agent
-from rlsdk.callbacks import Callback
+from rlsdk.callbacks import Callback, Run
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Report
 from rlsdk.settings import evolve
-from rlsdk.training.run import Run
 from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import ACTIONS, Subject, differing, flat_state

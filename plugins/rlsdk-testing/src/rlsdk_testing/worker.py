@@ -16,9 +16,10 @@ from typing import IO, Any
 import torch
 
 from rlsdk.errors import RlsdkError
-from rlsdk.registry import child_process
+from rlsdk.registry import end_with_parent
 from rlsdk_testing.kit import CheckResult, broken, clauses, named_clause, outcome_of
 from rlsdk_testing.request import Request, require_settings
+from rlsdk_testing.worker_process import ASK_STACK
 
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl: descendants whose parent ended become children of this process, so that they are found."""
@@ -28,7 +29,7 @@ def child() -> None:
     """Run the process. What a plugin prints goes to a file; answers are written to a separate file descriptor."""
     host, leave = os.getpid(), os._exit
     commands, answers = _own_streams()
-    threading.Thread(target=child_process.end_with_parent, args=(os.getppid(), _leave_with_all), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(os.getppid(), _leave_with_all), daemon=True).start()
     _adopt_orphans()
     _write_stacks()
 
@@ -98,8 +99,8 @@ def _write_stacks() -> None:
     """
     errors = os.dup(2)
     faulthandler.enable(errors)
-    if child_process.ASK_STACK is not None:
-        faulthandler.register(child_process.ASK_STACK, errors, all_threads=False)
+    if ASK_STACK is not None:
+        faulthandler.register(ASK_STACK, errors, all_threads=False)
 
 
 def _adopt_orphans() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import tempfile
 import threading
@@ -14,11 +15,14 @@ from typing import IO, Any
 
 import attrs
 
-from rlsdk.registry import child_process
-from rlsdk.runtime.memory_budget import available_bytes, gigabytes
+from rlsdk.errors import one_line
+from rlsdk.registry import ChildProcess, RunningProcess
+from rlsdk.runtime import available_bytes, gigabytes
 
 MEMORY = 4 * 10**9
 """The memory limit, in bytes, of the process and those it starts; lower if less than that is free (nine tenths of it)."""
+ASK_STACK = getattr(signal, "SIGUSR1", None)
+"""The signal that asks the process to write its stack; None on Windows."""
 POLL, LOOK = 0.05, 0.25
 """Seconds between checks whether the process is alive, and between checks of its memory."""
 STACK = 1.0
@@ -40,6 +44,12 @@ class Fault:
     hangs: bool = False
 
 
+def last_line(errors: str) -> str:
+    """Return ": " and the last line of `errors`, the error output of a process; an empty text if there is none."""
+    lines = errors.strip().splitlines()
+    return f": {one_line(lines[-1], 200)}" if lines else ""
+
+
 class WorkerProcess:
     """A process that runs `child` of `rlsdk_testing.worker`.
 
@@ -53,7 +63,8 @@ class WorkerProcess:
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._memory = min(MEMORY, int(0.9 * (available_bytes() or MEMORY)))
         pipe = subprocess.PIPE
-        self._process = child_process.start("rlsdk_testing.worker", [], stdin=pipe, stdout=pipe, stderr=self._output)
+        self._child = ChildProcess("rlsdk_testing.worker", stdin=pipe, stdout=pipe, stderr=self._output)
+        self._process = self._child.popen
         threading.Thread(target=self._read, daemon=True).start()
 
     def ask(self, question: bytes, seconds: float) -> dict[str, Any] | Fault:
@@ -73,15 +84,15 @@ class WorkerProcess:
     @property
     def command(self) -> str:
         """The command line of the process. Processes that it forks have the same."""
-        return next((m.command for m in child_process.members(self._process.pid) if m.pid == self._process.pid), "")
+        return next((m.command for m in self._child.running() if m.pid == self._process.pid), "")
 
-    def left(self, grace: float) -> list[child_process.Member]:
+    def left(self, grace: float) -> list[RunningProcess]:
         """Wait up to `grace` seconds for processes that the child started; end and return those that still run then."""
         end = time.monotonic() + grace
         while (found := self._others()) and time.monotonic() < end:
             time.sleep(POLL)
-        for member in found:
-            child_process.end_member(member)
+        for process in found:
+            process.end()
         return found
 
     def strays(self) -> int:
@@ -94,7 +105,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process and all processes that it started."""
-        child_process.end(self._process)
+        self._child.end()
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -142,9 +153,9 @@ class WorkerProcess:
 
     def _ask_stack(self) -> None:
         """Let the process write its stack, which shows where it hangs."""
-        if child_process.ASK_STACK is not None and self._process.poll() is None:
+        if ASK_STACK is not None and self._process.poll() is None:
             before, end = self._written(), time.monotonic() + STACK
-            self._process.send_signal(child_process.ASK_STACK)
+            self._process.send_signal(ASK_STACK)
             while self._written() == before and time.monotonic() < end:
                 time.sleep(POLL)
 
@@ -153,20 +164,21 @@ class WorkerProcess:
 
     def _too_much(self) -> Fault | None:
         """Return a fault if the process and those it started use too much memory; else None."""
-        running = child_process.members(self._process.pid)
-        if sum(child_process.private_bytes(each.pid) for each in running) <= self._memory:
+        running = self._child.running()
+        if sum(each.private_bytes() for each in running) <= self._memory:
             return None
         count = f", in {len(running)} processes" if len(running) > 1 else ""
         return Fault(f"used more than {gigabytes(self._memory)} of memory{count}", "")
 
     def _ended(self) -> Fault:
         try:
-            code = self._process.wait(5.0)
+            ended = self._child.how_it_ended()
         except subprocess.TimeoutExpired:
             return Fault("closed the process's connections", "")
-        hint = " (the system may have run out of memory)" if code == -9 else ""
-        return Fault(child_process.how_it_ended(code) + hint, "")
+        hint = " (the system may have run out of memory)" if self._process.returncode == -9 else ""
+        return Fault(ended + hint, "")
 
-    def _others(self) -> list[child_process.Member]:
-        everything = child_process.members(self._process.pid)
-        return [m for m in everything if m.pid != self._process.pid and not any(h in m.command for h in HELPERS)]
+    def _others(self) -> list[RunningProcess]:
+        return [
+            m for m in self._child.running() if m.pid != self._process.pid and not any(h in m.command for h in HELPERS)
+        ]
