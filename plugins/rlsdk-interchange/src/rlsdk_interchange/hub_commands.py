@@ -31,7 +31,7 @@ def pull_file(
     overwrite: Overwrite = False,
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
-    from rlsdk.agent.agent_file import as_agent_file
+    from rlsdk.agent import as_agent_file
     from rlsdk_interchange.hub import pull
 
     target = as_agent_file(out)
