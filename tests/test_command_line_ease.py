@@ -14,7 +14,7 @@ import pytest
 
 import rlsdk
 from rlsdk.cli import main
-from rlsdk.experiments.agent_path import agent_path
+from rlsdk.experiments.agent_path import find_agent
 from rlsdk.experiments.watching import watching
 
 SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
@@ -40,16 +40,16 @@ def test_an_unknown_id_is_refused_before_torch_is_imported() -> None:
 def test_folders_stand_for_their_agents(cli: Any, tmp_path: Path) -> None:
     code, _, err = cli("run", "ppo", *SHORT, "--out", "run")
     assert code == 0, err
-    assert agent_path(Path("run")) == Path("run/best.rlsdk")
+    assert find_agent(Path("run")) == Path("run/best.rlsdk")
     code, out, _ = cli("inspect", "run", "--json")
     assert (code, json.loads(out)["algorithm"]) == (0, "ppo")
     code, out, err = cli("eval", "run/", "--episodes", "1")
     assert code == 0, err
     assert "agent: run/best.rlsdk" in out
     Path("run/best.rlsdk").unlink()
-    assert agent_path(Path("run")) == Path("run/final.rlsdk")
+    assert find_agent(Path("run")) == Path("run/final.rlsdk")
     Path("run/final.rlsdk").unlink()
-    assert agent_path(Path("run")).parent == Path("run/checkpoints")
+    assert find_agent(Path("run")).parent == Path("run/checkpoints")
     code, _, err = cli("eval", ".")
     assert (code, "holds no agent" in err) == (1, True)
     assert json.loads(Path("run/run.json").read_text())["system"]["rlsdk-ppo"] == rlsdk.registry.find("ppo").version
@@ -59,13 +59,13 @@ def test_the_folder_of_a_sweep_names_its_runs(tmp_path: Path) -> None:
     (tmp_path / "seed-0").mkdir()
     (tmp_path / "seed-0/final.rlsdk").touch()
     with pytest.raises(rlsdk.errors.SettingsError, match="seed-0"):
-        agent_path(tmp_path)
+        find_agent(tmp_path)
 
 
 def test_a_file_beside_a_folder_of_its_name_is_meant(tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent.rlsdk").touch()
-    assert agent_path(tmp_path / "agent") == tmp_path / "agent.rlsdk"
+    assert find_agent(tmp_path / "agent") == tmp_path / "agent.rlsdk"
 
 
 def test_an_algorithm_as_json(cli: Any) -> None:

@@ -33,6 +33,7 @@ PACKAGES = [
     "rlsdk_interchange",
     "rlsdk.interfaces",
     "rlsdk.callbacks",
+    "rlsdk.cli",
     "rlsdk.distributions",
     "rlsdk.environments",
     "rlsdk_envs",

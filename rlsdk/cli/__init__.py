@@ -1,1 +1,62 @@
-"""The command line: `rlsdk`. There is one file per command. Slow imports happen only when a command needs them."""
+"""The command line: `rlsdk`. There is one file per command. Slow imports happen only when a command needs them.
+
+`__all__` has the names for packages that add commands, see docs/writing-a-plugin.md: types of arguments and options that
+commands share, and what a command does with their values. They are imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlsdk.runtime.lazy import attach
+
+if TYPE_CHECKING:
+    from rlsdk.cli.completions import Algorithm as Algorithm
+    from rlsdk.cli.completions import Environment as Environment
+    from rlsdk.cli.completions import ExecutorName as ExecutorName
+    from rlsdk.cli.completions import Sinks as Sinks
+    from rlsdk.cli.completions import complete as complete
+    from rlsdk.cli.environment_options import EnvKwargs as EnvKwargs
+    from rlsdk.cli.environment_options import TrustedFile as TrustedFile
+    from rlsdk.cli.environment_options import Wrappers as Wrappers
+    from rlsdk.cli.interrupt import interrupted as interrupted
+    from rlsdk.cli.misplaced import settings_from as settings_from
+    from rlsdk.cli.outputs import Overwrite as Overwrite
+    from rlsdk.cli.outputs import require_free as require_free
+    from rlsdk.cli.outputs import write_agent as write_agent
+    from rlsdk.cli.step_counts import MOST_ENVS as MOST_ENVS
+    from rlsdk.cli.step_counts import MOST_EPISODES as MOST_EPISODES
+    from rlsdk.cli.step_counts import MOST_SEED as MOST_SEED
+    from rlsdk.cli.step_counts import steps_option as steps_option
+    from rlsdk.settings.environment_id import changed_environment as changed_environment
+
+HOMES = {
+    **dict.fromkeys(("Algorithm", "Environment", "ExecutorName", "Sinks", "complete"), "rlsdk.cli.completions"),
+    **dict.fromkeys(("EnvKwargs", "TrustedFile", "Wrappers"), "rlsdk.cli.environment_options"),
+    "changed_environment": "rlsdk.settings.environment_id",
+    "interrupted": "rlsdk.cli.interrupt",
+    "settings_from": "rlsdk.cli.misplaced",
+    **dict.fromkeys(("Overwrite", "require_free", "write_agent"), "rlsdk.cli.outputs"),
+    **dict.fromkeys(("MOST_ENVS", "MOST_EPISODES", "MOST_SEED", "steps_option"), "rlsdk.cli.step_counts"),
+}
+__all__ = [
+    "MOST_ENVS",
+    "MOST_EPISODES",
+    "MOST_SEED",
+    "Algorithm",
+    "EnvKwargs",
+    "Environment",
+    "ExecutorName",
+    "Overwrite",
+    "Sinks",
+    "TrustedFile",
+    "Wrappers",
+    "changed_environment",
+    "complete",
+    "interrupted",
+    "require_free",
+    "settings_from",
+    "steps_option",
+    "write_agent",
+]
+__getattr__, __dir__ = attach(__name__, HOMES)

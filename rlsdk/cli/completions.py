@@ -1,4 +1,4 @@
-"""Shell completion of ids, environments, presets, sinks and executors.
+"""Arguments and options whose values the shell can complete: algorithms, environments, presets, sinks and executors.
 
 This module imports neither torch nor a plugin, because users wait for the result after they press the tab key.
 """
@@ -20,12 +20,12 @@ EXECUTORS = ("in-process", "processes")
 
 def complete_algorithm(incomplete: str) -> list[str]:
     """Return the ids of the algorithms that can be used and begin with `incomplete`."""
-    return beginning(incomplete, _usable)
+    return complete(incomplete, _usable)
 
 
 def complete_preset(context: typer.Context, incomplete: str) -> list[str]:
     """Return the presets of the algorithm on the command line. Without an algorithm, return those of all algorithms."""
-    return beginning(incomplete, lambda: _presets(context))
+    return complete(incomplete, lambda: _presets(context))
 
 
 def complete_environment(context: typer.Context, incomplete: str) -> list[str]:
@@ -35,17 +35,17 @@ def complete_environment(context: typer.Context, incomplete: str) -> list[str]:
         names = _presets(context)
         return [name for name in names if not any(name.startswith(f"{other}-") for other in names)]  # without variants
 
-    return beginning(incomplete, environments)
+    return complete(incomplete, environments)
 
 
 def complete_sink(incomplete: str) -> list[str]:
     """Return the names of metric sinks that begin with `incomplete`."""
-    return beginning(incomplete, lambda: (*SINKS, *extensions("sinks")))
+    return complete(incomplete, lambda: (*SINKS, *extensions("sinks")))
 
 
 def complete_executor(incomplete: str) -> list[str]:
     """Return the names of executors that begin with `incomplete`."""
-    return beginning(incomplete, lambda: (*EXECUTORS, *extensions("executors")))
+    return complete(incomplete, lambda: (*EXECUTORS, *extensions("executors")))
 
 
 def _presets(context: typer.Context) -> list[str]:
@@ -59,8 +59,11 @@ def _usable() -> list[str]:
     return [plugin.id for plugin in algorithms() if plugin.problem is None]
 
 
-def beginning(incomplete: str, values: Callable[[], Iterable[str]]) -> list[str]:
-    """Return the values that begin with `incomplete`. Errors of plugins give an empty list: a shell cannot show them."""
+def complete(incomplete: str, values: Callable[[], Iterable[str]]) -> list[str]:
+    """Return the values that begin with `incomplete`, for the completion of a shell.
+
+    An error of rlsdk gives an empty list, because a shell cannot show it.
+    """
     try:
         return [value for value in values() if value.startswith(incomplete)]
     except RlsdkError:
@@ -69,4 +72,24 @@ def beginning(incomplete: str, values: Callable[[], Iterable[str]]) -> list[str]
 
 Algorithm = Annotated[
     str, typer.Argument(help="Id of the algorithm, see `rlsdk list`.", autocompletion=complete_algorithm)
+]
+Environment = Annotated[
+    str | None,
+    typer.Option("--env", help="gymnasium id of the environment.", autocompletion=complete_environment),
+]
+ExecutorName = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        help="Executor of the work: processes, in-process, or a plugin's.",
+        autocompletion=complete_executor,
+    ),
+]
+Sinks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sink",
+        help="Further metric sink: tensorboard, console, or a plugin's. Can be repeated.",
+        autocompletion=complete_sink,
+    ),
 ]

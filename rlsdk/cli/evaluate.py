@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.cli.completions import complete_executor
+from rlsdk.cli.completions import ExecutorName
 from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
 from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_SEED
 from rlsdk.runtime.output import counted
@@ -32,12 +32,7 @@ def evaluate_file(
             min=1,
         ),
     ] = 1,
-    executor: Annotated[
-        str,
-        typer.Option(
-            help="Executor of the parts: processes, in-process, or a plugin's.", autocompletion=complete_executor
-        ),
-    ] = "processes",
+    executor: ExecutorName = "processes",
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Sample actions, instead of using the deterministic ones.")
     ] = False,
@@ -45,11 +40,11 @@ def evaluate_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every episode.")] = False,
 ) -> None:
     """Evaluate a saved agent: run episodes and report the returns."""
-    from rlsdk.experiments.agent_path import agent_path
+    from rlsdk.experiments.agent_path import find_agent
     from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
 
     env = changed_environment(env, env_kwargs, wrapper)
-    agent = agent_path(file)
+    agent = find_agent(file)
     request = EvaluationRequest(episodes, n_envs, deterministic=not stochastic, seed=seed, parts=jobs)
     played = evaluate_stored(agent, env, request, executor, trust=trust)
     result, numbers = played.result, played.statistics()

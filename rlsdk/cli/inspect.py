@@ -23,10 +23,10 @@ def inspect_file(
         _inspect_data(data, as_json=as_json)
         return
     from rlsdk.agent import inspect_file as manifest_of
-    from rlsdk.experiments.agent_path import agent_path
+    from rlsdk.experiments.agent_path import find_agent
     from rlsdk.storage.archive import shapes_in, table_in
 
-    document = manifest_of(agent_path(file))
+    document = manifest_of(find_agent(file))
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return

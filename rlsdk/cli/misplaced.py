@@ -1,14 +1,16 @@
-"""Errors for settings that are options of the command, and for settings files of rl-baselines3-zoo given with --config."""
+"""The settings that --set, --config and --dataset give, and errors for names that are options instead of settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.registry import AlgorithmSpec
+from rlsdk.settings import load_settings, merge, parse_assignments
 
 OPTION_OF = {
     "steps": "--steps",
@@ -26,7 +28,34 @@ OPTION_OF = {
 """Name that users give as a setting, here or in rl-baselines3-zoo -> the option of `rlsdk run`."""
 
 
-def require_settings(spec: AlgorithmSpec, settings: Mapping[str, object], config: Path | None) -> None:
+def settings_from(
+    spec: AlgorithmSpec, assignments: Iterable[str] | None, dataset: Path | None = None, config: Path | None = None
+) -> dict[str, Any]:
+    """Return the settings of an algorithm that a command line gives.
+
+    Args:
+        spec: the algorithm.
+        assignments: the values of --set, each `NAME=VALUE`. They replace those of `config`.
+        dataset: the value of --dataset: a data set to learn from.
+        config: the value of --config: a settings file.
+
+    Raises:
+        SettingsError: an assignment or the file is wrong, a name is an option of the command, or the algorithm does not learn
+            from a data set.
+        ArtifactError: `dataset` is not a data set.
+    """
+    stored: dict[str, object] = load_settings(config) if config else {}
+    given = parse_assignments(assignments or ())
+    _require_settings(spec, {**stored, **given}, config)
+    settings: dict[str, Any] = merge(stored, given)
+    if dataset is None:
+        return settings
+    from rlsdk.experiments.recorded_run import with_dataset  # imports torch
+
+    return with_dataset(spec, settings, dataset)
+
+
+def _require_settings(spec: AlgorithmSpec, settings: Mapping[str, object], config: Path | None) -> None:
     """Check that no name is an option of the command instead of a setting.
 
     Raises:

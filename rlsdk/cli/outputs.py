@@ -25,8 +25,19 @@ def require_free(target: Path, *, overwrite: bool) -> None:
         raise SettingsError(f"{target} exists; choose another --out, or add --overwrite")
 
 
-def write_agent(target: Path, data: bytes, *, overwrite: bool) -> None:
-    """Write the bytes of an agent file. A file that already holds them is accepted. Raises as `require_free`."""
+def write_agent(out: Path, data: bytes, *, overwrite: bool) -> Path:
+    """Write the bytes of an agent file. Return its path: `out`, with the suffix `.rlsdk` added if it has none of agent files.
+
+    A file that already holds these bytes is accepted.
+
+    Raises:
+        SettingsError: as `require_free`.
+        ArtifactError: the file cannot be written, or `out` names no file.
+    """
+    from rlsdk.agent.agent_file import as_agent_file  # imports torch
+
+    target = as_agent_file(out)
     if not (target.is_file() and target.read_bytes() == data):
         require_free(target, overwrite=overwrite)
     write_whole(target, data)
+    return target

@@ -16,25 +16,23 @@ if TYPE_CHECKING:
     from rlsdk.experiments.runner import RunRequest, RunResult
     from rlsdk.experiments.sweep import SeedResult, Sweep
 
-from rlsdk.cli.completions import Algorithm, complete_environment, complete_executor, complete_preset, complete_sink
+from rlsdk.cli.completions import Algorithm, Environment, Sinks, complete_executor, complete_preset
 from rlsdk.cli.environment_options import EnvKwargs, Wrappers
 from rlsdk.cli.interrupt import interrupted
-from rlsdk.cli.misplaced import require_settings
-from rlsdk.cli.step_counts import METAVAR, MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS, steps_from
+from rlsdk.cli.misplaced import settings_from
+from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS, steps_option
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
-from rlsdk.settings import load_settings, merge, parse_assignments
-from rlsdk.settings.environment_id import applied, changed_environment, located_id
+from rlsdk.settings import parse_assignments
+from rlsdk.settings.environment_id import changed_environment
 
 DEFAULT_EXECUTOR = "processes"
 
 
 def run_training(
     algorithm: Algorithm,
-    env: Annotated[
-        str | None, typer.Option(help="gymnasium id of the environment.", autocompletion=complete_environment)
-    ] = None,
+    env: Environment = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
     dataset: Annotated[
@@ -43,11 +41,7 @@ def run_training(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            parser=steps_from(1),
-            metavar=METAVAR,
-            help="Total number of environment steps, or of updates if the agent learns only from a data set.",
-        ),
+        steps_option("Total number of environment steps, or of updates if the agent learns only from a data set."),
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
@@ -63,15 +57,12 @@ def run_training(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory (default: a new one under runs/).")] = None,
     eval_every: Annotated[
-        int | None,
-        typer.Option(parser=steps_from(0), metavar=METAVAR, help="Environment steps between evaluations; 0 = never."),
+        int | None, steps_option("Environment steps between evaluations; 0 = never.", least=0)
     ] = None,
     eval_episodes: Annotated[
         int | None, typer.Option(help="Episodes per evaluation (default: 10).", min=1, max=MOST_EPISODES)
     ] = None,
-    checkpoint_every: Annotated[
-        int | None, typer.Option(parser=steps_from(1), metavar=METAVAR, help="Environment steps between checkpoints.")
-    ] = None,
+    checkpoint_every: Annotated[int | None, steps_option("Environment steps between checkpoints.")] = None,
     stop_at: Annotated[float | None, typer.Option(help="Stop when an evaluation reaches this mean return.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     trust: Annotated[
@@ -128,10 +119,8 @@ def run_training(
     ] = None,
     schedule_until: Annotated[
         int | None,
-        typer.Option(
-            parser=steps_from(1),
-            metavar=METAVAR,
-            help="Step at which schedules and exploration end, for runs that --resume continues (default: --steps).",
+        steps_option(
+            "Step at which schedules and exploration end, for runs that --resume continues (default: --steps)."
         ),
     ] = None,
     exact_steps: Annotated[
@@ -140,13 +129,7 @@ def run_training(
     vectorization: Annotated[
         str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
     ] = None,
-    sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Further metric sink: tensorboard, console, or a plugin's; may be repeated.",
-            autocompletion=complete_sink,
-        ),
-    ] = None,
+    sink: Sinks = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Print where the time was spent, with advice.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")] = False,
@@ -154,15 +137,13 @@ def run_training(
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # first, because the imports below are slow
     _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
-    settings = _settings(algorithm, config, assignments or [], env, trust=trust)
-    env = _environment(env, settings, changed_environment(None, env_kwargs, wrapper), resume=resume)
+    settings = settings_from(load(algorithm), assignments, dataset, config)
+    if config is not None and env is None and "env" not in parse_assignments(assignments or ()):
+        _require_own_environment(settings, config, trust=trust)
+    env = _environment(env, settings, env_kwargs, wrapper, resume=resume)
     settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
 
-    from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.runner import RunRequest, run
-
-    if dataset is not None:
-        settings = with_dataset(load(algorithm), settings, dataset)
 
     request = RunRequest(
         algorithm=algorithm,
@@ -214,24 +195,25 @@ def _require_one_start(
         raise SettingsError("--resume continues with the settings of the run; leave out --no-preset")
 
 
-def _settings(
-    algorithm: str, config: Path | None, assignments: list[str], env: str | None, *, trust: bool
-) -> dict[str, Any]:
-    """Return the settings of the file `config`, with those of the command line added. The latter have priority."""
+def _require_own_environment(settings: Mapping[str, Any], config: Path, *, trust: bool) -> None:
+    """Check the environment that the file `config` names, if it names one. Raises as `require_own_environment`."""
     from rlsdk.experiments.trust import require_own_environment
 
-    stored: dict[str, Any] = load_settings(config) if config else {}
-    given = parse_assignments(assignments)
-    require_settings(load(algorithm), {**stored, **given}, config)
-    if config is not None and env is None and "env" not in given and isinstance(stored.get("env"), str):
-        require_own_environment(stored["env"], config, trust=trust)
-    return merge(stored, given)
+    if isinstance(settings.get("env"), str):
+        require_own_environment(settings["env"], config, trust=trust)
 
 
-def _environment(env: str | None, settings: Mapping[str, object], change: str | None, *, resume: bool) -> str | None:
+def _environment(
+    env: str | None,
+    settings: Mapping[str, object],
+    arguments: list[str] | None,
+    wrappers: list[str] | None,
+    *,
+    resume: bool,
+) -> str | None:
     """Return the environment with the arguments and wrappers of the command line; None if no environment is given."""
-    if change is None:
-        return env and located_id(env)
+    if not arguments and not wrappers:
+        return changed_environment(env, None, None)
     if resume and env is None:
         raise SettingsError(
             "--resume continues in the environment of the run; leave out --env-kwargs and --wrapper, or add the run's --env"
@@ -239,7 +221,7 @@ def _environment(env: str | None, settings: Mapping[str, object], change: str | 
     base = env or settings.get("env")
     if not isinstance(base, str):
         raise SettingsError("--env-kwargs and --wrapper change an environment: add --env ID")
-    return applied(change, base)
+    return changed_environment(base, arguments, wrappers)
 
 
 def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str | None) -> Sweep | None:

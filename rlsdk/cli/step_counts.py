@@ -1,9 +1,10 @@
-"""Numbers on the command line: parsers of environment steps (100000, 100_000 or 1e5), and the largest count of each kind."""
+"""Numbers on the command line: environment steps (100000, 100_000 or 1e5), and the largest count of each kind."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -11,14 +12,22 @@ from rlsdk.errors import shown
 from rlsdk.experiments.run_record import MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
 from rlsdk.experiments.stored_tables import MAX_COUNT
 
-METAVAR = "<int>"
 MOST_SEED = 2**32 - 1
 """The largest seed: the upper bound of the setting `seed`."""
-MOST_TRIALS = 10**6
 MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS = MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
 
 
-def steps_from(least: int) -> Callable[[str], int]:
+def steps_option(text: str, least: int = 1) -> Any:
+    """Return an option of Typer for a count of environment steps. It also accepts 100_000 and 1e5.
+
+    Args:
+        text: the help of the option.
+        least: the smallest count, 0 or 1.
+    """
+    return typer.Option(parser=_steps_from(least), metavar="<int>", help=text)
+
+
+def _steps_from(least: int) -> Callable[[str], int]:
     """Return a parser of whole numbers from `least` (0 or 1) to 2**53. It reads 1e5 as 100,000."""
 
     def parse(text: str) -> int:

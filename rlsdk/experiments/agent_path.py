@@ -7,7 +7,7 @@ from pathlib import Path
 from rlsdk.errors import SettingsError
 
 
-def agent_path(path: Path) -> Path:
+def find_agent(path: Path) -> Path:
     """Return the agent file at `path`, which may be given without its suffix.
 
     For a run directory, return the best agent, else the final agent, else the newest checkpoint.

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.policy_transfer import NOT_NETWORKS, SHARED
-from rlsdk.experiments.agent_path import agent_path
+from rlsdk.experiments.agent_path import find_agent
 from rlsdk.registry import AlgorithmSpec, Preset
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import merge
@@ -39,7 +39,7 @@ def made(
     others["policy_kwargs"] = {name: value for name, value in networks.items() if name in NOT_NETWORKS}
     chosen = {**merge(others, given), "seed": settings["seed"]}
     chosen.pop("env", None)
-    file = agent_path(policy_from)
+    file = find_agent(policy_from)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="load_policy:")  # the warning below also names the file
         agent = agent_class(spec).load_policy(file, settings["env"], **chosen)

@@ -75,12 +75,12 @@ def evaluate_stored(
 ) -> StoredEvaluation:
     """Run episodes with the agent of a file. `executor` runs several parts at the same time.
 
-    `env` and `trust` are those of `stored_agent`.
+    `env` and `trust` are those of `load_agent`.
 
     Raises:
-        SettingsError: there are more parts than episodes, there is no such executor, or as `stored_agent`.
+        SettingsError: there are more parts than episodes, there is no such executor, or as `load_agent`.
     """
-    agent, name = stored_agent(file, env, trust=trust)
+    agent, name = load_agent(file, env, trust=trust)
     if not 1 <= request.parts <= max(1, request.episodes):
         episodes = counted(request.episodes, "episode")
         raise SettingsError(f"{request.parts} parts of {episodes}: give 1 to {request.episodes} parts")
@@ -108,7 +108,7 @@ def _played(agent: Agent, env: str, request: EvaluationRequest) -> Evaluation:
         envs.close()
 
 
-def stored_agent(file: Path, env: str | None, *, trust: bool = False) -> tuple[Agent, str]:
+def load_agent(file: Path, env: str | None, *, trust: bool = False) -> tuple[Agent, str]:
     """Return the agent of a file, and the id of the environment to use.
 
     This is `env`, if given. If `env` is None, it is the environment of the training. If `env` begins with `?`, its arguments

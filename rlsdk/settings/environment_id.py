@@ -12,6 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
+from typing import overload
 from urllib.parse import quote, unquote
 
 import attrs
@@ -74,11 +75,17 @@ def environment_id(text: str) -> EnvironmentId:
     return EnvironmentId(name, kwargs, tuple(wrappers))
 
 
+@overload
+def changed_environment(env: str, arguments: Iterable[str] | None, wrappers: Iterable[str] | None) -> str: ...
+@overload
+def changed_environment(
+    env: str | None, arguments: Iterable[str] | None, wrappers: Iterable[str] | None
+) -> str | None: ...
 def changed_environment(env: str | None, arguments: Iterable[str] | None, wrappers: Iterable[str] | None) -> str | None:
     """Return `env` with the arguments (each `NAME=VALUE`) and wrappers of the command line added.
 
-    If `env` is None, the text begins with `?`, and `applied` adds it to another id. None if there is nothing to add. The
-    path of a file, as in `./my_env.py:MyEnv`, becomes its full path.
+    If `env` is None, the text begins with `?`, and `rlsdk.experiments.load_agent` adds it to the environment of an agent. None
+    if there is nothing to add. The path of a file, as in `./my_env.py:MyEnv`, becomes its full path.
 
     Raises:
         SettingsError: an argument is not `NAME=VALUE`, or a wrapper is neither `NAME` nor `NAME(ARGUMENT=VALUE, ...)`.

@@ -29,10 +29,10 @@ def export_policy(
 ) -> None:
     """Write the policy of an agent as ONNX or in torch's format, and a model card next to it."""
     from rlsdk.agent import load
-    from rlsdk.experiments.agent_path import agent_path
+    from rlsdk.experiments import find_agent
     from rlsdk_interchange.export import FORMATS, export, format_of, target_of
 
-    file = agent_path(file)
+    file = find_agent(file)
     chosen = kind or format_of(out) or "onnx"
     stem = file.stem if file.suffix in (".rlsdk", ".zip") else file.name
     target = target_of(out or file.with_name(stem + FORMATS.get(chosen, "")), chosen)
@@ -47,7 +47,7 @@ def results_of(file: Path) -> str | None:
     Raises:
         SettingsError: the record of the run is damaged.
     """
-    from rlsdk.experiments.run_directory import RunDirectory
+    from rlsdk.experiments import RunDirectory
 
     directory = RunDirectory(file.parent)
     if not directory.record.is_file() or file not in (directory.final, directory.best):

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from rlsdk.agent import inspect_file, load
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
-from rlsdk.experiments.agent_path import agent_path
+from rlsdk.experiments import find_agent
 from rlsdk.runtime.pip_commands import pip_install
 from rlsdk_interchange.export import model_card
 
@@ -36,7 +36,7 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
     library = _library()
     _require_name(repo)
     card = HEADER + model_card(load(path), results=results)
-    source = agent_path(Path(path))  # with the suffix that `load` found
+    source = find_agent(Path(path))  # with the suffix that `load` found
     try:
         api = library.HfApi()
         address = api.create_repo(repo, private=private, exist_ok=True)

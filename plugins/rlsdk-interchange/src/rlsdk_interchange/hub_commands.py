@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.cli.outputs import Overwrite, write_agent
+from rlsdk.cli import Overwrite, write_agent
 from rlsdk_interchange.export_command import results_of
 
 
@@ -17,10 +17,10 @@ def push_file(
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
 ) -> None:
     """Upload an agent file and its model card to a model hub (needs the extra `hub`)."""
-    from rlsdk.experiments.agent_path import agent_path
+    from rlsdk.experiments import find_agent
     from rlsdk_interchange.hub import push
 
-    file = agent_path(file)
+    file = find_agent(file)
     typer.echo(push(file, repo, private=private, results=results_of(file)))
 
 
@@ -31,9 +31,7 @@ def pull_file(
     overwrite: Overwrite = False,
 ) -> None:
     """Download an agent file from a model hub (needs the extra `hub`)."""
-    from rlsdk.agent import as_agent_file
     from rlsdk_interchange.hub import pull
 
-    target = as_agent_file(out)
-    write_agent(target, pull(repo, revision=revision).read_bytes(), overwrite=overwrite)
-    typer.echo(f"{target}")
+    written = write_agent(out, pull(repo, revision=revision).read_bytes(), overwrite=overwrite)
+    typer.echo(f"{written}")

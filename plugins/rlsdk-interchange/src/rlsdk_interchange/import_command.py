@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.cli.completions import Algorithm
+from rlsdk.cli import Algorithm
 from rlsdk.errors import SettingsError
 from rlsdk.settings import merge, parse_assignments
 

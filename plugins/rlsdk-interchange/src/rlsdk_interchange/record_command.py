@@ -7,12 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
-from rlsdk.cli.outputs import Overwrite, require_free
-from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_SEED
+from rlsdk.cli import (
+    MOST_ENVS,
+    MOST_EPISODES,
+    MOST_SEED,
+    EnvKwargs,
+    Overwrite,
+    TrustedFile,
+    Wrappers,
+    changed_environment,
+    require_free,
+)
 from rlsdk.errors import SettingsError, shown
 from rlsdk.runtime import counted
-from rlsdk.settings.environment_id import changed_environment
 
 
 def record_episodes_of(  # noqa: PLR0913  # options of the command
@@ -81,10 +88,9 @@ def _played(
 
     if file is None:
         return record_in("random", _given(env, "--random"), episodes, target, **how)
-    from rlsdk.experiments.agent_path import agent_path
-    from rlsdk.experiments.stored_agent import stored_agent
+    from rlsdk.experiments import find_agent, load_agent
 
-    agent, name = stored_agent(agent_path(file), env, trust=trust)
+    agent, name = load_agent(find_agent(file), env, trust=trust)
     return record_in(agent, name, episodes, target, **how)
 
 

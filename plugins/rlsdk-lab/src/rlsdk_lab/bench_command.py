@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
-from rlsdk.cli.completions import beginning, complete_executor, complete_sink
-from rlsdk.cli.environment_options import EnvKwargs, Wrappers
-from rlsdk.cli.interrupt import interrupted
-from rlsdk.cli.step_counts import METAVAR, steps_from
+from rlsdk.cli import EnvKwargs, ExecutorName, Sinks, Wrappers, complete, interrupted, steps_option
 from rlsdk.errors import SettingsError
-from rlsdk.runtime.output import counted, quietly
-from rlsdk.settings.environment_id import changed_environment
+from rlsdk.runtime import counted, quietly
 
 if TYPE_CHECKING:
     from rlsdk_lab.benchmark import BenchResult
@@ -27,7 +23,7 @@ def complete_suite(incomplete: str) -> list[str]:
     """Return the names of suites that begin with `incomplete`."""
     from rlsdk_lab.suite import suites
 
-    return beginning(incomplete, suites)
+    return complete(incomplete, suites)
 
 
 def run_bench(
@@ -46,12 +42,7 @@ def run_bench(
         int | None, typer.Option(help="Number of runs at the same time (default: the number of cores).")
     ] = None,
     budget: Annotated[
-        int | None,
-        typer.Option(
-            parser=steps_from(1),
-            metavar=METAVAR,
-            help="Upper limit of environment steps per run (default: the suite's).",
-        ),
+        int | None, steps_option("Upper limit of environment steps per run (default: the suite's).")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also run the cells that are marked as too large for one machine.")
@@ -59,19 +50,8 @@ def run_bench(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the runs (default: bench/SUITE). An existing folder is continued.")
     ] = None,
-    executor: Annotated[
-        str,
-        typer.Option(
-            help="Executor of the runs: processes, in-process, or a plugin's.", autocompletion=complete_executor
-        ),
-    ] = "processes",
-    sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Further metric sink of every run: tensorboard, or a plugin's; may be repeated.",
-            autocompletion=complete_sink,
-        ),
-    ] = None,
+    executor: ExecutorName = "processes",
+    sink: Sinks = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     trust: Annotated[
@@ -90,7 +70,7 @@ def run_bench(
         _print_suites(as_json=as_json)
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
-    chosen = chosen.changed(changed_environment(None, env_kwargs, wrapper))
+    chosen = chosen.changed(env_kwargs, wrapper)
     numbers = seeds_from(0, seeds)
     plan = Bench(
         suite=chosen,

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlsdk.cli.step_counts import MOST_EPISODES
 from rlsdk.errors import SettingsError, shown
 from rlsdk.settings.dataset import SUFFIX, data_file
 from rlsdk.settings.suffixes import suffix_of
 
 if TYPE_CHECKING:
     from rlsdk_lab.plotting import PictureSettings
+
+MOST_POINTS = 10**7
+"""The largest number of points of a running mean."""
 
 
 def plot_curves(  # noqa: PLR0913  # options of the command
@@ -24,7 +26,7 @@ def plot_curves(  # noqa: PLR0913  # options of the command
     ] = None,
     x: Annotated[str, typer.Option(help="Horizontal axis: steps, episodes or time.")] = "steps",
     smooth: Annotated[
-        int, typer.Option(help="Number of points of the running mean; 1 means none.", min=1, max=MOST_EPISODES)
+        int, typer.Option(help="Number of points of the running mean; 1 means none.", min=1, max=MOST_POINTS)
     ] = 1,
     statistic: Annotated[
         str, typer.Option(help="Statistic over seeds: mean, iqm (interquartile mean) or median.")

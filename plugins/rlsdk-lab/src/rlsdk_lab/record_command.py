@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
-from rlsdk.cli.step_counts import MOST_EPISODES, MOST_SEED
-from rlsdk.settings.environment_id import changed_environment
+from rlsdk.cli import MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers, changed_environment
 
 
 def record_file(
@@ -28,11 +26,10 @@ def record_file(
     trust: TrustedFile = False,
 ) -> None:
     """Write a video of episodes of a saved agent (needs the extra `video`)."""
-    from rlsdk.experiments.agent_path import agent_path
-    from rlsdk.experiments.stored_agent import stored_agent
+    from rlsdk.experiments import find_agent, load_agent
     from rlsdk_lab.video import record_video
 
-    agent, name = stored_agent(agent_path(file), changed_environment(env, env_kwargs, wrapper), trust=trust)
+    agent, name = load_agent(find_agent(file), changed_environment(env, env_kwargs, wrapper), trust=trust)
     done = record_video(agent, name, out, episodes=episodes, seed=seed, deterministic=not stochastic)
     returns = ", ".join(f"{value:.2f}" for value in done.returns)
     typer.echo(f"{done.path}: {done.frames} frames at {done.fps:g} per second; returns {returns}")

@@ -33,10 +33,10 @@ from typing import Any
 import attrs
 import cattrs
 
+from rlsdk.cli import changed_environment
 from rlsdk.errors import PluginError, SettingsError, one_line, shown, suggest
 from rlsdk.registry import find, suite_files
 from rlsdk.settings import load_settings
-from rlsdk.settings.environment_id import applied
 
 COUNTS = ("steps", "episodes")
 FOLDER = Path(str(files("rlsdk_lab"))) / "suite_files"
@@ -83,9 +83,16 @@ class Suite:
         selected = tuple(cell for cell in self.cells if not algorithms or cell.algorithm in algorithms)
         return attrs.evolve(self, cells=selected)
 
-    def changed(self, change: str | None) -> Suite:
-        """Return the suite with `change`, a value of `changed_environment`, applied to its environments."""
-        cells = tuple(attrs.evolve(cell, env=applied(change, cell.env)) for cell in self.cells)
+    def changed(self, arguments: Iterable[str] | None, wrappers: Iterable[str] | None) -> Suite:
+        """Return the suite with the arguments (each `NAME=VALUE`) and wrappers added to its environments.
+
+        Raises:
+            SettingsError: as `rlsdk.cli.changed_environment`.
+        """
+        if not arguments and not wrappers:
+            return self
+        envs = (changed_environment(cell.env, arguments, wrappers) for cell in self.cells)
+        cells = tuple(attrs.evolve(cell, env=env) for cell, env in zip(self.cells, envs, strict=True))
         return attrs.evolve(self, cells=cells)
 
 

@@ -10,34 +10,36 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
-from rlsdk.cli.completions import Algorithm, complete_environment, complete_executor, complete_sink
-from rlsdk.cli.environment_options import EnvKwargs, Wrappers
-from rlsdk.cli.interrupt import interrupted
-from rlsdk.cli.misplaced import require_settings
-from rlsdk.cli.step_counts import METAVAR, MOST_ENVS, MOST_EPISODES, MOST_SEED, MOST_TRIALS, steps_from
+from rlsdk.cli import (
+    MOST_ENVS,
+    MOST_EPISODES,
+    MOST_SEED,
+    Algorithm,
+    Environment,
+    EnvKwargs,
+    ExecutorName,
+    Sinks,
+    Wrappers,
+    changed_environment,
+    interrupted,
+    settings_from,
+    steps_option,
+)
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, load
-from rlsdk.runtime.output import counted, print_line, quietly
-from rlsdk.settings import parse_assignments
-from rlsdk.settings.environment_id import applied, changed_environment, located_id
+from rlsdk.runtime import counted, print_line, quietly
 
 if TYPE_CHECKING:
     from rlsdk_lab.tuning import Best
 
 DEFAULT_PRUNER = "median"
+MOST_TRIALS = 10**6
 
 
 def tune_algorithm(
     algorithm: Algorithm,
-    steps: Annotated[
-        int, typer.Option(parser=steps_from(1), metavar=METAVAR, help="Environment steps of every trial.")
-    ],
-    env: Annotated[
-        str | None,
-        typer.Option(
-            help="gymnasium id of the environment (default: that of --dataset).", autocompletion=complete_environment
-        ),
-    ] = None,
+    steps: Annotated[int, steps_option("Environment steps of every trial.")],
+    env: Environment = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
     trials: Annotated[
@@ -48,7 +50,8 @@ def tune_algorithm(
         typer.Option("--set", help="NAME=VALUE: a setting that is fixed, not searched. Can be repeated."),
     ] = None,
     dataset: Annotated[
-        Path | None, typer.Option(help="Data set of recorded episodes to learn from, see record-episodes.")
+        Path | None,
+        typer.Option(help="Data set of recorded episodes to learn from, see record-episodes. Then --env is optional."),
     ] = None,
     n_envs: Annotated[
         int | None, typer.Option(help="Number of environments that are stepped together.", min=1, max=MOST_ENVS)
@@ -57,12 +60,7 @@ def tune_algorithm(
     jobs: Annotated[
         int | None, typer.Option(help="Number of trials at the same time (default: the number of cores).")
     ] = None,
-    executor: Annotated[
-        str,
-        typer.Option(
-            help="Executor of the trials: processes, in-process, or a plugin's.", autocompletion=complete_executor
-        ),
-    ] = "processes",
+    executor: ExecutorName = "processes",
     seed: Annotated[int, typer.Option(help="Seed of the search.", min=0, max=MOST_SEED)] = 0,
     pruner: Annotated[
         str | None,
@@ -75,13 +73,7 @@ def tune_algorithm(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the study (default: tune/ALGO-ENV). An existing study is continued.")
     ] = None,
-    sink: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Further metric sink of every trial: tensorboard, or a plugin's. Can be repeated.",
-            autocompletion=complete_sink,
-        ),
-    ] = None,
+    sink: Sinks = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")] = False,
 ) -> None:
@@ -91,15 +83,12 @@ def tune_algorithm(
     where it was stopped. A larger --trials adds trials.
     """
     find(algorithm)  # first, because the imports below are slow
-    from rlsdk.experiments.recorded_run import with_dataset
     from rlsdk.experiments.run_directory import folder_name
     from rlsdk.experiments.sweep import jobs_for
     from rlsdk_lab import Tuning, tune
 
-    settings = parse_assignments(assignments or [])
-    require_settings(load(algorithm), settings, None)
-    settings = settings if dataset is None else with_dataset(load(algorithm), settings, dataset)
-    env = _environment(algorithm, settings, env, changed_environment(None, env_kwargs, wrapper))
+    settings = settings_from(load(algorithm), assignments, dataset)
+    env = changed_environment(_environment(algorithm, settings, env), env_kwargs, wrapper)
     if no_prune and pruner is not None:
         raise SettingsError("--no-prune gives no trial up, so --pruner has no meaning; leave one of them out")
     plan = Tuning(
@@ -130,10 +119,8 @@ def tune_algorithm(
         typer.echo(json.dumps({**attrs.asdict(best), "file": str(best.file), "command": command}, indent=1))
 
 
-def _environment(algorithm: str, settings: Mapping[str, object], env: str | None, change: str | None) -> str:
-    """Return the environment, with the arguments and wrappers of the command line.
-
-    It is `env`, or the environment of the data set.
+def _environment(algorithm: str, settings: Mapping[str, object], env: str | None) -> str:
+    """Return the environment: `env`, or that of the data set.
 
     Raises:
         SettingsError: there is no environment.
@@ -143,7 +130,7 @@ def _environment(algorithm: str, settings: Mapping[str, object], env: str | None
     env = env or environment_of(load(algorithm), settings)
     if env is None:
         raise SettingsError("a search compares returns, so it needs an environment: add --env ID")
-    return applied(change, located_id(env))
+    return env
 
 
 def _report(best: Best, command: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlsdk.cli.completions import Algorithm
+from rlsdk.cli import Algorithm
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import parse_assignments
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
-from rlsdk.cli.completions import beginning
-from rlsdk.cli.outputs import Overwrite, write_agent
+from rlsdk.cli import Overwrite, complete, write_agent
 from rlsdk.errors import one_line
-from rlsdk.runtime.output import counted, print_line
+from rlsdk.runtime import counted, print_line
 
 if TYPE_CHECKING:
     from rlsdk_zoo.installed import ZooAgent
@@ -23,7 +22,7 @@ def complete_agent(incomplete: str) -> list[str]:
     """Return the names of trained agents that begin with `incomplete`."""
     from rlsdk_zoo.installed import agents
 
-    return beginning(incomplete, lambda: [agent.name for agent in agents()])
+    return complete(incomplete, lambda: [agent.name for agent in agents()])
 
 
 app = typer.Typer(
@@ -86,12 +85,10 @@ def get_agent(
     overwrite: Overwrite = False,
 ) -> None:
     """Check the hash of a trained agent and write its agent file. Every command that reads agents accepts this file."""
-    from rlsdk.agent.agent_file import as_agent_file
     from rlsdk_zoo.installed import find
 
     agent = find(name)
-    target = as_agent_file(out or Path(agent.name.replace("/", "-")))
-    write_agent(target, agent.read(), overwrite=overwrite)
+    target = write_agent(out or Path(agent.name.replace("/", "-")), agent.read(), overwrite=overwrite)
     played = counted(agent.result.episodes, "episode")
     typer.echo(f"{target}: mean return {agent.result} over {played}; needs {agent.package}")
 
