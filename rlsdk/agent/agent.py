@@ -14,7 +14,7 @@ from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.assembly import from_arguments, reseed
 from rlsdk.agent.attributes import DeviceName, own, setting_names
 from rlsdk.agent.classes import bind, class_for
-from rlsdk.agent.copying import copied, not_pickled
+from rlsdk.agent.copying import acting_copy, copied, not_pickled
 from rlsdk.agent.learning import Request, callbacks_of, run_training
 from rlsdk.agent.loggers import dump_logs, set_logger
 from rlsdk.agent.offline_updates import update_from_memory
@@ -312,6 +312,17 @@ class Agent(Generic[ConfigT]):
         """
         switch_environment(self._assembled, env, force_reset=force_reset)
         restore_replay(self._assembled)
+
+    def acting_copy(self, **settings: object) -> Self:
+        """Return an agent with the same policy that has no environment and no training: for exporters and servers.
+
+        `settings` replace those of the agent, such as `device="cpu"`; those that define networks must stay.
+
+        Raises:
+            UsageError: layers were replaced, so that the settings no longer describe the networks.
+            SettingsError: a setting is wrong. ArtifactError: the policy does not fit the settings.
+        """
+        return acting_copy(self, settings)
 
     def end_episodes(self) -> None:
         """Reset the environments when training continues, so that it begins new episodes."""

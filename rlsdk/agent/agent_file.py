@@ -20,6 +20,7 @@ from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.places import PLACES, may_be_place
 from rlsdk.settings import merge, unstructure
 from rlsdk.settings.load import nested
+from rlsdk.storage import factory
 from rlsdk.storage.archive import AGENT_KIND
 
 KIND = AGENT_KIND
@@ -66,7 +67,11 @@ def with_suffix(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
 
 
 def as_agent_file(path: str | PathLike[str]) -> Path:
-    """`with_suffix` for names."""
+    """The path of an agent file to write: `.rlsdk` is appended to a name unless it has that suffix, `.zip`, or a plugin's.
+
+    Raises:
+        ArtifactError: `path` names no file.
+    """
     target = Path(path)
     if not target.name:
         raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'agent'")
@@ -137,6 +142,17 @@ def describe_agent(
         "action_space": spaces.to_json(context.action_space),
         "system": system_info(),
     }
+
+
+def inspect_file(path: str | Path | IO[bytes]) -> dict[str, object]:
+    """Read the manifest of an agent file, with the dtype and shape of each tensor. Reads no tensor, and needs no plugin.
+
+    Raises:
+        ArtifactError: the file is missing, damaged, or not of an agent.
+    """
+    document = factory.inspect(existing(path), kind=KIND)
+    require_manifest(document)
+    return document
 
 
 def require_manifest(document: Mapping[str, object]) -> None:

@@ -1,7 +1,8 @@
-"""Copies of agents for `copy.deepcopy`."""
+"""Copies of agents: whole ones for `copy.deepcopy`, and ones that only act."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Protocol, TypeVar
 
@@ -10,7 +11,8 @@ from rlsdk.agent.assembly import assemble
 from rlsdk.agent.further_states import has_memories, restore_memories
 from rlsdk.agent.training_state import restore, training_state
 from rlsdk.environments import ConnectedEnv
-from rlsdk.errors import UsageError, message_of, one_line
+from rlsdk.errors import UsageError, fitting, message_of, one_line
+from rlsdk.settings import evolve
 
 
 class HasAssembled(Protocol):
@@ -32,6 +34,20 @@ def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
     memo[id(agent)] = made
     own = {name: deepcopy(value, memo) for name, value in vars(agent).items() if name != "_assembled"}
     vars(made).update({**own, "_assembled": _assembled(agent._assembled, memo)})
+    return made
+
+
+def acting_copy(agent: AgentT, settings: Mapping[str, object]) -> AgentT:
+    """A copy of an agent without environment and training; see `Agent.acting_copy`."""
+    own, made = agent._assembled, type(agent).__new__(type(agent))
+    state = training_state(own, exclude=frozenset({"training"}))
+    config, spaces = evolve(own.config, settings), (own.context.observation_space, own.context.action_space)
+    twin = assemble(own.spec, config, spaces, own.context.num_envs, None, class_name=own.class_name)
+    with fitting("the policy does not fit the settings of its copy"):
+        twin.preprocessing.load_policy_state(twin.parts.policy, deepcopy(state.policy))
+    twin.env_name, twin.seed, twin.met_masks = own.env_name, own.seed, state.masks
+    twin.streams.reseed(own.seed)
+    vars(made).update(_assembled=twin)
     return made
 
 

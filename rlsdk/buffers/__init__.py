@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING
 
 from rlsdk.buffers.columns import Columns
-from rlsdk.buffers.episode_file import write_episodes
+from rlsdk.buffers.data_set_summary import summary_of
+from rlsdk.buffers.episode_file import require_place, write_episodes
 from rlsdk.buffers.episodes import Episodes, open_episodes
 from rlsdk.buffers.factory import build_replay
 from rlsdk.buffers.hindsight import GoalSelectionStrategy, HindsightReplay
 from rlsdk.buffers.prioritized import PrioritizedReplay
 from rlsdk.buffers.recorded import RecordedSequences, RecordedTransitions
-from rlsdk.buffers.recorded_episode import RecordedEpisode
+from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
 from rlsdk.buffers.replay import ReplayBuffer
 from rlsdk.buffers.rows_in_order import rows_in_order
 from rlsdk.buffers.sequences import SequenceReplay
@@ -30,9 +31,12 @@ __all__ = [
     "SequenceReplay",
     "SumTree",
     "build_replay",
+    "checked_episode",
     "open_episodes",
     "require_memory",
+    "require_place",
     "rows_in_order",
+    "summary_of",
     "write_episodes",
 ]
 

@@ -124,8 +124,10 @@ def _digest(tensor: Tensor) -> str:
     return hashlib.sha256(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data).hexdigest()
 
 
-def require_place(path: str | Path) -> None:
+def require_place(path: str | Path) -> Path:
     """Check that a data set can be written to `path`, before its episodes are recorded. No file is created.
+
+    Returns the file that `write_episodes` writes: `.safetensors` is appended to a name without suffix.
 
     Raises:
         ArtifactError: no file can be written to `path`.
@@ -135,6 +137,7 @@ def require_place(path: str | Path) -> None:
     if target.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
         where = f"{target} is a folder" if target.is_dir() else f"{above} is not a folder that files can be written to"
         raise ArtifactError(f"cannot write {target}: {where}; choose a writable place with free space")
+    return target
 
 
 def _write(path: Path, tensors: dict[str, Tensor], document: dict[str, object]) -> Path:

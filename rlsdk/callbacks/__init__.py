@@ -15,6 +15,7 @@ from rlsdk.callbacks.documented_names import (
     StopTrainingOnNoModelImprovement,
     StopTrainingOnRewardThreshold,
 )
+from rlsdk.callbacks.earlier_training import set_aside
 from rlsdk.callbacks.evaluation import EvalCallback
 from rlsdk.callbacks.interrupt import StopOnInterrupt
 from rlsdk.callbacks.periodic import EveryNSteps, LogEveryNSteps, ParameterHistograms
@@ -22,9 +23,7 @@ from rlsdk.callbacks.progress import ProgressBar
 from rlsdk.callbacks.restoring import RestoreOnDivergence
 from rlsdk.callbacks.stopping import StopOnMaxEpisodes, StopOnNoImprovement, StopOnRewardThreshold
 from rlsdk.runtime.documented_names import names_elsewhere
-
-if TYPE_CHECKING:
-    from rlsdk.training.run import Run as Run
+from rlsdk.training.run import Run
 
 __all__ = [
     "BaseCallback",
@@ -44,6 +43,7 @@ __all__ = [
     "ProgressBar",
     "ProgressBarCallback",
     "RestoreOnDivergence",
+    "Run",
     "StepCounter",
     "StopOnInterrupt",
     "StopOnMaxEpisodes",
@@ -53,6 +53,7 @@ __all__ = [
     "StopTrainingOnNoModelImprovement",
     "StopTrainingOnRewardThreshold",
     "as_callbacks",
+    "set_aside",
 ]
 
 if not TYPE_CHECKING:  # type checkers report names that are not there

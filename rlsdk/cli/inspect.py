@@ -22,13 +22,11 @@ def inspect_file(
     if (data := data_file(file)).suffix == SUFFIX and not file.is_dir():
         _inspect_data(data, as_json=as_json)
         return
-    from rlsdk.agent.agent_file import KIND, require_manifest
+    from rlsdk.agent import inspect_file as manifest_of
     from rlsdk.experiments.agent_path import find_agent
-    from rlsdk.storage import factory
     from rlsdk.storage.archive import shapes_in, table_in
 
-    document = factory.inspect(find_agent(file), kind=KIND)
-    require_manifest(document)
+    document = manifest_of(find_agent(file))
     if as_json:
         typer.echo(json.dumps(document, indent=1))
         return

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
     from rlsdk.environments.wrapper_settings import NormalizeObservation as NormalizeObservation
     from rlsdk.environments.wrapper_settings import NormalizeReward as NormalizeReward
+    from rlsdk.environments.wrapper_settings import warn_of_statistics as warn_of_statistics
     from rlsdk.environments.wrappers import ActionMasker as ActionMasker
     from rlsdk.environments.wrappers import CheckNan as CheckNan
     from rlsdk.environments.wrappers import CombinedActions as CombinedActions
@@ -70,6 +71,7 @@ __all__ = [
     "OpaqueValue",
     "RecordedOnly",
     "TimeFeature",
+    "Waiting",
     "check_env",
     "connect",
     "get_action_masks",
@@ -84,6 +86,7 @@ __all__ = [
     "to_gymnasium",
     "to_space",
     "ts2xy",
+    "warn_of_statistics",
 ]
 
 __getattr__, __dir__ = attach(
@@ -103,7 +106,7 @@ __getattr__, __dir__ = attach(
         **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
         **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.space_conversion"),
         **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
-        **dict.fromkeys(_SETTINGS, "rlsdk.environments.wrapper_settings"),
+        **dict.fromkeys((*_SETTINGS, "warn_of_statistics"), "rlsdk.environments.wrapper_settings"),
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },
 )

@@ -6,6 +6,7 @@ from rlsdk.exploration.behavior import noisy_behavior
 from rlsdk.exploration.extras import extras_of_other_action
 from rlsdk.exploration.noisy_policy import NoisyPolicy
 from rlsdk.exploration.uniform import UniformWarmUp
+from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.networks.epsilon_greedy import epsilon_greedy
 from rlsdk.networks.state_dependent_noise import StateDependentNoise
 from rlsdk.runtime.documented_names import names_elsewhere
@@ -20,6 +21,7 @@ __all__ = [
     "epsilon_greedy",
     "extras_of_other_action",
     "noisy_behavior",
+    "random_actions",
 ]
 
 if not TYPE_CHECKING:  # type checkers report names that are not there

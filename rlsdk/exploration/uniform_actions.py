@@ -49,7 +49,7 @@ def allowed_actions(space: Space, mask: Tensor, generator: Generator) -> Tensor 
 
 
 def random_actions(space: Space, batch: int, mask: Tensor | None, generator: Generator) -> Features:
-    """Actions [B, ..], nested as the space, sampled uniformly from those that `mask` bool [B, A] allows; None = all.
+    """`batch` actions [B, ..], nested as the space, sampled uniformly from those that `mask` bool [B, A] allows; None = all.
 
     A Box without finite bounds has no uniform distribution. Its actions are standard normal, clipped to the bounds it has.
     """

@@ -17,25 +17,20 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import attrs
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk import tree
-from rlsdk.agent.agent_file import system_info
-from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.agent.assembly import assemble
-from rlsdk.agent.training_state import TrainingState
-from rlsdk.errors import SettingsError, UsageError
-from rlsdk.exploration.uniform_actions import random_actions
-from rlsdk.kernels.reference import no_choice
+from rlsdk.agent import Agent, system_info
+from rlsdk.errors import DivergenceError, SettingsError, UsageError
+from rlsdk.exploration import random_actions
 from rlsdk.records import Act, Features, Observation
+from rlsdk.runtime import write_whole
 from rlsdk.runtime.pip_commands import pip_install
-from rlsdk.runtime.whole_files import write_whole
-from rlsdk.settings import evolve
-from rlsdk.settings.suffixes import suffix_of
+from rlsdk.settings import flat_scalars
 from rlsdk.spaces import (
     Box,
     Dict,
@@ -49,9 +44,6 @@ from rlsdk.spaces import (
     shape_of,
 )
 from rlsdk_interchange.bounds import within_bounds
-
-if TYPE_CHECKING:
-    from rlsdk.agent import Agent
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
 _IN_CARDS = "Trained with rlsdk for"
@@ -77,7 +69,7 @@ class Exported:
 class ExportedPolicy(nn.Module):
     """The deterministic policy of an agent as a module from tensors to tensors."""
 
-    def __init__(self, agent: AssembledAgent, *, masks: bool) -> None:
+    def __init__(self, agent: Agent, *, masks: bool) -> None:
         """With `masks`, the module has the input `action_mask`."""
         super().__init__()
         self.policy, self.preprocessing = agent.parts.policy, agent.preprocessing
@@ -123,7 +115,7 @@ class ExportedPolicy(nn.Module):
         memory = [torch.ones(ROWS, dtype=torch.bool), *(leaves[i] for i in self.state_indices)]
         return (*tree.leaves(self.example), *mask, *(memory if self.state_indices else []))
 
-    def _random_inputs(self, generator: Generator) -> tuple[Tensor, ...]:
+    def random_inputs(self, generator: Generator) -> tuple[Tensor, ...]:
         """Return random inputs of the form of `examples`: observations, allowed actions, episode starts and states."""
         observation = random_actions(self.observation_space, ROWS, None, generator)
         pairs = zip(tree.leaves(self.example), tree.leaves(observation), strict=True)
@@ -256,7 +248,9 @@ def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # the name 
             f"{path} has the suffix of {format_of(path)}, but the format is {format}; name the file *{FORMATS[format]}, or"
             " choose the other format"
         )
-    return Path(path) if suffix_of(path) else Path(f"{path}{FORMATS[format]}")
+    suffix = Path(path).suffix
+    named = suffix and not suffix[1:2].isdigit()  # `run-0.5` has no suffix
+    return Path(path) if named else Path(f"{path}{FORMATS[format]}")
 
 
 def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
@@ -265,11 +259,11 @@ def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
     Raises:
         SettingsError: the agent does not use masks, or two inputs or outputs would have the same name.
     """
-    state = agent.training_state(exclude=["training"])
-    twin = _twin(state)
+    twin = _twin(agent)
     if masks and not (twin.masks.used and twin.masks.rule.size):
-        raise SettingsError(f"masks: {state.spec.id} does not use action masks here; leave masks out")
-    module = ExportedPolicy(twin, masks=state.masks if masks is None else masks).eval().requires_grad_(False)
+        raise SettingsError(f"masks: {agent.spec.id} does not use action masks here; leave masks out")
+    masks = agent.training_state(exclude=["training"]).masks if masks is None else masks
+    module = ExportedPolicy(twin, masks=masks).eval().requires_grad_(False)
     for names in (module.input_names, module.output_names):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise SettingsError(
@@ -285,21 +279,20 @@ def format_of(path: str | Path | None) -> str | None:
     return next((name for name, own in FORMATS.items() if own == suffix), None)
 
 
-def _twin(state: TrainingState) -> AssembledAgent:
+def _twin(agent: Agent) -> Agent:
     """Return a copy of the agent on the CPU whose networks use only torch operations.
 
     Raises:
         DivergenceError: a parameter of the policy is NaN.
     """
-    config = attrs.evolve(state.config, device="cpu")
-    networks = getattr(config, "policy_kwargs", None)
-    if networks is not None and hasattr(networks, "kernel"):
-        config = evolve(config, {"policy_kwargs": attrs.evolve(networks, kernel="autograd")})
-    spaces = state.context.observation_space, state.context.action_space
-    twin = assemble(state.spec, config, spaces, state.context.num_envs, None)
-    twin.preprocessing.load_policy_state(twin.parts.policy, state.policy)
-    if any(bool(p.isnan().any()) for module in _modules(twin.parts.policy) for p in module.parameters()):
-        raise no_choice()
+    networks = getattr(agent.config, "policy_kwargs", None)
+    kernels = hasattr(networks, "kernel")
+    changes = {"policy_kwargs": attrs.evolve(networks, kernel="autograd")} if kernels else {}
+    twin = agent.acting_copy(device="cpu", **changes)
+    if any(bool(p.isnan().any()) for module in _modules(twin.policy) for p in module.parameters()):
+        raise DivergenceError(
+            "the policy cannot be exported: some of its weights are NaN; export a checkpoint from before it diverged"
+        )
     return twin
 
 
@@ -328,7 +321,7 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
     """
     generator = torch.Generator().manual_seed(0)
     for _ in range(3):
-        inputs = module._random_inputs(generator)
+        inputs = module.random_inputs(generator)
         for found, wanted in zip(program.module()(*inputs), module(*inputs), strict=True):
             if not torch.allclose(found.double(), wanted.double(), atol=TOLERANCE, rtol=TOLERANCE):
                 raise UsageError(
@@ -379,8 +372,6 @@ def _onnx(program: torch.export.ExportedProgram, module: ExportedPolicy) -> byte
 
 def model_card(agent: Agent, exported: Exported | None = None, results: str | None = None) -> str:
     """Return a page in Markdown about an agent: environment, training, results, settings and versions."""
-    from rlsdk.settings import flat_scalars
-
     spec, context = agent.spec, agent.context
     settings = "\n".join(f"| `{name}` | {value} |" for name, value in sorted(flat_scalars(agent.config).items()))
     versions = ", ".join(f"{name} {value}" for name, value in system_info().items())

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.runtime.output import counted
+from rlsdk.runtime import counted
 
 
 def export_policy(
@@ -29,13 +29,12 @@ def export_policy(
 ) -> None:
     """Write the policy of an agent as ONNX or in torch's format, and a model card next to it."""
     from rlsdk.agent import load
-    from rlsdk.agent.agent_file import SUFFIX
     from rlsdk.experiments import find_agent
     from rlsdk_interchange.export import FORMATS, export, format_of, target_of
 
     file = find_agent(file)
     chosen = kind or format_of(out) or "onnx"
-    stem = file.stem if file.suffix in (SUFFIX, ".zip") else file.name
+    stem = file.stem if file.suffix in (".rlsdk", ".zip") else file.name
     target = target_of(out or file.with_name(stem + FORMATS.get(chosen, "")), chosen)
     exported = export(load(file), target, chosen, masks=masks, results=results_of(file))
     typer.echo(f"{exported.path}: inputs {', '.join(exported.inputs)}; outputs {', '.join(exported.outputs)}")

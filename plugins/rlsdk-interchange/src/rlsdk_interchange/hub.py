@@ -10,11 +10,10 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from rlsdk.agent import load
-from rlsdk.agent.agent_file import KIND, existing
+from rlsdk.agent import inspect_file, load
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
+from rlsdk.experiments import find_agent
 from rlsdk.runtime.pip_commands import pip_install
-from rlsdk.storage.factory import inspect
 from rlsdk_interchange.export import model_card
 
 FILE = "agent.rlsdk"
@@ -34,10 +33,10 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
         SettingsError: the extra is missing.
         ArtifactError: the agent file is missing or damaged, `repo` has another form, or the upload failed.
     """
-    library, source = _library(), existing(path)
+    library = _library()
     _require_name(repo)
-    assert isinstance(source, Path)
-    card = HEADER + model_card(load(source), results=results)
+    card = HEADER + model_card(load(path), results=results)
+    source = find_agent(Path(path))  # with the suffix that `load` found
     try:
         api = library.HfApi()
         address = api.create_repo(repo, private=private, exist_ok=True)
@@ -65,7 +64,7 @@ def pull(repo: str, *, revision: str | None = None) -> Path:
     except Exception as error:  # any error of the network or the hub
         reason = _reason(problem or error.__cause__ or error, answered=problem is None)
         raise ArtifactError(f"no agent file came from {repo!r}: {reason}") from error
-    inspect(found, kind=KIND)
+    inspect_file(found)
     return found
 
 

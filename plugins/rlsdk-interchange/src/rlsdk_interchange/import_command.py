@@ -25,13 +25,13 @@ def import_agent(
     ] = None,
 ) -> None:
     """Convert a model of stable-baselines3 or sb3-contrib to an agent file. No code in the model is run."""
-    from rlsdk.agent.agent_file import with_suffix
+    from rlsdk.agent import as_agent_file
     from rlsdk_interchange.sb3 import import_sb3
 
-    target = with_suffix(out)
-    if isinstance(target, Path) and target.exists() and path.exists() and target.samefile(path):
+    target = as_agent_file(out)
+    if target.exists() and path.exists() and target.samefile(path):
         raise SettingsError(f"--out {out} is the model itself, which would be replaced; choose another name")
-    if isinstance(target, Path) and target.exists():
+    if target.exists():
         raise SettingsError(f"{target} exists; choose another --out, or remove it first")
     changes = merge({}, parse_assignments(assignments or []))
     agent = import_sb3(path, algorithm, env, vecnormalize=vecnormalize, **changes)

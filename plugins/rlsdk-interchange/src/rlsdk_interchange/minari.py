@@ -13,9 +13,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from rlsdk.buffers.episode_file import write_episodes
-from rlsdk.buffers.episodes import open_episodes
-from rlsdk.buffers.recorded_episode import RecordedEpisode
+from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
 from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.errors import ArtifactError, SettingsError, fitting, one_line, shown
 from rlsdk.records import Features

@@ -19,8 +19,7 @@ from rlsdk.cli import (
     require_free,
 )
 from rlsdk.errors import SettingsError, shown
-from rlsdk.runtime.output import counted
-from rlsdk.settings.dataset import suffixed
+from rlsdk.runtime import counted
 
 
 def record_episodes_of(  # noqa: PLR0913  # options of the command
@@ -59,7 +58,9 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
         raise SettingsError("--deterministic belongs to an agent file")
     if keys and not human:
         raise SettingsError("--keys belongs to --human")
-    target = suffixed(out)
+    from rlsdk.buffers import require_place
+
+    target = require_place(out)
     require_free(target, overwrite=overwrite)  # before any episode is run
     change = changed_environment(env, env_kwargs, wrapper)
     if human:
@@ -72,7 +73,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
 
 def episodes_in(file: Path) -> str:
     """Describe a data set in one line: episodes, steps and mean return."""
-    from rlsdk.buffers.data_set_summary import summary_of
+    from rlsdk.buffers import summary_of
 
     found = summary_of(file)
     return (

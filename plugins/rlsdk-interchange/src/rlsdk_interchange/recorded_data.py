@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
+from rlsdk.buffers import RecordedEpisode, checked_episode
 from rlsdk.errors import ObservationError, SettingsError, UsageError
 from rlsdk.records import Features, FinalObservations, Observation, Rollout, StepData
 from rlsdk.spaces import Space, choices_of

@@ -10,16 +10,13 @@ import numpy as np
 import torch
 from torch import Generator
 
-from rlsdk.buffers.episode_file import require_place, write_episodes
-from rlsdk.buffers.recorded_episode import RecordedEpisode
-from rlsdk.environments import Waiting, connect, make_vec_env
-from rlsdk.environments.wrapper_settings import warn_of_statistics
+from rlsdk.buffers import RecordedEpisode, require_place, write_episodes
+from rlsdk.environments import Waiting, connect, make_vec_env, warn_of_statistics
 from rlsdk.errors import RlsdkError, SettingsError, UsageError, raised
-from rlsdk.exploration.uniform_actions import random_actions
+from rlsdk.exploration import random_actions
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
-from rlsdk.runtime.seeding import checked_seed
-from rlsdk.runtime.threads import limited_threads
+from rlsdk.runtime import checked_seed, limited_threads
 from rlsdk.spaces import Space
 from rlsdk_interchange.recorder import Recorder
 

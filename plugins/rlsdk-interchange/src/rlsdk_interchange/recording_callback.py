@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from rlsdk import tree
-from rlsdk.buffers.episode_file import require_place, write_episodes
-from rlsdk.buffers.recorded_episode import RecordedEpisode
-from rlsdk.callbacks import Callback
-from rlsdk.callbacks.earlier_training import set_aside
+from rlsdk.buffers import RecordedEpisode, require_place, write_episodes
+from rlsdk.callbacks import Callback, set_aside
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import EnvStep, Observation
-from rlsdk.settings.dataset import suffixed
 from rlsdk_interchange.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -94,5 +91,5 @@ class RecordEpisodes(Callback):
         context = run.driven.context
         name = getattr(run.agent, "env_name", None)
         spaces = context.observation_space, context.action_space
-        set_aside([suffixed(self.path)])
+        set_aside([require_place(self.path)])
         write_episodes(self.path, self.episodes, *spaces, name if isinstance(name, str) else None)

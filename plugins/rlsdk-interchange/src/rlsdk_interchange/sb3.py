@@ -91,8 +91,7 @@ def import_sb3(
         ArtifactError: there is no such file, or its weights do not fit.
         SettingsError: the plugin has no import, or a setting is wrong.
     """
-    from rlsdk.agent import make
-    from rlsdk.agent.construction_limit import ConstructionLimit
+    from rlsdk.agent import from_parameters
 
     spec = load_plugin(algorithm)
     if spec.from_sb3 is None:
@@ -102,7 +101,7 @@ def import_sb3(
     try:
         weights = placed(foreign.weights, foreign.observations, envs.observation_space)
     except ValueError as error:
-        raise _of_other_spaces(path, name, error) from None
+        raise _of_other_spaces(path, spec, name, error) from None
     taken = {each: weight for each, weight in weights.items() if _LEARNT.get(each) not in changes}
     translated = _translated(spec, taken, envs, path)
     settings = _settings(spec, foreign, translated, envs.observation_space)
@@ -110,11 +109,16 @@ def import_sb3(
     statistics = None if vecnormalize is None else read_statistics(Path(vecnormalize))
     if statistics is not None:
         settings["normalize"] = statistics.settings
-    with ConstructionLimit(sum(weight.nbytes for weight in foreign.weights.values())):
-        agent = make(spec.id, env=envs, **merge(settings, changes))
+    try:
+        agent = from_parameters(spec.id, translated.parameters, env=envs, **merge(settings, changes))
+    except ArtifactError as error:
+        raise _of_other_spaces(path, spec, name, error) from None
+    try:
+        require_same_axes(foreign.weights, foreign.observations, agent.preprocessing.build_context.observation_space)
+    except ValueError as error:
+        raise _of_other_spaces(path, spec, name, error) from None
     agent.env_name = name or agent.env_name
     _warn_of_unread(path, sorted((set(foreign.pickled) & _known(spec)) - set(changes)))
-    _set_weights(agent, translated, foreign, path)
     if hasattr(type(agent), "exploration_rate") and isinstance(rate := foreign.settings.get("exploration_rate"), float):
         agent.exploration_rate = rate
     if type(steps := foreign.settings.get("num_timesteps")) is int and 0 <= steps <= MAX_COUNT:
@@ -161,29 +165,12 @@ def _settings(spec: AlgorithmSpec, foreign: Foreign, translated: Translated, spa
     return merge(settings, {"policy": policy, "policy_kwargs": merge(networks, translated.networks)})
 
 
-def _of_other_spaces(path: str | Path, env: str | None, error: Exception) -> ArtifactError:
-    spaces = f"the spaces of {env or 'the environment given'}"
-    return ArtifactError(f"the model in {path} was not trained on an environment with {spaces}: {error}")
-
-
-def _set_weights(agent: Agent, translated: Translated, foreign: Foreign, path: str | Path) -> None:
-    """Set the weights of the agent.
-
-    Raises:
-        ArtifactError: weights do not fit, weights of the policy are missing, or images have another order of axes.
-    """
-    inner = getattr(agent.policy, "inner", agent.policy)  # the policy inside the normalisation
-    if missing := sorted({name for name, _ in inner.named_parameters()} - set(translated.parameters["policy"])):
-        lacks = ", ".join(missing)
-        raise ArtifactError(
-            f"{path} holds no {agent.spec.id} agent for this environment: {lacks} missing; name the"
-            " environment and the algorithm that it was trained with"
-        )
-    try:
-        require_same_axes(foreign.weights, foreign.observations, agent.preprocessing.build_context.observation_space)
-        agent.set_parameters(translated.parameters, exact_match=False)
-    except (ArtifactError, ValueError) as error:
-        raise _of_other_spaces(path, agent.env_name, error) from None
+def _of_other_spaces(path: str | Path, spec: AlgorithmSpec, env: str | None, error: Exception) -> ArtifactError:
+    """Return the error for weights that do not fit the networks of `spec` in the environment."""
+    return ArtifactError(
+        f"{path} holds no {spec.id} agent with the spaces of {env or 'the environment given'}: {error}; name the"
+        " environment and the algorithm that it was trained with"
+    )
 
 
 def _network_settings(config_type: type[object]) -> set[str]:

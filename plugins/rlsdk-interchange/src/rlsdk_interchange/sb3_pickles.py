@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.buffers.factory import DOCUMENTED
 from rlsdk_interchange.pickle_description import Call, Name, described
 
 MOST = 2**16
 """Longer pickles are not read, bytes."""
+_BUFFERS = {"HerReplayBuffer": "hindsight", "ReplayBuffer": None, "DictReplayBuffer": None}
+"""Replay buffer of stable-baselines3 -> `replay_buffer_class` here."""
 
 
 def read_setting(entry: object) -> object:
@@ -55,9 +56,9 @@ def _part(node: object) -> object:
 def _buffer(node: Name) -> str | None:
     """The name of the replay buffer here that does the same as a class; None is the default."""
     module, _, name = node.text.rpartition(".")
-    if name not in DOCUMENTED or not module.startswith("stable_baselines3."):
+    if name not in _BUFFERS or not module.startswith("stable_baselines3."):
         raise ValueError(f"{node.text} is not a setting")
-    return None if DOCUMENTED[name] == "uniform" else DOCUMENTED[name]
+    return _BUFFERS[name]
 
 
 def _text(node: object) -> str:
