@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlsdk.cli import Algorithm
-from rlsdk.runtime.output import print_line
+from rlsdk.runtime import print_line
 from rlsdk.settings import parse_assignments
 
 if TYPE_CHECKING:

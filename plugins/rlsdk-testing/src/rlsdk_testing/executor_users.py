@@ -13,9 +13,8 @@ from rlsdk.agent import agent_class, load
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError
 from rlsdk.executors import SerialExecutor
-from rlsdk.experiments.runner import RunRequest
-from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
-from rlsdk.experiments.sweep import SeedResult, run_seed
+from rlsdk.experiments import EvaluationRequest, RunRequest, SeedResult, evaluate_stored
+from rlsdk.experiments.sweep import run_seed
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load as load_spec
 from rlsdk.runtime.pip_commands import pip_install
