@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rlsdk.buffers.columns import Columns
+from rlsdk.buffers.data_set_summary import summary_of
 from rlsdk.buffers.episode_file import write_episodes
 from rlsdk.buffers.episodes import Episodes, open_episodes
 from rlsdk.buffers.factory import build_replay
@@ -33,6 +34,7 @@ __all__ = [
     "open_episodes",
     "require_memory",
     "rows_in_order",
+    "summary_of",
     "write_episodes",
 ]
 

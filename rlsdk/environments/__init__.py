@@ -66,6 +66,7 @@ __all__ = [
     "NumpyVectorEnv",
     "RecordedOnly",
     "TimeFeature",
+    "Waiting",
     "check_env",
     "connect",
     "get_action_masks",
