@@ -13,7 +13,9 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, LambdaCallback, StepCounter, as_callbacks
+from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, LambdaCallback
+from rlsdk.callbacks.accepted import as_callbacks
+from rlsdk.callbacks.callback import StepCounter
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import (
     ArtifactError,

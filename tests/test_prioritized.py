@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from rlsdk.buffers import PrioritizedReplay, ReplayBuffer, SumTree
+from rlsdk.buffers import PrioritizedReplay, ReplayBuffer
+from rlsdk.buffers.sum_tree import SumTree
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import BuildContext

@@ -13,7 +13,7 @@ import sys
 import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import attrs
 import pytest
@@ -70,7 +70,6 @@ MODULES = [
     "rlsdk.networks.architecture",
     "rlsdk.networks.critics",
     "rlsdk.records",
-    "rlsdk.runtime.deprecation",
     "rlsdk.runtime.lazy",
     "rlsdk.runtime.pip_commands",
     "rlsdk.runtime.stored",
@@ -83,7 +82,6 @@ MODULES = [
     "rlsdk.settings.glossary",
     "rlsdk.settings.networks",
     "rlsdk.settings.off_policy",
-    "rlsdk.settings.policy_names",
     "rlsdk.settings.q_learning",
     "rlsdk.settings.soft_actor_critic",
     "rlsdk.spaces",
@@ -104,7 +102,9 @@ def described() -> dict[str, Any]:
     for place in MODULES:
         module = import_module(place)
         own = {name: value for name, value in vars(module).items() if _is_public(module, name)}
-        named = {name: type(getattr(module, name)).__name__ for name in _assigned(module) if name not in own}
+        others = [name for name in _assigned(module) if name not in own]
+        kinds = {name: type(getattr(module, name)).__name__ for name in others}
+        named = {name: kind for name, kind in kinds.items() if kind not in ("TypeVar", "ParamSpec")}
         names[place] = {**{name: _kind(value) for name, value in sorted(own.items())}, **named}
     specs = {n: v for n, v in vars(hooks).items() if hasattr(v, f"{hooks.PROJECT}_spec")}
     return {
@@ -117,7 +117,9 @@ def described() -> dict[str, Any]:
 
 
 def _is_public(module: Any, name: str) -> bool:
-    """Whether the name is public: the module defines it, or lists it in `__all__`."""
+    """Whether the name is public: the module defines it, or lists it in `__all__`. Type variables are not."""
+    if isinstance(getattr(module, name), TypeVar | ParamSpec):
+        return False
     here = getattr(getattr(module, name), "__module__", "") == module.__name__
     return not name.startswith("_") and (here or name in getattr(module, "__all__", ()))
 

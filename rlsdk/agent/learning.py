@@ -13,7 +13,8 @@ from rlsdk.agent.data_sets import observe_data_set
 from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.agent.resumption import begin, leave_episodes, leave_moved_episodes, training_env
 from rlsdk.agent.stored_replay import require_room
-from rlsdk.callbacks import Callback, ProgressBar, as_callbacks
+from rlsdk.callbacks import Callback, ProgressBar
+from rlsdk.callbacks.accepted import as_callbacks
 from rlsdk.environments import fingerprint_of
 from rlsdk.errors import UsageError
 from rlsdk.runtime.output import print_line

@@ -13,7 +13,8 @@ from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import LearnsOffline
 from rlsdk.records import Cursor
 from rlsdk.runtime.threads import limited_threads
-from rlsdk.training import NoCollector, Training
+from rlsdk.training import Training
+from rlsdk.training.no_collector import NoCollector
 
 
 def update_from_memory(

@@ -14,7 +14,6 @@ from rlsdk.buffers.recorded_episode import RecordedEpisode, checked_episode
 from rlsdk.buffers.replay import ReplayBuffer
 from rlsdk.buffers.rows_in_order import rows_in_order
 from rlsdk.buffers.sequences import SequenceReplay
-from rlsdk.buffers.sum_tree import SumTree
 from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.runtime.memory_budget import require_memory
 
@@ -29,7 +28,6 @@ __all__ = [
     "RecordedTransitions",
     "ReplayBuffer",
     "SequenceReplay",
-    "SumTree",
     "build_replay",
     "checked_episode",
     "open_episodes",

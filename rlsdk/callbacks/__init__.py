@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from rlsdk.callbacks.accepted import CallbackList, as_callbacks
-from rlsdk.callbacks.callback import Callback, LambdaCallback, StepCounter
+from rlsdk.callbacks.accepted import CallbackList
+from rlsdk.callbacks.callback import Callback, LambdaCallback
 from rlsdk.callbacks.checkpoint import CheckpointCallback
 from rlsdk.callbacks.documented import BaseCallback, EventCallback, FunctionCallback
 from rlsdk.callbacks.documented_names import (
@@ -44,7 +44,6 @@ __all__ = [
     "ProgressBarCallback",
     "RestoreOnDivergence",
     "Run",
-    "StepCounter",
     "StopOnInterrupt",
     "StopOnMaxEpisodes",
     "StopOnNoImprovement",
@@ -52,7 +51,6 @@ __all__ = [
     "StopTrainingOnMaxEpisodes",
     "StopTrainingOnNoModelImprovement",
     "StopTrainingOnRewardThreshold",
-    "as_callbacks",
     "set_aside",
 ]
 

@@ -5,19 +5,16 @@ from typing import TYPE_CHECKING
 from rlsdk.distributions.bernoulli import Bernoulli
 from rlsdk.distributions.categorical import Categorical, MultiCategorical
 from rlsdk.distributions.gaussian import Gaussian, SquashedGaussian
-from rlsdk.distributions.least_deviation import LEAST_LOG_STD, with_least_deviation
 from rlsdk.distributions.product import Product
 from rlsdk.runtime.documented_names import names_elsewhere
 
 __all__ = [
-    "LEAST_LOG_STD",
     "Bernoulli",
     "Categorical",
     "Gaussian",
     "MultiCategorical",
     "Product",
     "SquashedGaussian",
-    "with_least_deviation",
 ]
 
 if not TYPE_CHECKING:  # type checkers report names that are not there

@@ -14,7 +14,7 @@ from typing import Any, cast
 from rlsdk.errors import RlsdkError, SettingsError, raised, shown, suggest
 from rlsdk.executors.completed import completed
 from rlsdk.executors.futures import FuturesExecutor
-from rlsdk.executors.pieces import Raised, attempt, result_of, unsendable
+from rlsdk.executors.pieces import attempt, result_of, unsendable
 from rlsdk.executors.processes import Processes
 from rlsdk.executors.serial import SerialExecutor
 from rlsdk.executors.workers import WorkerDied
@@ -30,12 +30,10 @@ PACKAGES = {"ray": "rlsdk-ray"}
 """Name of an executor -> the separate package that contains it."""
 
 __all__ = [
-    "EXECUTORS",
     "Executor",
     "FuturesExecutor",
     "SerialExecutor",
     "Processes",
-    "Raised",
     "WorkerDied",
     "attempt",
     "capacity",

@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING
 
 from rlsdk.exploration.behavior import noisy_behavior
-from rlsdk.exploration.extras import extras_of_other_action
-from rlsdk.exploration.noisy_policy import NoisyPolicy
 from rlsdk.exploration.uniform import UniformWarmUp
 from rlsdk.exploration.uniform_actions import random_actions
 from rlsdk.networks.epsilon_greedy import epsilon_greedy
@@ -13,13 +11,11 @@ from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.settings.action_noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 
 __all__ = [
-    "NoisyPolicy",
     "NormalActionNoise",
     "OrnsteinUhlenbeckActionNoise",
     "StateDependentNoise",
     "UniformWarmUp",
     "epsilon_greedy",
-    "extras_of_other_action",
     "noisy_behavior",
     "random_actions",
 ]

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rlsdk.distributions import with_least_deviation
+from rlsdk.distributions.least_deviation import with_least_deviation
 from rlsdk.interfaces import Distribution
 from rlsdk.records import Observation
 

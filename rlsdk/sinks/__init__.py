@@ -18,9 +18,7 @@ from rlsdk.sinks.sink import (
     TakesFiles,
     TakesHyperparameters,
     begin_run,
-    draw_histograms,
     several,
-    show_hyperparameters,
     take_files,
 )
 from rlsdk.sinks.tensorboard import TensorBoardSink
@@ -52,9 +50,7 @@ __all__ = [
     "Video",
     "begin_run",
     "configure",
-    "draw_histograms",
     "several",
-    "show_hyperparameters",
     "take_files",
 ]
 

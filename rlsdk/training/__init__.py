@@ -7,7 +7,6 @@ from rlsdk.records import Cursor
 from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.training.collector import LocalCollector
 from rlsdk.training.groups import begin_acting, group_generators, join_rollouts, split_acting
-from rlsdk.training.no_collector import NoCollector
 from rlsdk.training.off_policy import OffPolicyPlan
 from rlsdk.training.offline import OfflinePlan
 from rlsdk.training.on_policy import OnPolicyPlan
@@ -17,7 +16,6 @@ from rlsdk.training.replay_updates import ReplayUpdates
 __all__ = [
     "Cursor",
     "LocalCollector",
-    "NoCollector",
     "OffPolicyPlan",
     "OfflinePlan",
     "OnPolicyPlan",

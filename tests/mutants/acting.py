@@ -10,7 +10,8 @@ import torch
 
 from rlsdk.buffers import PrioritizedReplay, ReplayBuffer, SequenceReplay
 from rlsdk.distributions import Categorical, MultiCategorical
-from rlsdk.exploration import NoisyPolicy, UniformWarmUp, epsilon_greedy
+from rlsdk.exploration import UniformWarmUp, epsilon_greedy
+from rlsdk.exploration.noisy_policy import NoisyPolicy
 from rlsdk.networks import ActorCritic, DiscreteValuePolicy, SquashedActor, recurrent
 from rlsdk.records import Act
 from rlsdk.tree import leaves, map_tensors
