@@ -24,9 +24,6 @@ NAMES: dict[str, dict[str, object]] = json.loads((ROOT / "tests" / "public_api.j
 OF_OTHERS = {*dir(os), *vars(nn.Module()), *vars(torch.optim.SGD([torch.zeros(1)]))}
 """Attributes that begin with `_` and are not ours: `os._exit` is documented, and torch has no public way to the dictionaries
 and hooks of its modules and optimisers."""
-NOT_YET_PUBLIC: dict[str, list[str]] = json.loads((ROOT / "tests" / "not_yet_public.json").read_text())
-"""File of a package that left the core -> its imports of names that are not public. The table only gets shorter: a name
-becomes public with a docstring, or the code that needs it moves."""
 
 
 @cache
@@ -87,11 +84,7 @@ def _is_ours(module: str) -> bool:
 
 @pytest.mark.parametrize("place", sources())
 def test_only_public_names_are_used(place: str) -> None:
-    assert not_public(sources()[place]) == NOT_YET_PUBLIC.get(place, [])
-
-
-def test_what_is_not_yet_public_is_used() -> None:
-    assert set(NOT_YET_PUBLIC) <= set(sources())
+    assert not not_public(sources()[place])
 
 
 @pytest.mark.parametrize(
