@@ -30,8 +30,8 @@ import rlsdk
 from benchmarks.marked import write_table
 from rlsdk.environments import make_vec_env
 from rlsdk.executors import Executor, capacity, make_executor
-from rlsdk.experiments.runner import RunRequest
-from rlsdk.experiments.sweep import run_seed
+from rlsdk.experiments import RunRequest, run_all
+from rlsdk.runtime import quietly
 
 DOCS = Path(__file__).parents[1] / "docs"
 RAY = "benchmarks.scaling:small_pieces"
@@ -148,18 +148,21 @@ def cores() -> Table:
 
 def seeds(place: str, workers: int) -> float:
     """Environment steps per second of four runs, one for each seed."""
-    with tempfile.TemporaryDirectory() as folder, opened(place, workers) as executor:
-        executor.map(partial(run_seed, quiet=True), _requests(Path(folder) / "first", 2, 256))
+    with tempfile.TemporaryDirectory() as folder, opened(place, workers) as executor, quietly(True):
+        run_all(_requests(Path(folder) / "first", 2, 256), executor)
         requests = _requests(Path(folder) / "timed", 4, 16_384)
-        seconds, _ = _timed(lambda: executor.map(partial(run_seed, quiet=True), requests))
+        seconds, _ = _timed(lambda: run_all(requests, executor))
     return 4 * 16_384 / seconds
 
 
-def _requests(folder: Path, count: int, steps: int) -> list[RunRequest]:
+def _requests(folder: Path, count: int, steps: int) -> dict[str, RunRequest]:
     settings = {"n_steps": 128, "batch_size": 256}
     common: dict[str, Any] = {"algorithm": "ppo", "env": "CartPole-v1", "steps": steps, "n_envs": 8, "eval_every": 0}
     common |= {"eval_episodes": 1, "use_preset": False, "vectorization": "sync", "threads": 1}
-    return [RunRequest(**common, settings={**settings, "seed": seed}, out=folder / str(seed)) for seed in range(count)]
+    return {
+        f"seed {seed}": RunRequest(**common, settings={**settings, "seed": seed}, out=folder / str(seed))
+        for seed in range(count)
+    }
 
 
 def candidates(place: str, workers: int) -> float:

@@ -138,7 +138,7 @@ def test_a_damaged_preset_is_one_clear_error(cli: Any, monkeypatch: pytest.Monke
     folder = Path("package/presets")
     folder.mkdir(parents=True)
     (folder / "Pendulum-v1.toml").write_text(text)
-    monkeypatch.setattr("rlsdk.registry.packaged_tables.package_folder", lambda module: Path("package").absolute())
+    monkeypatch.setattr("rlsdk.registry.discovery.package_folder", lambda module: Path("package").absolute())
     code, _, err = train(cli)
     assert code == 1
     assert words in err

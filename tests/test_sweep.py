@@ -20,9 +20,9 @@ from rlsdk import executors
 from rlsdk.callbacks import StopOnInterrupt
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
-from rlsdk.executors import make_executor
+from rlsdk.executors import SerialExecutor, make_executor
 from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.experiments.sweep import Sweep, jobs_for, run_seed, seeds_from, stoppable, stored, sweep
+from rlsdk.experiments.sweep import Sweep, _run_named, jobs_for, open_workers, run_all, seeds_from, stored, sweep
 from rlsdk_ars import ARS
 from rlsdk_interchange import record_episodes
 from rlsdk_testing.subject import differing, flat_state
@@ -188,7 +188,8 @@ def test_an_interrupt_in_this_process_begins_no_other_seed(tmp_path: Path, monke
         patch.setattr("rlsdk.experiments.runner.StopOnInterrupt", Stopped)
         with pytest.raises(KeyboardInterrupt):
             sweep(plan(tmp_path / "x", executor="in-process"))
-        stopped = run_seed(attrs.evolve(SMALL, settings={"seed": 0}, out=tmp_path / "y"))
+        request = attrs.evolve(SMALL, settings={"seed": 0}, out=tmp_path / "y")
+        stopped = _run_named(("seed 0", request), quiet=False, shared=None, here=False)
     assert (stopped.interrupted, stopped.mean) == (True, None)
     assert "interrupted at step" in str(stopped.error)
     assert not (tmp_path / "x/seed-4").exists()
@@ -261,7 +262,7 @@ def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> No
     """Such a machine would write its results to a folder that the program does not read."""
     request = attrs.evolve(SMALL, settings={"seed": 0}, out=tmp_path / "run")
     with pytest.raises(SettingsError, match=r"does not see .*sweep\.json.* a folder that all machines share"):
-        run_seed(request, shared=tmp_path / "sweep.json")
+        run_all({"seed 0": request}, SerialExecutor(), tmp_path / "sweep.json")
     assert not (tmp_path / "run").exists()
 
 
@@ -275,6 +276,6 @@ def test_an_executor_in_a_package_that_is_not_installed_is_named(monkeypatch: py
 
 
 def test_work_that_was_begun_again_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    with stoppable("processes", 1) as executor:
+    with open_workers("processes", 1, {}) as executor:
         executor.repeated = 2  # type: ignore[attr-defined]
     assert "2 times work was begun again because a process or a machine died" in capsys.readouterr().err

@@ -247,7 +247,7 @@ def test_every_trial_writes_to_its_sinks_and_shows_its_progress(
     def slowly(folders: Mapping[str, Path]) -> Any:
         return watching(folders, seconds=0.01)
 
-    monkeypatch.setattr("rlsdk_lab.tuning.watching", slowly)
+    monkeypatch.setattr("rlsdk.experiments.sweep.watching", slowly)
     tune(plan(tmp_path, sinks=("tensorboard",)))
     assert all(list((tmp_path / f"trial-000{number}").rglob("events.*")) for number in (0, 1))
     lines = (tmp_path / "worker-0/log.txt").read_text().splitlines()

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rlsdk.errors import one_line
-from rlsdk.settings.dataset import SUFFIX, data_file
+from rlsdk.settings import Dataset
 
 
 def inspect_file(
@@ -19,7 +19,7 @@ def inspect_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
 ) -> None:
     """Show the contents of an agent file or of a data set. Runs no code from it and needs no plugin."""
-    if (data := data_file(file)).suffix == SUFFIX and not file.is_dir():
+    if (data := Dataset.file_at(file)) is not None:
         _inspect_data(data, as_json=as_json)
         return
     from rlsdk.agent import inspect_file as manifest_of

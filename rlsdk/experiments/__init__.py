@@ -12,33 +12,58 @@ from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
     from rlsdk.experiments.agent_path import find_agent as find_agent
+    from rlsdk.experiments.folder_kinds import require_kind as require_kind
     from rlsdk.experiments.metrics_file import read_metric as read_metric
+    from rlsdk.experiments.recorded_run import environment_of as environment_of
     from rlsdk.experiments.rl_zoo import rl_zoo_preset as rl_zoo_preset
     from rlsdk.experiments.run_directory import RunDirectory as RunDirectory
+    from rlsdk.experiments.run_directory import folder_name as folder_name
     from rlsdk.experiments.run_request import RunRequest as RunRequest
+    from rlsdk.experiments.run_sinks import named_sinks as named_sinks
     from rlsdk.experiments.stored_agent import EvaluationRequest as EvaluationRequest
     from rlsdk.experiments.stored_agent import evaluate_stored as evaluate_stored
     from rlsdk.experiments.stored_agent import load_agent as load_agent
+    from rlsdk.experiments.stored_tables import read_table as read_table
     from rlsdk.experiments.sweep import SeedResult as SeedResult
+    from rlsdk.experiments.sweep import jobs_for as jobs_for
+    from rlsdk.experiments.sweep import open_workers as open_workers
+    from rlsdk.experiments.sweep import require_shared as require_shared
+    from rlsdk.experiments.sweep import run_all as run_all
+    from rlsdk.experiments.trust import require_trusted as require_trusted
 
 HOMES = {
     "find_agent": "rlsdk.experiments.agent_path",
+    "require_kind": "rlsdk.experiments.folder_kinds",
     "read_metric": "rlsdk.experiments.metrics_file",
+    "environment_of": "rlsdk.experiments.recorded_run",
     "rl_zoo_preset": "rlsdk.experiments.rl_zoo",
-    "RunDirectory": "rlsdk.experiments.run_directory",
+    **dict.fromkeys(("RunDirectory", "folder_name"), "rlsdk.experiments.run_directory"),
     "RunRequest": "rlsdk.experiments.run_request",
+    "named_sinks": "rlsdk.experiments.run_sinks",
     **dict.fromkeys(("EvaluationRequest", "evaluate_stored", "load_agent"), "rlsdk.experiments.stored_agent"),
-    "SeedResult": "rlsdk.experiments.sweep",
+    "read_table": "rlsdk.experiments.stored_tables",
+    **dict.fromkeys(("SeedResult", "jobs_for", "open_workers", "require_shared", "run_all"), "rlsdk.experiments.sweep"),
+    "require_trusted": "rlsdk.experiments.trust",
 }
 __all__ = [
     "EvaluationRequest",
     "RunDirectory",
     "RunRequest",
     "SeedResult",
+    "environment_of",
     "evaluate_stored",
     "find_agent",
+    "folder_name",
+    "jobs_for",
     "load_agent",
+    "named_sinks",
+    "open_workers",
     "read_metric",
+    "read_table",
+    "require_kind",
+    "require_shared",
+    "require_trusted",
     "rl_zoo_preset",
+    "run_all",
 ]
 __getattr__, __dir__ = attach(__name__, HOMES)

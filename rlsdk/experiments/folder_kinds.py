@@ -6,17 +6,17 @@ from pathlib import Path
 
 from rlsdk.errors import SettingsError
 
-RUN, SEEDS, BENCH, SEARCH = "run.json", "sweep.json", "bench.json", "journal.log"
+RUN, SEEDS = "run.json", "sweep.json"
 KINDS = {
     RUN: "a run of `rlsdk run`",
     SEEDS: "runs of `rlsdk run --seeds`",
-    BENCH: "the runs of `rlsdk bench`",
-    SEARCH: "a search of `rlsdk tune`",
+    "bench.json": "the runs of `rlsdk bench`",
+    "journal.log": "a search of `rlsdk tune`",
 }
 
 
 def require_kind(folder: Path, own: str) -> None:
-    """Check a folder before a command whose file is `own` writes into it.
+    """Check a folder before a command whose file is `own`, such as `run.json`, writes into it.
 
     Raises:
         SettingsError: another command wrote into the folder. The files of both commands would mix.

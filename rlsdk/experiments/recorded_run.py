@@ -41,16 +41,6 @@ def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -
     return {**settings, names[0]: {"path": str(found.path), "digest": found.digest}}
 
 
-def with_digests(spec: AlgorithmSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` with the data sets as agent files have them: a file at the same path may have become another.
-
-    Raises:
-        SettingsError, ArtifactError: as `as_dataset`.
-    """
-    names = [name for name in dataset_names(spec.config_type) if settings.get(name) is not None]
-    return {**settings, **{name: as_dataset(settings[name]).to_setting() for name in names}}
-
-
 def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
     """Check that the data sets `given` to a resumed run (by setting) are those of its settings file `config`.
 
@@ -74,8 +64,8 @@ def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
 
 
 def dataset_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> Dataset | None:
-    """Return the first data set in the settings that has a file; None if there is none. Raises as `as_dataset`."""
-    given = (as_dataset(settings[name]) for name in dataset_names(spec.config_type) if settings.get(name) is not None)
+    """Return the first data set in the settings that has a file; None if there is none. Raises as `Dataset.named_in`."""
+    given = Dataset.named_in(spec.config_type, settings).values()
     return next((dataset for dataset in given if dataset.path is not None), None)
 
 

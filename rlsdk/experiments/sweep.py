@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.executors import EXECUTORS, Executor, capacity, make_executor
+from rlsdk.executors import EXECUTORS, Executor, SerialExecutor, capacity, make_executor
 from rlsdk.experiments.folder_kinds import SEEDS
 from rlsdk.experiments.made_here import record_made_here, sealed
 from rlsdk.experiments.recorded_run import environment_of, place_of
@@ -42,13 +42,11 @@ from rlsdk.runtime.output import is_quiet, print_line, quietly
 from rlsdk.runtime.whole_files import write_json
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.dataset import as_dataset, dataset_names
+from rlsdk.settings.dataset import Dataset, dataset_names
 from rlsdk.settings.load import nested
 
 MAX_SEEDS, LISTED = 10_000, 5
 """The largest number of seeds of a sweep, and the number of seeds that a message lists."""
-HERE = "in-process"
-"""Name of the executor that works in this process, where Ctrl-C interrupts the run. `reported` raises it again afterwards."""
 REQUEST, SUMMARY = SEEDS, "summary.json"
 
 
@@ -118,11 +116,11 @@ def sweep(plan: Sweep) -> list[SeedResult]:
         KeyboardInterrupt: runs were stopped and saved.
     """
     _require_possible(plan.request)
-    with stoppable(plan.executor, plan.jobs) as executor, _folder(plan) as folder:
-        requests = [_of_seed(plan, folder, seed) for seed in plan.seeds]
-        with watching({f"seed {seed}": folder / f"seed-{seed}" for seed in plan.seeds}):
-            work = partial(run_seed, quiet=is_quiet(), shared=folder / REQUEST, here=plan.executor == HERE)
-            results = executor.map(work, requests)
+    folder = folder_of(plan)
+    requests = {f"seed {seed}": _of_seed(plan, folder, seed) for seed in plan.seeds}
+    folders = {f"seed {seed}": folder / f"seed-{seed}" for seed in plan.seeds}
+    with open_workers(plan.executor, plan.jobs, folders) as executor, _claimed(plan, folder):
+        results = run_all(requests, executor, folder / REQUEST)
         _summarise(folder, results)
     return results
 
@@ -147,9 +145,8 @@ def folder_of(plan: Sweep) -> Path:
 
 
 @contextlib.contextmanager
-def _folder(plan: Sweep) -> Iterator[Path]:
+def _claimed(plan: Sweep, folder: Path) -> Iterator[None]:
     """Lock the folder of the sweep inside the block, and store the plan there."""
-    folder = folder_of(plan)
     written = folder / REQUEST
     if written.exists() and not plan.request.resume and any(folder.rglob("*.rlsdk")):
         raise SettingsError(f"{folder} already holds runs; add --resume to continue them, or choose another --out")
@@ -168,15 +165,14 @@ def _folder(plan: Sweep) -> Iterator[Path]:
         if asks_for_trust(env, places_in(plan.request.settings), folder, executors):
             record = sealed(written, record)
         write_json(written, record)
-        yield folder
+        yield
 
 
 def _found_anywhere(request: RunRequest) -> RunRequest:
     """Return `request` with absolute paths of the files it reads, because it may be continued from another folder."""
     settings = dict(request.settings)
-    for name in dataset_names(load(request.algorithm).config_type):
-        found = None if settings.get(name) is None else as_dataset(settings[name])
-        if found is not None and found.path is not None:
+    for name, found in Dataset.named_in(load(request.algorithm).config_type, settings).items():
+        if found.path is not None:
             settings[name] = {"path": str(Path(found.path).absolute()), "digest": found.digest}
     begun = request.policy_from and request.policy_from.absolute()
     return attrs.evolve(request, settings=settings, policy_from=begun)
@@ -270,35 +266,50 @@ def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
     return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
 
 
-def run_seed(request: RunRequest, *, quiet: bool = False, shared: Path | None = None, here: bool = False) -> SeedResult:
-    """Run one seed, in this process if `here`, else in a process of its own. Its output goes to `log.txt` in its folder.
+def run_all(requests: Mapping[str, RunRequest], executor: Executor, shared: Path | None = None) -> list[SeedResult]:
+    """Run every request that is not finished yet, and print a line about each. A run that fails does not stop the others.
+
+    Args:
+        requests: name in messages -> request, with a run directory `out` and a seed in its settings.
+        executor: what runs them. A run writes its output to `log.txt` in its run directory.
+        shared: a file of this program which every machine of the executor must see; None: no check.
+
+    Returns:
+        The results, in the order of the requests.
 
     Raises:
-        KeyboardInterrupt: the run was interrupted and `here` is True. No other seed begins.
-        SettingsError: this machine does not see the file `shared`, which is in the folder of all seeds.
+        KeyboardInterrupt: a run was interrupted in this process. No other run begins.
+        SettingsError: a machine does not see `shared`.
     """
-    require_shared(shared)
+    here = isinstance(executor, SerialExecutor)  # there Ctrl-C ends a run, and `_reported` raises it again afterwards
+    work = partial(_run_named, quiet=is_quiet(), shared=shared, here=here)
+    return executor.map(work, list(requests.items()))
+
+
+def _run_named(named: tuple[str, RunRequest], *, quiet: bool, shared: Path | None, here: bool) -> SeedResult:
+    if shared is not None:
+        require_shared(shared)
     with quietly(quiet):
-        return reported(request, f"seed {request.settings['seed']}", here=here)
+        return _reported(*named, here=here)
 
 
-def require_shared(file: Path | None) -> None:
+def require_shared(file: Path) -> None:
     """Check that the machine that does the work sees a file of the program.
 
     Raises:
         SettingsError: it does not, so results would be lost.
     """
-    if file is not None and not file.exists():
+    if not file.exists():
         raise SettingsError(
             f"machine {socket.gethostname()} does not see {file}, so its results would be lost; give the full path of a"
             " folder that all machines share with --out"
         )
 
 
-def reported(request: RunRequest, name: str, *, here: bool) -> SeedResult:
+def _reported(name: str, request: RunRequest, *, here: bool) -> SeedResult:
     """Return `finished(request)`, and print a line about it that begins with `name`. RlsdkErrors become part of the result.
 
-    The line goes to standard error, because standard output may be JSON. Raises as `run_seed`.
+    The line goes to standard error, because standard output may be JSON. Raises as `run_all`.
     """
     assert request.out is not None
     try:
@@ -375,12 +386,20 @@ def _summarise(folder: Path, results: list[SeedResult]) -> None:
 
 
 @contextlib.contextmanager
-def stoppable(executor: str, jobs: int) -> Iterator[Executor]:
-    """Yield the executor of that name, and close it after the block. Inside the block, SIGTERM and SIGHUP act like Ctrl-C."""
+def open_workers(executor: str, jobs: int, folders: Mapping[str, Path]) -> Iterator[Executor]:
+    """Yield the executor of that name with `jobs` workers, and close it after the block.
+
+    Inside the block, SIGTERM and SIGHUP act like Ctrl-C. The progress of the work is printed from time to time: the newest line
+    of `log.txt` in each of the `folders`, name in messages -> folder.
+
+    Raises:
+        SettingsError: there is no such executor.
+    """
     made = make_executor(executor, jobs)
     before = {number: signal.signal(number, signal.default_int_handler) for number in _ending()}
     try:
-        yield made
+        with watching(folders):
+            yield made
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

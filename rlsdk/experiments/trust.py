@@ -20,6 +20,33 @@ if TYPE_CHECKING:
     from rlsdk.experiments.run_request import RunRequest
 
 
+def require_trusted(
+    source: str,
+    folder: Path,
+    *,
+    env: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    files: Iterable[Path] = (),
+) -> None:
+    """Check what a file that may come from someone else, such as a suite, chooses for runs below `folder`.
+
+    Args:
+        source: name of the file in errors.
+        folder: where the runs write.
+        env: the environment that the file names.
+        settings: the settings of agents that it names.
+        files: existing files that the runs will write.
+
+    Raises:
+        SettingsError: the environment would import a module or read a file, a setting is a path outside `folder`, or a file is
+            a symbolic link, so that another file would be written. The message tells to add `--trust`.
+    """
+    if env is not None:
+        require_own_environment(env, source, trust=False)
+    require_own_places(places_in(settings or {}), folder, source, trust=False)
+    require_own_files(files, trust=False)
+
+
 def require_own_choices(
     request: RunRequest, source: Path, env: str | None, places: Mapping[str, object], files: Iterable[Path]
 ) -> None:

@@ -12,12 +12,20 @@ import re
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
 
 import attrs
 
 from rlsdk.errors import PluginError, closest, message_of, one_line, shown, suggest
 from rlsdk.registry.installed import GROUP, Entry, scan
-from rlsdk.registry.manifest import Manifest, ManifestError, NoManifestError, checked_manifest, read_manifest
+from rlsdk.registry.manifest import (
+    Manifest,
+    ManifestError,
+    NoManifestError,
+    checked_manifest,
+    package_folder,
+    read_manifest,
+)
 from rlsdk.registry.sdk_range import REGISTERED, fix_for_missing, is_missing_from_sdk, misfit, sdk_version
 from rlsdk.registry.spec import AlgorithmSpec
 from rlsdk.runtime.pip_commands import pip_install
@@ -58,6 +66,18 @@ class Plugin:
     def qualified_id(self) -> str:
         """The name `distribution/id`, which is unique even if two distributions offer the same id."""
         return f"{self.distribution}/{self.id}"
+
+    def tables(self, folder: str) -> dict[str, Path]:
+        """Return name -> file for the TOML files in `folder` of the plugin's package, sorted by name; {} if there are none.
+
+        The name is the path in `folder` without the suffix, such as `subfolder/name`. No code of the plugin runs.
+        """
+        try:
+            place = package_folder(self.module) / folder
+            found = {path.relative_to(place).with_suffix("").as_posix(): path for path in place.rglob("*.toml")}
+        except (ManifestError, OSError):  # the plugin is registered from a script or a notebook
+            return {}
+        return {name: found[name] for name in sorted(found) if name.isprintable()}
 
 
 _registered: dict[str, tuple[Plugin, AlgorithmSpec]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlsdk.registry.discovery import algorithms
-from rlsdk.registry.packaged_tables import packaged_tables
 
 
 def suite_files() -> dict[str, dict[str, Path]]:
@@ -18,6 +17,6 @@ def suite_files() -> dict[str, dict[str, Path]]:
     ids = [plugin.id for plugin in everything if plugin.problem is None]
     for plugin in everything:
         if plugin.problem is None and ids.count(plugin.id) == 1:
-            for name, path in packaged_tables(plugin, "suites").items():
+            for name, path in plugin.tables("suites").items():
                 found.setdefault(name, {})[plugin.id] = path
     return {name: found[name] for name in sorted(found)}

@@ -19,7 +19,6 @@ import attrs
 
 from rlsdk.errors import SettingsError, one_line, shown, suggest
 from rlsdk.registry.discovery import find, unusable
-from rlsdk.registry.packaged_tables import packaged_tables
 from rlsdk.runtime.plain_files import PlainFileError, read_toml
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.dataset import dataset_names
@@ -107,7 +106,7 @@ def _files(algorithm: str) -> dict[str, Path]:
     plugin = find(algorithm)
     if plugin.problem is not None:
         raise unusable(plugin)
-    return packaged_tables(plugin, "presets")
+    return plugin.tables("presets")
 
 
 def _read(path: Path, env: str) -> Preset:

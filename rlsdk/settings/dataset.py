@@ -52,6 +52,27 @@ class Dataset:
             )
         return Dataset(place.stem, found, str(place))
 
+    @staticmethod
+    def named_in(config_type: type[object], settings: Mapping[str, object]) -> dict[str, Dataset]:
+        """Return setting -> data set, for the `settings` of a config class that name one.
+
+        Raises:
+            SettingsError: a value is neither a path nor a table of a data set.
+            ArtifactError: as `at`.
+        """
+        given = {name: settings.get(name) for name in dataset_names(config_type)}
+        return {name: as_dataset(value) for name, value in given.items() if value is not None}
+
+    @staticmethod
+    def file_at(path: Path) -> Path | None:
+        """Return the file of the data set at `path`, which may lack the suffix; None if `path` is of something else.
+
+        Raises:
+            ArtifactError: no file can have this name.
+        """
+        place = data_file(path)
+        return place if place.suffix == SUFFIX and not path.is_dir() else None
+
     def to_setting(self) -> dict[str, str]:
         """Return the table that files store: name and digest."""
         return {"name": self.name, "digest": self.digest}

@@ -25,6 +25,8 @@ class FieldDoc:
     help: str
     unit: str
     source: str
+    tune: tuple[float, float] | None = None
+    """The range in which a search varies it; None: a search leaves it as it is."""
     children: tuple[FieldDoc, ...] = ()
 
 
@@ -52,6 +54,7 @@ def _describe(field: attrs.Attribute[object], hint: type[object]) -> FieldDoc:
         help=field.metadata.get("help", ""),
         unit=field.metadata.get("unit", ""),
         source=field.metadata.get("source", ""),
+        tune=field.metadata.get("tune"),
         children=describe(hint) if nested else (),
     )
 

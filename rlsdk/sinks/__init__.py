@@ -9,7 +9,7 @@ from rlsdk.sinks.csv_file import CsvSink
 from rlsdk.sinks.jsonl_file import JsonlSink
 from rlsdk.sinks.logger import Logger
 from rlsdk.sinks.media import Figure, HParam, Image, Video
-from rlsdk.sinks.sink import MetricSink, Scalar, Sink
+from rlsdk.sinks.sink import MetricSink, Sink
 from rlsdk.sinks.tensorboard import TensorBoardSink
 
 CSVOutputFormat, HumanOutputFormat, JSONOutputFormat = CsvSink, ConsoleSink, JsonlSink
@@ -28,7 +28,6 @@ __all__ = [
     "JsonlSink",
     "Logger",
     "MetricSink",
-    "Scalar",
     "Sink",
     "TensorBoardOutputFormat",
     "TensorBoardSink",

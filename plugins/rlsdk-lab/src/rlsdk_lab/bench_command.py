@@ -18,6 +18,8 @@ from rlsdk.runtime import counted, quietly
 if TYPE_CHECKING:
     from rlsdk_lab.benchmark import BenchResult
 
+MOST_SEEDS = 10_000
+
 
 def complete_suite(incomplete: str) -> list[str]:
     """Return the names of suites that begin with `incomplete`."""
@@ -62,7 +64,7 @@ def run_bench(
 
     Run the same command again to continue where it was stopped. A larger --seeds adds runs.
     """
-    from rlsdk.experiments.sweep import jobs_for, seeds_from
+    from rlsdk.experiments import jobs_for
     from rlsdk_lab import Bench, bench, load_suite
     from rlsdk_lab.report import write_report
 
@@ -71,10 +73,11 @@ def run_bench(
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
     chosen = chosen.changed(env_kwargs, wrapper)
-    numbers = seeds_from(0, seeds)
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise SettingsError(f"--seeds {seeds} must be a positive whole number, up to {MOST_SEEDS}")
     plan = Bench(
         suite=chosen,
-        seeds=numbers,
+        seeds=tuple(range(seeds)),
         out=out or Path("bench") / chosen.name,
         jobs=jobs_for(jobs, seeds * len(chosen.cells), 1, executor),
         budget=budget,

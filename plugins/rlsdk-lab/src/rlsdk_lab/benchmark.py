@@ -5,28 +5,28 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 import attrs
 
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
-from rlsdk.experiments.folder_kinds import BENCH, require_kind
-from rlsdk.experiments.lock import claimed
-from rlsdk.experiments.recorded_run import with_digests
-from rlsdk.experiments.run_directory import folder_name
-from rlsdk.experiments.runner import RunRequest
-from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.experiments.sweep import HERE, SeedResult, reported, require_shared, stoppable
-from rlsdk.experiments.trust import places_in, require_own_environment, require_own_files, require_own_places
-from rlsdk.experiments.watching import watching
+from rlsdk.experiments import (
+    RunDirectory,
+    RunRequest,
+    folder_name,
+    open_workers,
+    read_table,
+    require_trusted,
+    run_all,
+)
 from rlsdk.registry import load, preset
-from rlsdk.runtime.output import is_quiet, quietly
-from rlsdk.runtime.whole_files import write_json
+from rlsdk.runtime import write_json
+from rlsdk.settings import Dataset
 from rlsdk_lab.scores import Score, score_of
 from rlsdk_lab.suite import Cell, Suite
 
-PLAN = BENCH
+PLAN = "bench.json"
+"""The file by which commands recognize the folder of a bench."""
 
 
 @attrs.frozen(kw_only=True)
@@ -98,17 +98,13 @@ def bench(plan: Bench) -> BenchResult:
         KeyboardInterrupt: runs were stopped and saved.
     """
     pairs = [(cell, seed) for seed in plan.seeds for cell in plan.cells()]
-    _require_own_environments(plan)
-    with stoppable(plan.executor, plan.jobs) as executor, _claim(plan):
-        requests = [_request(plan, cell, seed) for cell, seed in pairs]
-        named = {
-            f"{cell.name}, seed {seed}": request.out for (cell, seed), request in zip(pairs, requests, strict=True)
-        }
-        with watching({name: folder for name, folder in named.items() if folder is not None}):
-            results: list[SeedResult] = executor.map(
-                partial(_run, plan.out / PLAN, len(requests), is_quiet(), plan.executor == HERE),
-                list(enumerate(requests)),
-            )
+    if not plan.trust:
+        _require_trusted(plan)
+    names = [f"[{k} of {len(pairs)}] {cell.name}, seed {seed}" for k, (cell, seed) in enumerate(pairs, start=1)]
+    folders = {name: _folder(plan, *pair) for name, pair in zip(names, pairs, strict=True)}
+    with open_workers(plan.executor, plan.jobs, folders) as executor, _claim(plan):
+        requests = {name: _request(plan, *pair) for name, pair in zip(names, pairs, strict=True)}
+        results = run_all(requests, executor, plan.out / PLAN)
     scores = (score_of(result.folder) for result in results if result.error is None)
     failures = tuple(
         (cell, seed, result.error)
@@ -118,16 +114,12 @@ def bench(plan: Bench) -> BenchResult:
     return BenchResult(plan=plan, scores=tuple(score for score in scores if score is not None), failures=failures)
 
 
-def _require_own_environments(plan: Bench) -> None:
-    """Check the environments and paths that the suite names, unless it is trusted.
-
-    Raises:
-        SettingsError: an environment would import a module or read a file, or a path is outside of the folder of the bench.
-    """
+def _require_trusted(plan: Bench) -> None:
+    """Check what the suite chooses, and the files in the folder of the bench. Raises as `require_trusted`."""
+    source = f"suite {plan.suite.name}"
     for cell in plan.cells():
-        require_own_environment(cell.env, f"suite {plan.suite.name}", trust=plan.trust)
-        places = places_in(cell.settings)
-        require_own_places(places, plan.out, f"suite {plan.suite.name}", trust=plan.trust)
+        require_trusted(source, plan.out, env=cell.env, settings=cell.settings)
+    require_trusted(source, plan.out, files=[*plan.out.glob("*"), *plan.out.glob("*/*/seed-*/*")])
 
 
 @contextlib.contextmanager
@@ -145,13 +137,7 @@ def _claim(plan: Bench) -> Iterator[None]:
     }
     now = json.loads(json.dumps({"suite": plan.suite.name, "cells": cells}))
     path = plan.out / PLAN
-    try:
-        plan.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(plan.out, error) from None
-    require_own_files([*plan.out.iterdir(), *plan.out.glob("*/*/seed-*/*")], trust=plan.trust)
-    with claimed(plan.out):
-        require_kind(plan.out, PLAN)
+    with RunDirectory(plan.out).created(PLAN):
         if path.exists():
             now["cells"] = {**_cells_before(path, plan, now["cells"]), **now["cells"]}
         write_json(path, now)
@@ -159,17 +145,18 @@ def _claim(plan: Bench) -> Iterator[None]:
 
 
 def _with_digests(cell: Cell) -> dict[str, object]:
-    """`with_digests` of a cell; raises SettingsError where a data set cannot be read."""
+    """Return the settings of a cell. Data sets are stored by digest: a file at the same path may have become another.
+
+    Raises:
+        SettingsError: a data set cannot be read.
+    """
     try:
-        return with_digests(load(cell.algorithm), cell.settings)
+        found = Dataset.named_in(load(cell.algorithm).config_type, cell.settings)
+        return {**cell.settings, **{name: dataset.to_setting() for name, dataset in found.items()}}
     except PluginError:  # each run of it fails
         return cell.settings
     except (SettingsError, ArtifactError) as error:
         raise SettingsError(f"{cell.name}: {error}") from None
-
-
-def _unwritable(folder: Path, error: OSError) -> SettingsError:
-    return SettingsError(f"cannot write into {folder}: {error.strerror}; choose another --out")
 
 
 def _cells_before(path: Path, plan: Bench, cells: dict[str, object]) -> dict[str, object]:
@@ -178,8 +165,10 @@ def _cells_before(path: Path, plan: Bench, cells: dict[str, object]) -> dict[str
     Raises:
         SettingsError: the record is damaged, or belongs to another suite or other settings.
     """
-    entries = Entries(read_table(path), str(path))
-    suite, before = entries.text("suite"), entries.table_of("cells")
+    table = read_table(path)
+    suite, before = table.get("suite"), table.get("cells")
+    if not isinstance(suite, str) or not isinstance(before, dict):
+        raise SettingsError(f"{path} is damaged: it has no suite or no cells; restore it, or choose another --out")
     changed = [name for name in before if name in cells and before[name] != cells[name]]
     if suite != plan.suite.name or changed:
         others = "; ".join(f"{name} ({', '.join(_differences(before[name], cells[name]))})" for name in changed)
@@ -196,24 +185,19 @@ def _differences(before: object, now: object) -> list[str]:
     return [n for name in names for n in (_differences(before.get(name), now[name]) if name == "settings" else [name])]
 
 
+def _folder(plan: Bench, cell: Cell, seed: int) -> Path:
+    return plan.out / cell.algorithm / folder_name(cell.env) / f"seed-{seed}"
+
+
 def _request(plan: Bench, cell: Cell, seed: int) -> RunRequest:
     return RunRequest(
         algorithm=cell.algorithm,
         env=cell.env,
         steps=plan.steps(cell),
         settings={**cell.settings, "seed": seed},
-        out=plan.out / cell.algorithm / folder_name(cell.env) / f"seed-{seed}",
+        out=_folder(plan, cell, seed),
         eval_episodes=plan.suite.episodes,
         trust=plan.trust,
         sinks=plan.sinks or None,
         vectorization="sync" if plan.jobs > 1 else "auto",  # other runs use the cores
     )
-
-
-def _run(shared: Path, total: int, quiet: bool, here: bool, numbered: tuple[int, RunRequest]) -> SeedResult:
-    """Run one seed of a cell: in this process if `here`, else in a process of its own. Raises as `run_seed`."""
-    require_shared(shared)
-    number, request = numbered
-    name = f"{request.algorithm} on {request.env}, seed {request.settings['seed']}"
-    with quietly(quiet):
-        return reported(request, f"[{number + 1} of {total}] {name}", here=here)

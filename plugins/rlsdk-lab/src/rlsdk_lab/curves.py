@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.evaluation.aggregate import RESAMPLES, iqm, mean, median
-from rlsdk.experiments.metrics_file import read_metric
-from rlsdk.experiments.run_directory import RunDirectory
-from rlsdk.experiments.stored_tables import read_text
-from rlsdk.runtime.plain_files import PlainFileError, parse_toml
-from rlsdk.runtime.whole_files import write_csv
+from rlsdk.experiments import RunDirectory, read_metric
+from rlsdk.runtime import write_csv
+from rlsdk.settings import load_settings
 
 Array = NDArray[np.float64]
 
@@ -185,10 +183,7 @@ def _described(folder: Path) -> tuple[str, str, Mapping[str, object]]:
 
 def _settings(path: Path) -> dict[str, object]:
     """Return the settings of a run as text, by dotted name."""
-    try:
-        pending = list(parse_toml(read_text(path)).items())
-    except PlainFileError as error:
-        raise SettingsError(f"{path} {error}") from None
+    pending = list(load_settings(path).items())
     found: dict[str, object] = {}
     while pending:
         name, value = pending.pop()

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.runtime.output import counted
-from rlsdk.runtime.whole_files import write_csv
+from rlsdk.runtime import counted, write_csv
 from rlsdk_lab.curves import require_own_table
 from rlsdk_lab.plotting import literal, new_figure, save_figure
 

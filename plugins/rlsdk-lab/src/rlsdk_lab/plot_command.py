@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlsdk.errors import SettingsError, shown
-from rlsdk.settings.dataset import SUFFIX, data_file
-from rlsdk.settings.suffixes import suffix_of
+from rlsdk.settings import Dataset
 
 if TYPE_CHECKING:
     from rlsdk_lab.plotting import PictureSettings
@@ -53,7 +52,7 @@ def plot_curves(  # noqa: PLR0913  # options of the command
     drawn = CurveSettings(metric=metric, x=x, smooth=smooth, statistic=statistic, band=band)
     picture = PictureSettings(title=title, size=_size(size), log=log)
     output = _picture(out, picture_format)
-    if len(runs) == 1 and (data := data_file(runs[0])).suffix == SUFFIX and not runs[0].is_dir():
+    if len(runs) == 1 and (data := Dataset.file_at(runs[0])) is not None:
         _plot_data(data, output, picture)
         return
     for line in plot_runs(runs_below(runs), output, drawn, picture):
@@ -63,7 +62,7 @@ def plot_curves(  # noqa: PLR0913  # options of the command
 
 def _picture(out: Path, picture_format: str | None) -> Path:
     """Return the file to write. A suffix that begins with a digit, as in `curve-0.5`, is a part of the name, not a format."""
-    suffix = suffix_of(out)
+    suffix = "" if out.suffix[1:2].isdigit() else out.suffix
     if suffix and picture_format is None:
         return out
     stem = out.with_suffix("") if suffix else out
@@ -71,7 +70,7 @@ def _picture(out: Path, picture_format: str | None) -> Path:
 
 
 def _plot_data(file: Path, output: Path, picture: PictureSettings) -> None:
-    from rlsdk.buffers.data_set_summary import summary_of
+    from rlsdk.buffers import summary_of
     from rlsdk_lab.data_set_picture import plot_episodes
 
     found = summary_of(file)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import attrs
 
-from rlsdk.settings.render import default_of, parameters
+from rlsdk.settings import FieldDoc, describe
 
 
 class Suggests(Protocol):
@@ -51,16 +51,14 @@ class Range:
 def search_space(kind: type[object], fixed: Iterable[str] = ()) -> tuple[Range, ...]:
     """Return the ranges of a config class, except for the names in `fixed`."""
     known = set(fixed)
-    return tuple(found for found in _ranges(kind, "") if found.name not in known)
+    return tuple(found for found in _ranges(describe(kind), "") if found.name not in known)
 
 
-def _ranges(kind: type[object], prefix: str) -> list[Range]:
+def _ranges(fields: Iterable[FieldDoc], prefix: str) -> list[Range]:
     found = []
-    for field in parameters(kind):
-        default = default_of(field)
-        if attrs.has(type(default)) and not hasattr(default, "to_setting"):
-            found += _ranges(type(default), f"{prefix}{field.name}.")
-        elif (tune := field.metadata.get("tune")) is not None:
-            whole = isinstance(default, int) and not isinstance(default, bool)
-            found.append(Range(prefix + field.name, float(tune[0]), float(tune[1]), whole))
+    for field in fields:
+        found += _ranges(field.children, f"{prefix}{field.name}.")
+        if field.tune is not None:
+            whole = isinstance(field.default, int) and not isinstance(field.default, bool)
+            found.append(Range(prefix + field.name, float(field.tune[0]), float(field.tune[1]), whole))
     return found

@@ -14,9 +14,9 @@ from pathlib import Path
 from string import Template
 from urllib.parse import quote
 
-from rlsdk.agent.agent_file import system_info
+from rlsdk.agent import system_info
 from rlsdk.errors import SettingsError
-from rlsdk.runtime.whole_files import write_whole
+from rlsdk.runtime import write_whole
 from rlsdk_lab import report_tables as tables
 from rlsdk_lab.benchmark import BenchResult
 from rlsdk_lab.report_figures import Picture, learning_curves, profiles

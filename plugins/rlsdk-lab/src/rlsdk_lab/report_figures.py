@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import one_line
 from rlsdk.evaluation.aggregate import Scores, profile
-from rlsdk.experiments.metrics_file import read_metric
-from rlsdk.experiments.run_directory import folder_name
-from rlsdk.runtime.whole_files import write_csv
+from rlsdk.experiments import folder_name, read_metric
+from rlsdk.runtime import write_csv
 from rlsdk_lab.curves import EVALUATION, TRAINING, CurveSettings
 from rlsdk_lab.plotting import in_words, literal, new_figure, plot_runs, save_figure
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
-from rlsdk.experiments.run_directory import RunDirectory
-from rlsdk.runtime.whole_files import write_csv
+from rlsdk.experiments import RunDirectory
+from rlsdk.runtime import write_csv
 
 
 @attrs.frozen(kw_only=True)

@@ -8,16 +8,17 @@ import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlsdk.errors import RlsdkError, SettingsError, one_line
-from rlsdk.experiments.folder_kinds import SEARCH, require_kind
-from rlsdk.runtime.output import counted
-from rlsdk.runtime.whole_files import write_whole
+from rlsdk.experiments import require_kind
+from rlsdk.runtime import counted, write_whole
 
 if TYPE_CHECKING:
     import optuna
 
+JOURNAL = "journal.log"
+"""The file of the journal, by which commands recognize the folder of a search."""
 BEGINS = b'{"op_code":'
 """Of every line."""
 FIRST = BEGINS + b"0,"
@@ -33,8 +34,8 @@ def study_storage(folder: Path) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    require_kind(folder, SEARCH)
-    journal = folder.resolve() / SEARCH  # Optuna's lock is a link to it: as a relative one it would lead nowhere
+    require_kind(folder, JOURNAL)
+    journal = folder.resolve() / JOURNAL  # Optuna's lock is a link to it: as a relative one it would lead nowhere
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _drop_lost_lock(journal)
@@ -59,12 +60,12 @@ def faults_of_journal(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise SettingsError(
-            f"cannot write {folder / SEARCH}: {error.strerror or error}; the same command continues when there is space"
+            f"cannot write {folder / JOURNAL}: {error.strerror or error}; the same command continues when there is space"
         ) from None
     except Exception as error:
         reason = one_line(f"{type(error).__name__}: {' '.join(str(error).split())}", 200)
         raise SettingsError(
-            f"{folder / SEARCH} is damaged ({reason}); restore a copy of it, or choose another --out"
+            f"{folder / JOURNAL} is damaged ({reason}); restore a copy of it, or choose another --out"
         ) from None
 
 
@@ -83,8 +84,19 @@ def require_sound(trials: list[optuna.trial.FrozenTrial]) -> None:
         if not all(type(step) is int for step in trial.intermediate_values):
             raise ValueError(f"trial {trial.number} has an evaluation at no step")
         for name, distribution in trial.distributions.items():
-            if not distribution._contains(distribution.to_internal_repr(trial.params[name])):
+            if not _is_in(distribution, trial.params[name]):
                 raise ValueError(f"trial {trial.number} has {name} = {trial.params[name]}, outside of its range")
+
+
+def _is_in(distribution: optuna.distributions.BaseDistribution, value: Any) -> bool:
+    """Whether a parameter is in its range. Raises TypeError if it is not a number although the range has bounds."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(distribution, CategoricalDistribution):
+        return value in distribution.choices
+    if isinstance(distribution, FloatDistribution | IntDistribution):
+        return bool(distribution.low <= value <= distribution.high)
+    return False
 
 
 def _drop_lost_lock(journal: Path) -> None:

@@ -9,9 +9,8 @@ from typing import TextIO, cast
 
 from rlsdk.callbacks import ProgressBar
 from rlsdk.errors import RlsdkError
-from rlsdk.experiments.run_sinks import named_sinks
-from rlsdk.sinks import MetricSink, begin_run, several
-from rlsdk.sinks.sink import Scalar
+from rlsdk.experiments import named_sinks
+from rlsdk.sinks import Logger, MetricSink
 
 
 class SinkRefused(Exception):  # noqa: N818  # named after the event
@@ -24,7 +23,7 @@ def worker_folder(out: Path, worker: int) -> Path:
 
 
 @contextlib.contextmanager
-def trial_sinks(names: Sequence[str], folder: Path, details: Mapping[str, Scalar]) -> Iterator[list[MetricSink]]:
+def trial_sinks(names: Sequence[str], folder: Path, details: Mapping[str, str | int]) -> Iterator[list[MetricSink]]:
     """Yield the sinks of a trial, and close them after the block.
 
     Raises:
@@ -36,12 +35,12 @@ def trial_sinks(names: Sequence[str], folder: Path, details: Mapping[str, Scalar
             for make in named_sinks(names):
                 folder.mkdir(parents=True, exist_ok=True)
                 sinks.append(make(folder, False))
-            begin_run(sinks, details)
+            Logger(output_formats=sinks).begin_run(details)
         except (RlsdkError, OSError) as error:
             raise SinkRefused(str(error)) from error
         yield sinks
     finally:
-        several(sinks).close()
+        Logger(output_formats=sinks).close()
 
 
 @contextlib.contextmanager

@@ -6,38 +6,31 @@ import gc
 import json
 import shlex
 import warnings
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
+import numpy as np
 
-from rlsdk.agent import agent_class
-from rlsdk.agent.loggers import chosen_sinks
+from rlsdk.agent import Agent, agent_class
 from rlsdk.callbacks import Callback, EvalCallback, ProgressBar
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.named_in_files import refusal
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
-from rlsdk.experiments.folder_kinds import SEARCH
-from rlsdk.experiments.recorded_run import with_digests
-from rlsdk.experiments.runner import starting_settings, width
-from rlsdk.experiments.sweep import require_shared
+from rlsdk.experiments import require_shared
 from rlsdk.registry import load, preset
-from rlsdk.runtime.output import quietly
-from rlsdk.runtime.seeding import derive
-from rlsdk.settings import flat_scalars, merge
-from rlsdk.settings.dataset import as_dataset, dataset_names
-from rlsdk.settings.load import nested
-from rlsdk.sinks import MetricSink, several
-from rlsdk.sinks.sink import Scalar
+from rlsdk.runtime import quietly
+from rlsdk.settings import Dataset, flat_scalars, merge
+from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 from rlsdk_lab.ranges import Range, search_space
+from rlsdk_lab.study_journal import JOURNAL
 from rlsdk_lab.trial_logs import SinkRefused, trial_progress, trial_sinks
 
 if TYPE_CHECKING:
     import optuna
 
-JOURNAL = SEARCH
 EVALUATIONS = 10
 """Number of evaluations of one trial. A trial may be pruned after each of them except the last."""
 PRUNERS = ("median", "halving")
@@ -68,16 +61,27 @@ class Tuning:
     """Name of the executor that runs the trials. With `processes` and one job, trials run in this process instead."""
 
     def base(self) -> dict[str, Any]:
-        """Return the settings before the search: those of the plugin's preset and the fixed ones."""
-        return starting_settings(load(self.algorithm), preset(self.algorithm, self.env), self.settings)
+        """Return the settings before the search: the first policy, those of the plugin's preset and the fixed ones."""
+        known = preset(self.algorithm, self.env)
+        policy = load(self.algorithm).policies[0]
+        return merge({"policy": policy, **(known.settings if known else {})}, self.settings)
 
     def width(self) -> int:
-        """Return the number of environments that are stepped together."""
-        return width(load(self.algorithm), preset(self.algorithm, self.env), self.n_envs)
+        """Return the number of environments that are stepped together: the given one, or as a run of the command line has."""
+        known = preset(self.algorithm, self.env)
+        return self.n_envs or (known and known.n_envs) or load(self.algorithm).default_envs
 
     def space(self) -> tuple[Range, ...]:
         """Return the ranges that are searched."""
         return search_space(load(self.algorithm).config_type, flat_scalars(self.settings))
+
+    def datasets(self) -> dict[str, Dataset]:
+        """Return setting -> data set, for the fixed settings that name one.
+
+        Raises:
+            SettingsError, ArtifactError: as `Dataset.named_in`.
+        """
+        return Dataset.named_in(load(self.algorithm).config_type, self.settings)
 
     def identity(self) -> str:
         """Return as JSON the values that all trials of a study share, see `rlsdk_lab.study_identity`."""
@@ -85,7 +89,7 @@ class Tuning:
             "algorithm": self.algorithm,
             "env": self.env,
             "steps": self.steps,
-            "settings": with_digests(load(self.algorithm), self.settings),
+            "settings": {**self.settings, **{name: data.to_setting() for name, data in self.datasets().items()}},
             "n-envs": self.width(),
             "eval-episodes": self.episodes,
             "pruner": self.pruner if self.prune else "none",
@@ -97,15 +101,10 @@ class Tuning:
         them."""
         words = ["rlsdk", "run", self.algorithm, "--config", str(file), "--steps", str(self.steps)]
         words += ["--n-envs", str(self.width())]
-        names = [
-            name for name in dataset_names(load(self.algorithm).config_type) if self.settings.get(name) is not None
-        ]
-        paths = {name: str(as_dataset(self.settings[name]).path) for name in names}
-        options = (
-            ["--dataset", path] if len(paths) == 1 else ["--set", f"{name}={path}"] for name, path in paths.items()
-        )
-        trust = ["--trust"] if refusal(self.env) is not None else []
-        return shlex.join([*words, *(word for option in options for word in option), *trust])
+        found = self.datasets()
+        for name, data in found.items():
+            words += ["--dataset", str(data.path)] if len(found) == 1 else ["--set", f"{name}={data.path}"]
+        return shlex.join([*words, "--env", self.env])  # a file may not choose an environment that imports a module
 
 
 @attrs.frozen
@@ -137,8 +136,8 @@ def run_trial(plan: Tuning, quiet: bool, begun: Begun) -> Outcome:
     """
     require_shared(plan.out / JOURNAL)
     number, worker = begun.trial.number, begun.worker
-    seed = derive(plan.seed, "trial", number) % 2**31
-    details: dict[str, Scalar] = {
+    seed = derived_seed(plan.seed, "trial", number)
+    details: dict[str, str | int] = {
         "algorithm": plan.algorithm,
         "env": plan.env,
         "seed": seed,
@@ -167,7 +166,8 @@ def _score(plan: Tuning, begun: Begun, seed: int, sinks: list[MetricSink], progr
     try:
         agent = agent_class(load(plan.algorithm))(**{**settings, "env": envs, "seed": seed})
         if sinks:
-            agent.set_logger(several([*chosen_sinks(agent.config, f"trial-{trial.number}", fresh=True), *sinks]))
+            own = _own_sinks(agent, f"trial-{trial.number}")
+            agent.set_logger(Logger(output_formats=[*own, *sinks]))
         every = max(1, plan.steps // EVALUATIONS)
         reports = _Reports(trial, plan.prune)
         evaluations = EvalCallback(
@@ -183,6 +183,14 @@ def _score(plan: Tuning, begun: Begun, seed: int, sinks: list[MetricSink], progr
     finally:
         envs.close()
         eval_env.close()
+
+
+def _own_sinks(agent: Agent, name: str) -> list[MetricSink]:
+    """Return the sinks that the agent's settings choose: `set_logger` replaces them."""
+    sinks: list[MetricSink] = [ConsoleSink()] if agent.config.verbose else []
+    if agent.config.tensorboard_log:
+        sinks.append(TensorBoardSink(Path(agent.config.tensorboard_log), name))
+    return sinks
 
 
 class _Reports(Callback):
@@ -201,5 +209,14 @@ class _Reports(Callback):
 def with_values(settings: dict[str, Any], values: Mapping[str, object]) -> dict[str, Any]:
     """Return `settings` with `values` added. Their names are dotted."""
     for name, value in values.items():
-        settings = merge(settings, nested(name.split("."), value))
+        table: object = value
+        for key in reversed(name.split(".")):
+            table = {key: table}
+        settings = merge(settings, cast("dict[str, Any]", table))
     return settings
+
+
+def derived_seed(seed: int, stream: str, number: int) -> int:
+    """Return the seed of one trial, from 0 to 2**31 - 1. Streams are independent of one another and of the order of trials."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(stream.encode()), number))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)) % 2**31

@@ -13,20 +13,16 @@ import attrs
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError, WorkError, shown, suggest
 from rlsdk.executors import Executor
-from rlsdk.experiments.run_sinks import named_sinks
-from rlsdk.experiments.sweep import stoppable
-from rlsdk.experiments.watching import watching
+from rlsdk.experiments import named_sinks, open_workers
 from rlsdk.registry import load
-from rlsdk.runtime.output import counted, is_quiet, print_line
+from rlsdk.runtime import counted, is_quiet, print_line, write_whole
 from rlsdk.runtime.pip_commands import pip_install
-from rlsdk.runtime.seeding import derive
-from rlsdk.runtime.whole_files import write_whole
 from rlsdk.settings import commented_toml, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk_lab.study_identity import differences
 from rlsdk_lab.study_journal import faults_of_journal, require_sound, study_storage
 from rlsdk_lab.trial_logs import worker_folder
-from rlsdk_lab.trials import EVALUATIONS, PRUNERS, Begun, Outcome, Tuning, run_trial, with_values
+from rlsdk_lab.trials import EVALUATIONS, PRUNERS, Begun, Outcome, Tuning, derived_seed, run_trial, with_values
 
 if TYPE_CHECKING:
     import optuna
@@ -81,7 +77,7 @@ def tune(plan: Tuning) -> Best:
     study = _open(plan)
     workers = {f"worker {number}": worker_folder(plan.out, number) for number in range(plan.jobs)}
     executor = "in-process" if plan.jobs == 1 and plan.executor == "processes" else plan.executor
-    with stoppable(executor, plan.jobs) as made, watching(workers):
+    with open_workers(executor, plan.jobs, workers) as made:
         _Search(plan, study, made).run()
     return _summary(plan, study)
 
@@ -163,9 +159,7 @@ class _Search:
 
         with faults_of_journal(self.plan.out):
             number = len(self.study.get_trials(deepcopy=False))
-            seed = (
-                derive(self.plan.seed, "sampler", number) % 2**31
-            )  # differs by trial: a continued search repeats none
+            seed = derived_seed(self.plan.seed, "sampler", number)  # differs by trial: a continued search repeats none
             self.study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
             place, trial = self.free.pop(), self.study.ask()
             self.trials[place] = trial

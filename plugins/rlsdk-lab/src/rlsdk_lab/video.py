@@ -11,9 +11,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from rlsdk.buffers import require_memory
 from rlsdk.environments import Waiting, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
-from rlsdk.runtime.memory_budget import require_memory
 from rlsdk.runtime.pip_commands import pip_install
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,11 +12,10 @@ from rlsdk.agent import agent_class, load
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError
 from rlsdk.executors import SerialExecutor
-from rlsdk.experiments.runner import RunRequest
-from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
-from rlsdk.experiments.sweep import SeedResult, run_seed
+from rlsdk.experiments import EvaluationRequest, RunRequest, SeedResult, evaluate_stored, run_all
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load as load_spec
+from rlsdk.runtime import quietly
 from rlsdk.runtime.pip_commands import pip_install
 from rlsdk_testing.kit import require
 from rlsdk_testing.not_applicable import NotApplicable
@@ -41,8 +39,8 @@ def seeds_equal(executor: Executor) -> None:
 
 
 def _seeds(executor: Executor, folder: Path) -> list[SeedResult]:
-    requests = [
-        RunRequest(
+    requests = {
+        f"seed {seed}": RunRequest(
             algorithm=ALGORITHM,
             env=ENV,
             steps=200,
@@ -54,8 +52,9 @@ def _seeds(executor: Executor, folder: Path) -> list[SeedResult]:
             vectorization="sync",
         )
         for seed in (0, 1)
-    ]
-    return executor.map(partial(run_seed, quiet=True), requests)
+    }
+    with quietly(True):
+        return run_all(requests, executor)
 
 
 def candidates_equal(name: str, workers: int) -> None:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from rlsdk.errors import LONGEST_NAME, ArtifactError, PluginError, one_line, shown
+from rlsdk.errors import LONGEST_NAME, ArtifactError, PluginError, SettingsError, one_line, shown
 from rlsdk.registry import Plugin, plugins
-from rlsdk.registry.packaged_tables import packaged_tables
 from rlsdk.runtime.pip_commands import pip_install
-from rlsdk.runtime.plain_files import PlainFileError, read_plain, read_toml
+from rlsdk.settings import load_settings
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -104,12 +103,17 @@ class ZooAgent:
             ArtifactError: the file is missing or altered.
         """
         fix = f"install it again: {pip_install(self.zoo, options='--force-reinstall --no-deps')}"
+        if not self.path.is_file():  # reading a named pipe would never end
+            raise ArtifactError(f"the agent {self.name} of {self.zoo} is missing: there is no file {self.path}; {fix}")
         try:
-            data = read_plain(self.path, LIMIT)
-        except PlainFileError as error:
-            raise ArtifactError(f"the agent {self.name} of {self.zoo} {error}; {fix}") from None
-        if data is None:
-            raise ArtifactError(f"the agent {self.name} of {self.zoo} is missing: there is no {self.path}; {fix}")
+            with self.path.open("rb") as stream:
+                data = stream.read(LIMIT + 1)
+        except OSError as error:
+            raise ArtifactError(
+                f"the agent {self.name} of {self.zoo} cannot be read: {error.strerror}; {fix}"
+            ) from None
+        if len(data) > LIMIT:
+            raise ArtifactError(f"the agent {self.name} of {self.zoo} is larger than {LIMIT:,} bytes; {fix}")
         if (found := hashlib.sha256(data).hexdigest()) != self.sha256:
             raise ArtifactError(
                 f"the agent {self.name} of {self.zoo} is damaged: its SHA-256 is {found[:12]}..., not"
@@ -179,7 +183,7 @@ def agents() -> tuple[ZooAgent, ...]:
     for plugin in plugins():
         if plugin.manifest is None or plugin.problem is not None or not plugin.manifest.zoo:
             continue
-        for name, path in packaged_tables(plugin, plugin.manifest.zoo).items():
+        for name, path in plugin.tables(plugin.manifest.zoo).items():
             try:
                 found.append(_read(plugin, name, path))
             except ArtifactError as error:
@@ -246,9 +250,9 @@ def _read(plugin: Plugin, name: str, path: Path) -> ZooAgent:
 
     where = f"the record of the agent {name} in {plugin.distribution}"
     try:
-        record = cattrs.Converter(forbid_extra_keys=True).structure(read_toml(path), ZooAgent)
-    except PlainFileError as error:
-        raise ArtifactError(f"{where} {error}") from None
+        record = cattrs.Converter(forbid_extra_keys=True).structure(load_settings(path), ZooAgent)
+    except SettingsError as error:
+        raise ArtifactError(f"{where}: {error}") from None
     except Exception as error:
         reasons = "; ".join(cattrs.transform_error(error, path="record", format_exception=_reason))
         raise ArtifactError(f"{where} is not valid: {one_line(reasons, 300)}") from None
