@@ -27,7 +27,7 @@ from rlsdk.errors import (
     UsageError,
 )
 from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
-from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, several
+from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger
 from rlsdk_envs.toy import ChainEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
@@ -272,7 +272,7 @@ def test_evaluation_stops_training_when_good_enough() -> None:
 
 def test_metrics_reach_every_sink(tmp_path: Path) -> None:
     model = small()
-    model.set_logger(several([CsvSink(tmp_path / "m.csv"), JsonlSink(tmp_path / "m.jsonl")]))
+    model.set_logger(Logger(output_formats=[CsvSink(tmp_path / "m.csv"), JsonlSink(tmp_path / "m.jsonl")]))
     model.learn(
         30, log_interval=1, callback=EvalCallback(IdentityEnvBox(episode_length=5), eval_freq=15, n_eval_episodes=1)
     )

@@ -11,7 +11,7 @@ import torch
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.errors import UsageError
+from rlsdk.errors import ArtifactError, UsageError
 from rlsdk.registry import algorithms
 from rlsdk_testing.subject import flat_state
 from tests.test_restoring import CASES, NOT_HERE, made
@@ -103,3 +103,19 @@ def test_environments_in_processes_are_refused() -> None:
         copy.deepcopy(agent)
     agent.learn(32)
     env.close()
+
+
+def test_a_copy_only_acts() -> None:
+    """The copy has the policy, its statistics and other settings, but neither the environment nor memory of the agent."""
+    agent = rlsdk.make("ppo", env="CartPole-v1", seed=0, n_steps=32, normalize=True).learn(64)
+    before, seen = flat_state(agent), agent.get_env().reset()
+    copy_ = agent.acting_copy(policy_kwargs={"kernel": "autograd"})
+    assert (copy_.env, copy_.env_name, copy_.seed, type(copy_)) == (None, "CartPole-v1", agent.seed, type(agent))
+    assert copy_.config.policy_kwargs.kernel == "autograd"
+    assert (copy_.predict(seen, deterministic=True)[0] == agent.predict(seen, deterministic=True)[0]).all()
+    with torch.no_grad():
+        for parameter in copy_.policy.parameters():
+            parameter.zero_()
+    assert all(torch.equal(value, before[name]) for name, value in flat_state(agent).items())
+    with pytest.raises(ArtifactError, match="the policy does not fit the settings of its copy"):
+        agent.acting_copy(policy_kwargs={"net_arch": [8]})

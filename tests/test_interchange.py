@@ -19,6 +19,7 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk import registry
+from rlsdk.agent import from_parameters
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv, InvalidActionEnvDiscrete
 from rlsdk_interchange import sb3
@@ -316,3 +317,19 @@ def test_actions_of_imported_agents_begin_at_the_start_of_the_space(tmp_path: Pa
         action, _ = theirs.predict(observation, deterministic=True)
         assert action in (0, 1, 2)
         assert ours.predict(observation, deterministic=True)[0] == action + 5
+
+
+def test_weights_from_elsewhere_make_an_agent() -> None:
+    """A new agent gets every given parameter; it needs each weight of the policy, and no more memory than they justify."""
+    settings: dict[str, Any] = {"env": "CartPole-v1", "n_steps": 32, "policy_kwargs": {"net_arch": [8]}}
+    given = rlsdk.make("ppo", **settings, seed=1).get_parameters()
+    agent = from_parameters("ppo", given, **settings, seed=2)
+    made = agent.get_parameters()["policy"]
+    assert all(torch.equal(made[name], value) for name, value in given["policy"].items())
+    some = {name: value for name, value in given["policy"].items() if name != "head.linear.bias"}
+    with pytest.raises(ArtifactError, match=r"^head.linear.bias missing$"):
+        from_parameters("ppo", {"policy": some}, **settings)
+    with pytest.raises(ArtifactError, match="shape"):
+        from_parameters("ppo", given, **settings | {"env": "Acrobot-v1"})
+    with pytest.raises(ArtifactError, match="far larger"):
+        from_parameters("ppo", given, **settings | {"policy_kwargs": {"net_arch": [2**15, 2**15]}})

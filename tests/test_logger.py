@@ -25,10 +25,10 @@ from rlsdk.sinks import (
     Image,
     JsonlSink,
     Logger,
+    Sink,
     TensorBoardOutputFormat,
     Video,
     configure,
-    several,
 )
 from rlsdk_envs.toy import ChainEnv
 
@@ -54,7 +54,7 @@ class RecordingSink:
 def test_values_recorded_inside_and_outside_go_to_every_sink(tmp_path: Path) -> None:
     sink = RecordingSink()
     model = agent()
-    model.set_logger(several([sink, CsvSink(str(tmp_path / "m.csv")), JsonlSink(tmp_path / "m.jsonl")]))
+    model.set_logger(Logger(output_formats=[sink, CsvSink(str(tmp_path / "m.csv")), JsonlSink(tmp_path / "m.jsonl")]))
     model.logger.record("before/value", np.float32(1.5))
 
     class Mine(BaseCallback):
@@ -345,13 +345,12 @@ class Full:
         raise OSError("no space left on device")
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_a_sink_that_fails_costs_one_warning_and_nobody_else(together: bool) -> None:
+def test_a_sink_that_fails_costs_one_warning_and_nobody_else() -> None:
     sink, model = RecordingSink(), agent()
     closed: list[bool] = []
     sink.close = lambda: closed.append(True)  # type: ignore[method-assign]
     sinks = [Full(), sink]
-    model.set_logger(several(sinks) if together else Logger(output_formats=sinks))
+    model.set_logger(Logger(output_formats=sinks))
     message = (
         r"metric sink Full raised OSError: no space left on device \(.*test_logger\.py, line \d+\); training continues"
     )
@@ -362,7 +361,35 @@ def test_a_sink_that_fails_costs_one_warning_and_nobody_else(together: bool) -> 
     with warnings.catch_warnings(record=True) as more:
         model.logger.close()
     assert (closed, more) == ([True], [])
-    alone = several([Full(), sink])
+    alone = Logger(output_formats=[Full(), sink])
     with pytest.warns(UserWarning, match="Full"):
         alone.close()
     assert closed == [True, True]
+
+
+def test_a_sink_may_leave_out_every_method() -> None:
+    """A class that derives from `Sink`, and any object with `write` and `close`, need no other method."""
+    logger = Logger(output_formats=[Sink(), RecordingSink()])
+    logger.begin_run({"env": "CartPole-v1"})
+    logger.hyperparameters({"gamma": 0.9})
+    logger.record("a", 1)
+    logger.dump(3)
+    logger.take_files([])
+    assert not logger.histograms(3, {"weight": [1.0]})
+    logger.record("picture", Image([[0.0]], "HW"))
+    with pytest.warns(UserWarning, match=r"no metric sink \(Sink, RecordingSink\) shows 'picture'"):
+        logger.dump(4)
+    logger.close()
+
+
+def test_files_that_a_sink_cannot_store_are_warned_of_after_its_metrics() -> None:
+    class Unreachable(Full):
+        def take_files(self, paths: Any) -> None:
+            raise OSError("no route to host")
+
+    logger = Logger(output_formats=[Unreachable()])
+    logger.record("a", 1)
+    with pytest.warns(UserWarning, match="no space left"):
+        logger.dump(1)
+    with pytest.warns(UserWarning, match="no route to host"):
+        logger.take_files([])

@@ -14,7 +14,7 @@ import torch
 import rlsdk
 from rlsdk.callbacks import EvalCallback
 from rlsdk.records import Report
-from rlsdk.sinks import CsvSink, JsonlSink, several
+from rlsdk.sinks import CsvSink, JsonlSink, Logger
 from rlsdk.training.episode_statistics import EpisodeStatistics
 from rlsdk_envs.toy import ChainEnv, IdentityEnvBox, InvalidActionEnvDiscrete
 from rlsdk_tqc import TQC
@@ -39,7 +39,7 @@ def test_names_in_the_log_are_those_of_the_page(tmp_path: Path) -> None:
 
         def close(self) -> None: ...
 
-    model.set_logger(several([Keep(), CsvSink(tmp_path / "m.csv"), JsonlSink(tmp_path / "m.jsonl")]))
+    model.set_logger(Logger(output_formats=[Keep(), CsvSink(tmp_path / "m.csv"), JsonlSink(tmp_path / "m.jsonl")]))
     model.learn(100, callback=EvalCallback(Successful(5), eval_freq=50))
     own = {"train/critic_loss", "train/actor_loss", "train/ent_coef", "train/ent_coef_loss"}
     assert set(rows) - own <= DOCUMENTED
@@ -60,7 +60,7 @@ def test_a_step_that_is_evaluated_too_has_one_row(tmp_path: Path) -> None:
 
     table, lines = tmp_path / "m.csv", tmp_path / "m.jsonl"
     model = rlsdk.make("trpo", env="CartPole-v1", n_steps=32, batch_size=32, seed=0)
-    model.set_logger(several([Keep(), CsvSink(table), JsonlSink(lines)]))
+    model.set_logger(Logger(output_formats=[Keep(), CsvSink(table), JsonlSink(lines)]))
     model.learn(96, log_interval=1, callback=EvalCallback("CartPole-v1", eval_freq=64, n_eval_episodes=1))
     assert [step for step, _ in written] == [32, 64, 64, 96]
     assert written[2][1] == {"eval/mean_reward", "eval/std_reward", "eval/mean_ep_length"}, (

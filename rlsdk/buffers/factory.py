@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from rlsdk.buffers.hindsight import HindsightReplay
 from rlsdk.buffers.prioritized import PrioritizedReplay
@@ -13,7 +12,7 @@ from rlsdk.buffers.replay import ReplayBuffer
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.interfaces import Buffer, BuildContext
 from rlsdk.records import Features, Rollout, Transitions
-from rlsdk.settings.frequency import TrainFrequency
+from rlsdk.settings.off_policy import OffPolicyConfig
 
 Memory = Buffer[Rollout[Features, Features], Transitions]
 """A replay buffer whose samples are single transitions."""
@@ -34,24 +33,7 @@ WITHOUT_COUNTERPART = {
 """Argument that other libraries document for replay buffers and that rlsdk's lack -> why it is not needed."""
 
 
-class ReplaySettings(Protocol):
-    """The hyper-parameters of a replay buffer."""
-
-    @property
-    def buffer_size(self) -> int: ...
-    @property
-    def gamma(self) -> float: ...
-    @property
-    def train_freq(self) -> TrainFrequency: ...
-    @property
-    def optimize_memory_usage(self) -> bool: ...
-    @property
-    def replay_buffer_class(self) -> str | Callable[..., Memory] | None: ...
-    @property
-    def replay_buffer_kwargs(self) -> Mapping[str, object] | None: ...
-
-
-def build_replay(context: BuildContext, config: ReplaySettings) -> Memory:
+def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
     """Build the replay buffer of `replay_buffer_class`: a name in `MEMORIES`, a class or a function of the user, None: uniform.
 
     It is called with (context, capacity, gamma, shared_observations=..., **replay_buffer_kwargs), and also with `n_steps` if

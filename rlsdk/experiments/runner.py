@@ -49,7 +49,7 @@ from rlsdk.runtime.seeding import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
-from rlsdk.sinks import CsvSink, JsonlSink, MetricSink, begin_run, several, take_files
+from rlsdk.sinks import CsvSink, JsonlSink, Logger, MetricSink
 from rlsdk.training.length import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
@@ -105,12 +105,12 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
     checkpoints.counter.name = "--checkpoint-every"
-    sinks: list[MetricSink] = []
+    logger = Logger()
     try:
         with _evaluator(record, directory, interrupt) as evaluator:
-            sinks += _sinks(prepared)
-            begin_run(sinks, described_run(record), resumed=prepared.resumed)
-            agent.set_logger(several(sinks))
+            logger.use(_sinks(prepared))
+            logger.begin_run(described_run(record), resumed=prepared.resumed)
+            agent.set_logger(logger)
             # the order matters: evaluations run before checkpoints
             restoring = [RestoreOnDivergence(at_most=record.max_restores)] if record.max_restores else []
             watchers: list[Callback] = [ProgressBar(), interrupt, *restoring, *evaluator, checkpoints]
@@ -122,7 +122,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
                     agent.learn(left, watchers, reset_num_timesteps=False, threads=record.threads, **how)
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
-        take_files(sinks, directory.worth_storing())
+        logger.take_files(directory.worth_storing())
     except BaseException as error:
         with contextlib.suppress(OSError, ArtifactError):
             if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent is intact
@@ -135,8 +135,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
     finally:
         if agent.env is not None:
             _close(agent.env, "training")
-        if sinks:
-            several(sinks).close()
+        logger.close()
 
 
 def _say_rounding(agent: Agent, record: RunRecord, left: int) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from rlsdk.exploration.noisy_policy import NoiseCarry, NoisyPolicy
 from rlsdk.exploration.uniform import UniformWarmUp, WarmUpCarry
 from rlsdk.interfaces import BuildContext, Policy
 from rlsdk.networks.action_scale import ActionScale
-from rlsdk.settings.action_noise import ActionNoise
+from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
 from rlsdk.spaces import Box
 
 CarryT = TypeVar("CarryT")
@@ -24,17 +24,8 @@ Behavior = (
 """A policy, with or without warm-up and action noise."""
 
 
-class BehaviorSettings(Protocol):
-    """The hyper-parameters that `noisy_behavior` reads."""
-
-    @property
-    def learning_starts(self) -> int: ...
-    @property
-    def action_noise(self) -> ActionNoise | None: ...
-
-
 def noisy_behavior(
-    policy: Policy[CarryT, ExtrasT], context: BuildContext, config: BehaviorSettings, *, warm_up: bool = True
+    policy: Policy[CarryT, ExtrasT], context: BuildContext, config: ContinuousOffPolicyConfig, *, warm_up: bool = True
 ) -> Behavior[CarryT, ExtrasT]:
     """The policy that collects experience: `policy` after a warm-up of uniformly random actions, with action noise.
 

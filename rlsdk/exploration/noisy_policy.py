@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -15,16 +15,10 @@ from rlsdk.interfaces import Policy, Reconfigurable, State
 from rlsdk.networks.action_scale import ActionScale
 from rlsdk.records import Act, Observation
 from rlsdk.settings.action_noise import ActionNoise
+from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
-
-
-class NoiseSettings(Protocol):
-    """The hyper-parameter that `NoisyPolicy` reads."""
-
-    @property
-    def action_noise(self) -> ActionNoise | None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +80,7 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
             inner = self.inner.action_played(inner, action)  # type: ignore[attr-defined]
         return Act(action, NoiseCarry(state, inner), extras)
 
-    def reconfigure(self, config: NoiseSettings) -> None:
+    def reconfigure(self, config: ContinuousOffPolicyConfig) -> None:
         """Take the noise from new settings, and pass the settings on to the inner policy.
 
         Raises:

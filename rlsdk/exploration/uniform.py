@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -14,17 +14,11 @@ from rlsdk.exploration.uniform_actions import allowed_actions, uniform_actions, 
 from rlsdk.interfaces import ActsInPlace, Policy, Reconfigurable, State
 from rlsdk.interfaces.abilities import shortcut
 from rlsdk.records import Act, Observation
+from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.spaces import Space
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
-
-
-class WarmUpSettings(Protocol):
-    """The hyper-parameter that `UniformWarmUp` reads."""
-
-    @property
-    def learning_starts(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +86,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
             return None
         return self._in_place(observation, carry.inner, generator)
 
-    def reconfigure(self, config: WarmUpSettings) -> None:
+    def reconfigure(self, config: OffPolicyConfig) -> None:
         """Take the number of steps from new settings (`learning_starts`), and pass the settings on to the inner policy."""
         self.steps = config.learning_starts
         if isinstance(self.inner, Reconfigurable):

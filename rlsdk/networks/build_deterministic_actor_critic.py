@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 from torch import nn
 
 from rlsdk.interfaces import BuildContext
@@ -15,29 +13,16 @@ from rlsdk.networks.deterministic_actor import DeterministicActor
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.ensemble import EnsembleMLP
 from rlsdk.networks.own_networks import OwnCritics, OwnNetworkSettings, own_critics, own_network, require_own_features
+from rlsdk.settings.deterministic_actor_critic import DeterministicSettings
 from rlsdk.settings.networks import widths
 from rlsdk.spaces import Box
-
-if TYPE_CHECKING:
-    from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
 
 HIDDEN = (400, 300)
 NAMES = ("pi", "qf")
 
 
-class DeterministicNetworkSettings(Protocol):
-    """The settings that the networks depend on."""
-
-    @property
-    def policy(self) -> str: ...
-    @property
-    def policy_kwargs(self) -> DeterministicActorCriticNetworks: ...
-    @property
-    def batch_size(self) -> int: ...
-
-
 def build_deterministic_actor_critic(
-    context: BuildContext, config: DeterministicNetworkSettings
+    context: BuildContext, config: DeterministicSettings
 ) -> tuple[DeterministicActor, ContinuousCritics | OwnCritics]:
     """Build (actor, `n_critics` critics that predict one value each) on the context's device.
 
@@ -50,7 +35,7 @@ def build_deterministic_actor_critic(
     return actor, _critics(context, config, actor).to(context.device)
 
 
-def _actor(context: BuildContext, config: DeterministicNetworkSettings, scale: ActionScale) -> DeterministicActor:
+def _actor(context: BuildContext, config: DeterministicSettings, scale: ActionScale) -> DeterministicActor:
     networks = config.policy_kwargs
     if networks.actor_class is None:
         hidden = widths(networks.net_arch, "pi", HIDDEN, names=NAMES)
@@ -64,7 +49,7 @@ def _actor(context: BuildContext, config: DeterministicNetworkSettings, scale: A
 
 
 def _critics(
-    context: BuildContext, config: DeterministicNetworkSettings, actor: DeterministicActor
+    context: BuildContext, config: DeterministicSettings, actor: DeterministicActor
 ) -> ContinuousCritics | OwnCritics:
     networks, size = config.policy_kwargs, actor.scale.size
     if networks.critic_class is not None:
@@ -79,6 +64,6 @@ def _critics(
     return ContinuousCritics(encoder, ensemble, _kernel(context, config, wide))
 
 
-def _kernel(context: BuildContext, config: DeterministicNetworkSettings, hidden: tuple[int, ...]) -> KernelChoice:
+def _kernel(context: BuildContext, config: DeterministicSettings, hidden: tuple[int, ...]) -> KernelChoice:
     """The choice of the kernel for the dense layers of one network."""
     return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)

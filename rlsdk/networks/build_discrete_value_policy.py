@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 from torch import nn
 
 from rlsdk.errors import SettingsError
@@ -15,27 +13,14 @@ from rlsdk.networks.dueling_head import DuelingHead
 from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.own_networks import OwnNetworkSettings, own_network
 from rlsdk.settings.networks import widths
+from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
 from rlsdk.spaces import Discrete, MultiDiscrete, choices_of
-
-if TYPE_CHECKING:
-    from rlsdk.settings.q_learning import DiscreteValueConfig
 
 HIDDEN = (64, 64)
 
 
-class DiscreteValueSettings(Protocol):
-    """The settings that the policy depends on."""
-
-    @property
-    def policy(self) -> str: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def policy_kwargs(self) -> DiscreteValueConfig: ...
-
-
 def build_discrete_value_policy(
-    context: BuildContext, config: DiscreteValueSettings, values_per_action: int = 1
+    context: BuildContext, config: QLearningConfig, values_per_action: int = 1
 ) -> DiscreteValuePolicy:
     """Build the policy on the context's device: an encoder, the hidden layers `net_arch` and a linear layer.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from torch import nn
 
@@ -12,19 +11,7 @@ from rlsdk.networks.encoders import features_dim
 from rlsdk.networks.mlp import mlp
 from rlsdk.networks.squashed_actor import SquashedActor
 from rlsdk.networks.state_dependent_noise import StateDependentNoise
-
-
-class SdeSettings(Protocol):
-    """The settings of state-dependent noise."""
-
-    @property
-    def log_std_init(self) -> float: ...
-    @property
-    def sde_net_arch(self) -> tuple[int, ...] | None: ...
-    @property
-    def use_expln(self) -> bool: ...
-    @property
-    def clip_mean(self) -> float: ...
+from rlsdk.settings.soft_actor_critic import SoftActorCriticNetworkConfig
 
 
 def build_squashed_actor(
@@ -33,7 +20,7 @@ def build_squashed_actor(
     activation_fn: str | Callable[[], nn.Module],
     scale: ActionScale,
     *,
-    sde: SdeSettings | None = None,
+    sde: SoftActorCriticNetworkConfig | None = None,
     resample_every: int | None = None,
 ) -> SquashedActor:
     """Build an actor on top of `encoder`. With `sde` it explores with state-dependent noise."""

@@ -28,8 +28,7 @@ def algorithm() -> AlgorithmSpec:  # type: ignore[empty-body]  # a hook specific
 def metric_sinks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return name -> function of the run directory that makes a `MetricSink`.
 
-    `--sink NAME` of `rlsdk run`, `bench` and `tune` uses it. `rlsdk.sinks` describes optional methods of sinks, such as those
-    of `BeginsRuns` and `TakesFiles`.
+    `--sink NAME` of `rlsdk run`, `bench` and `tune` uses it. `rlsdk.sinks.Sink` describes the methods that a sink may have.
     """
 
 

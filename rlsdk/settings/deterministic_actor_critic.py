@@ -3,48 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 import attrs
 
 from rlsdk.settings import glossary
-from rlsdk.settings.fields import described, in_range
-from rlsdk.settings.inherited import defaults
-from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_module_class, as_net_arch
+from rlsdk.settings.action_noise import ActionNoise
+from rlsdk.settings.inherited import Default, defaults
+from rlsdk.settings.networks import ActorAndCriticsConfig
 from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
-from rlsdk.settings.schedules import Constant
+from rlsdk.settings.schedules import Constant, Schedule
 from rlsdk.settings.strict import structure
 
 
-@attrs.frozen(kw_only=True)
-class DeterministicActorCriticNetworks(NetworkConfig):
+@attrs.frozen(
+    kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [400, 300] for pi and qf"))
+)
+class DeterministicActorCriticNetworkConfig(ActorAndCriticsConfig):
     """`policy_kwargs` of deterministic actor-critic methods."""
-
-    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
-        default=None, converter=as_net_arch, metadata=glossary.NET_ARCH | {"source": "none = [400, 300] for pi and qf"}
-    )
-    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
-    share_features_extractor: bool = attrs.field(
-        default=False,
-        metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
-    )
-    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
-    actor_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
-    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
-    critic_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
 
 
 def as_networks(
-    value: Mapping[str, object] | DeterministicActorCriticNetworks | None,
-) -> DeterministicActorCriticNetworks:
+    value: Mapping[str, object] | DeterministicActorCriticNetworkConfig | None,
+) -> DeterministicActorCriticNetworkConfig:
     """Return the network settings, given a table of them, the settings object or None."""
-    if isinstance(value, DeterministicActorCriticNetworks):
+    if isinstance(value, DeterministicActorCriticNetworkConfig):
         return value
-    return structure(value or {}, DeterministicActorCriticNetworks)
+    return structure(value or {}, DeterministicActorCriticNetworkConfig)
 
 
 @attrs.frozen(field_transformer=defaults(learning_rate=Constant(1e-3)))
@@ -53,9 +38,43 @@ class DeterministicActorCriticConfig(ContinuousOffPolicyConfig):
 
     LIVE: ClassVar[tuple[str, ...]] = (*ContinuousOffPolicyConfig.LIVE, "action_noise")
 
-    policy_kwargs: DeterministicActorCriticNetworks = attrs.field(
-        factory=DeterministicActorCriticNetworks,
+    policy_kwargs: DeterministicActorCriticNetworkConfig = attrs.field(
+        factory=DeterministicActorCriticNetworkConfig,
         converter=as_networks,
         kw_only=True,
         metadata=glossary.POLICY_KWARGS,
     )
+
+
+class DeterministicSettings(Protocol):
+    """The settings that the networks and the update of TD3, DDPG and TD3+BC read.
+
+    For DDPG, `policy_delay` is 1, both noises are 0 and there is one critic.
+    """
+
+    @property
+    def policy(self) -> str: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def learning_rate(self) -> Schedule: ...
+    @property
+    def tau(self) -> float: ...
+    @property
+    def action_noise(self) -> ActionNoise | None: ...
+    @property
+    def policy_kwargs(self) -> DeterministicActorCriticNetworkConfig: ...
+    @property
+    def policy_delay(self) -> int:
+        """Updates of the critics per update of the actor and of the target networks."""
+        ...
+
+    @property
+    def target_policy_noise(self) -> float:
+        """Standard deviation of the noise added to the target actor's actions, in the scaled action range [-1, 1]."""
+        ...
+
+    @property
+    def target_noise_clip(self) -> float:
+        """Largest absolute value of that noise."""
+        ...

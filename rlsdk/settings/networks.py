@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import attrs
 
 from rlsdk.errors import NetArchError, SettingsError, suggest
-from rlsdk.settings.fields import described
+from rlsdk.settings import glossary
+from rlsdk.settings.fields import described, in_range
 
 ValueT = TypeVar("ValueT")
 ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
@@ -214,4 +215,26 @@ class NetworkConfig:
             affects="speed",
             examples=("autograd", "torch", "numpy"),
         ),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ActorAndCriticsConfig(NetworkConfig):
+    """The network settings of an actor and several critics, for Box actions. Those of an algorithm derive from it."""
+
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
+        default=None, converter=as_net_arch, metadata=glossary.NET_ARCH
+    )
+    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
+    share_features_extractor: bool = attrs.field(
+        default=False,
+        metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
+    )
+    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
+    actor_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
+    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
+    critic_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
     )

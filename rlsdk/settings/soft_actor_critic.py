@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.settings import glossary
 from rlsdk.settings.fields import described, in_range, is_float32, needs
-from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_module_class, as_net_arch, optional_widths
+from rlsdk.settings.inherited import Default, defaults
+from rlsdk.settings.networks import ActorAndCriticsConfig, optional_widths
 from rlsdk.settings.off_policy import ContinuousOffPolicyConfig
 from rlsdk.settings.strict import structure
 
 
-@attrs.frozen(kw_only=True)
-class SoftActorCriticNetworks(NetworkConfig):
+@attrs.frozen(
+    kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [256, 256] for pi and qf"))
+)
+class SoftActorCriticNetworkConfig(ActorAndCriticsConfig):
     """`policy_kwargs` of the soft actor-critic family."""
 
-    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
-        default=None, converter=as_net_arch, metadata=glossary.NET_ARCH | {"source": "none = [256, 256] for pi and qf"}
-    )
-    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
-    share_features_extractor: bool = attrs.field(
-        default=False,
-        metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
-    )
     log_std_init: float = attrs.field(
         default=-3.0,
         validator=in_range(-20, 2),
@@ -60,14 +55,6 @@ class SoftActorCriticNetworks(NetworkConfig):
         validator=in_range(0),
         metadata=described("gSDE: bound of the absolute mean of actions before tanh; 0 = no bound") | needs("use_sde"),
     )
-    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
-    actor_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
-    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
-    critic_kwargs: Mapping[str, object] = attrs.field(
-        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
-    )
 
 
 def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
@@ -90,8 +77,12 @@ def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
     return initial, learnt
 
 
-def _networks(value: Mapping[str, object] | SoftActorCriticNetworks | None) -> SoftActorCriticNetworks:
-    return value if isinstance(value, SoftActorCriticNetworks) else structure(value or {}, SoftActorCriticNetworks)
+def _networks(value: Mapping[str, object] | SoftActorCriticNetworkConfig | None) -> SoftActorCriticNetworkConfig:
+    return (
+        value
+        if isinstance(value, SoftActorCriticNetworkConfig)
+        else structure(value or {}, SoftActorCriticNetworkConfig)
+    )
 
 
 def as_bounds(value: object) -> tuple[float, float] | None:
@@ -154,8 +145,8 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
             examples=((-0.5, 0.5),),
         ),
     )
-    policy_kwargs: SoftActorCriticNetworks = attrs.field(
-        factory=SoftActorCriticNetworks, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    policy_kwargs: SoftActorCriticNetworkConfig = attrs.field(
+        factory=SoftActorCriticNetworkConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
     def __attrs_post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Outputs for metrics. A sink is an object with `write(step, values)` and `close()`."""
+"""Outputs for metrics. A sink derives from `Sink`, or is an object with `write(step, values)` and `close()`."""
 
 from typing import TYPE_CHECKING
 
@@ -9,18 +9,7 @@ from rlsdk.sinks.csv_file import CsvSink
 from rlsdk.sinks.jsonl_file import JsonlSink
 from rlsdk.sinks.logger import Logger
 from rlsdk.sinks.media import Figure, HParam, Image, Video
-from rlsdk.sinks.sink import (
-    BeginsRuns,
-    DrawsHistograms,
-    Flushes,
-    MetricSink,
-    ShowsMedia,
-    TakesFiles,
-    TakesHyperparameters,
-    begin_run,
-    several,
-    take_files,
-)
+from rlsdk.sinks.sink import MetricSink, Sink
 from rlsdk.sinks.tensorboard import TensorBoardSink
 
 CSVOutputFormat, HumanOutputFormat, JSONOutputFormat = CsvSink, ConsoleSink, JsonlSink
@@ -28,13 +17,10 @@ TensorBoardOutputFormat = TensorBoardSink
 """The names under which stable-baselines3 documents these sinks."""
 
 __all__ = [
-    "BeginsRuns",
     "CSVOutputFormat",
     "ConsoleSink",
     "CsvSink",
-    "DrawsHistograms",
     "Figure",
-    "Flushes",
     "HParam",
     "HumanOutputFormat",
     "Image",
@@ -42,16 +28,11 @@ __all__ = [
     "JsonlSink",
     "Logger",
     "MetricSink",
-    "ShowsMedia",
-    "TakesFiles",
-    "TakesHyperparameters",
+    "Sink",
     "TensorBoardOutputFormat",
     "TensorBoardSink",
     "Video",
-    "begin_run",
     "configure",
-    "several",
-    "take_files",
 ]
 
 if not TYPE_CHECKING:  # type checkers report names that are not there

@@ -8,13 +8,14 @@ from typing import TextIO
 
 from rlsdk.errors import one_line
 from rlsdk.runtime.output import print_line
+from rlsdk.sinks.sink import Sink
 from rlsdk.sinks.values import in_words
 
 WIDEST = 80
 """Characters of a text in a table."""
 
 
-class ConsoleSink:
+class ConsoleSink(Sink):
     """Prints the metrics of each call of `write` as one table, grouped by the part of the name before the last slash."""
 
     def __init__(self, stream: TextIO | None = None, *, format: str = "stdout") -> None:  # noqa: A002  # the documented word

@@ -11,13 +11,14 @@ from rlsdk.errors import SettingsError, shown
 from rlsdk.runtime.whole_files import write_whole
 from rlsdk.sinks.last_line import LastLine
 from rlsdk.sinks.place import made
+from rlsdk.sinks.sink import Sink
 from rlsdk.sinks.values import in_words
 
 MOST_TEXT = 100_000
 """Characters of a cell. Python's csv module refuses to read cells with more than 131,072."""
 
 
-class CsvSink:
+class CsvSink(Sink):
     """Appends rows to the file `path`. A metric that appears later gets a new column, which is empty in earlier rows.
 
     Metrics that are logged later for the same step, such as those of an evaluation, go into the row of that step.
@@ -64,9 +65,6 @@ class CsvSink:
         writer.writerows(rows)
         write_whole(self.path, table.getvalue().encode())
         self.columns += new
-
-    def close(self) -> None:
-        """Do nothing: `write` has written every row to disk."""
 
 
 def _columns(path: Path) -> list[str]:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from rlsdk.sinks.last_line import LastLine
 from rlsdk.sinks.place import made
+from rlsdk.sinks.sink import Sink
 from rlsdk.sinks.values import listed
 
 
-class JsonlSink:
+class JsonlSink(Sink):
     """Appends one JSON object per step to the file `path`. NaN and infinity become null: JSON cannot represent them."""
 
     format = "json"
@@ -36,6 +37,3 @@ class JsonlSink:
     def _write(self, step: int, values: Mapping[str, object]) -> None:
         row = {"step": step, **self._last.merge(step, values)}
         self._last.write(json.dumps(row, allow_nan=False) + "\n")
-
-    def close(self) -> None:
-        """Do nothing: `write` has written every line to disk."""

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
-from rlsdk.errors import SettingsError, shown, suggest
+from rlsdk.errors import RlsdkError, SettingsError, one_line, raised, shown, suggest
 from rlsdk.runtime.output import print_line
-from rlsdk.sinks.sink import (
-    Failures,
-    Flushes,
-    MetricSink,
-    Scalar,
-    Several,
-    ShowsMedia,
-    draw_histograms,
-    show_hyperparameters,
-)
+from rlsdk.sinks.sink import MetricSink, Scalar, method_of
 from rlsdk.sinks.values import DRAWN, entries_of
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
@@ -30,7 +22,8 @@ class Logger:
     """Collects values under names and writes them to every sink at each log of a training, or when `dump` is called.
 
     Numbers go to every sink. Texts, lists, arrays and the objects of `rlsdk.sinks.media` go to the sinks that can show them.
-    Values that no sink can show are left out; one warning names them. A logger is itself a sink.
+    Values that no sink can show are left out; one warning names them. If one sink fails, the others still receive the values.
+    A logger is itself a sink.
     """
 
     def __init__(self, folder: str | None = None, output_formats: Iterable[MetricSink] = ()) -> None:
@@ -44,13 +37,12 @@ class Logger:
         self.current_step: Callable[[], int] = lambda: 0
         """Returns the number of environment steps so far; `dump` calls it if it gets no step."""
         self._ignored: set[str] = set()
-        self._failures = Failures()
+        self._warned: set[tuple[int, str]] = set()
+        """The sinks (by id), and the values, whose failure was warned of."""
 
     def use(self, sinks: Iterable[MetricSink]) -> None:
         """Replace the sinks by these. Values that are recorded but not yet written go to the new sinks."""
-        self.sinks = tuple(
-            part for sink in sinks for part in (sink.sinks if isinstance(sink, Several | Logger) else (sink,))
-        )
+        self.sinks = tuple(part for sink in sinks for part in (sink.sinks if isinstance(sink, Logger) else (sink,)))
 
     # --- recording ---------------------------------------------------------------------------------------------------
 
@@ -93,9 +85,7 @@ class Logger:
         """Write the values recorded since the last log, at `step` (default: the environment steps of the training)."""
         if self.name_to_value:
             self.write(self.current_step() if step is None else step, {})
-            for sink in self.sinks:
-                if isinstance(sink, Flushes):
-                    self._failures.guard(sink, sink.flush)
+            self._tell("flush")
 
     def write(self, step: int, values: Mapping[str, object]) -> None:
         """Write `values` and the recorded values. Where both have a name, the recorded value is written."""
@@ -113,7 +103,7 @@ class Logger:
         for sink in self.sinks:
             format_ = getattr(sink, "format", "")
             if own := {n: v for n, v in numbers.items() if format_ not in hidden[n]}:
-                self._failures.guard(sink, partial(sink.write, step, own))
+                self._guard(sink, partial(sink.write, step, own))
         if others:
             self._write_others(step, others, hidden)
 
@@ -122,25 +112,48 @@ class Logger:
         for sink in self.sinks:
             format_ = getattr(sink, "format", "")
             own = {n: v for n, v in values.items() if format_ not in excluded.get(n, ())}
-            if isinstance(sink, ShowsMedia) and own:
+            if own:
                 shown |= self._shown_by(sink, step, own)
         missed = {n: v for n, v in values.items() if n not in shown | self._ignored and not excluded.get(n)}
         if missed and self.sinks:
             self._ignored |= missed.keys()
             warnings.warn(_left_out(missed, self.sinks), stacklevel=4)
 
-    def _shown_by(self, sink: ShowsMedia, step: int, values: Mapping[str, object]) -> set[str]:
+    def _shown_by(self, sink: MetricSink, step: int, values: Mapping[str, object]) -> set[str]:
         """Pass values to a sink in one call, or one by one if this fails: one that fails costs no other. Return the names of
         those that need no further warning: the sink showed them, or their failure was reported."""
+        media = method_of(sink, "media")
         try:
-            return set(sink.media(step, values))
+            return set(media(step, values))
         except Exception:
             done = set[str]()
         for name, value in values.items():
             about = "" if value is None or isinstance(value, str) else name  # no text is to blame itself
-            shown = self._failures.guard(sink, partial(sink.media, step, {name: value}), about)
+            shown = self._guard(sink, partial(media, step, {name: value}), about)
             done |= {name} if shown is None else set(cast("Iterable[str]", shown))
         return done
+
+    def _guard(self, sink: object, work: Callable[[], object], about: str = "") -> object:
+        """Call `work`, which calls `sink`, and return its result; None if it raised an exception. `about` names a value.
+
+        Errors become warnings, one per sink and value. A sink that failed is called again at the next log.
+        """
+        try:
+            return work()
+        except Exception as error:
+            if (id(sink), about) not in self._warned:
+                self._warned.add((id(sink), about))
+                kind, value = type(sink).__name__, f", with {about!r}," if about else ""
+                warnings.warn(
+                    f"metric sink {kind}{value} {one_line(raised(error))}; training continues, and metrics may be missing in"
+                    f" {kind}",
+                    stacklevel=4,
+                )
+            return None
+
+    def _tell(self, method: str, *details: object) -> list[object]:
+        """Call a method of every sink, and return the results; None for a sink that failed."""
+        return [self._guard(sink, partial(method_of(sink, method), *details)) for sink in self.sinks]
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -193,19 +206,41 @@ class Logger:
         return next((sink.writer for sink in self.sinks if hasattr(sink, "writer")), None)
 
     def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
-        """Pass the settings to the sinks that accept settings (see `TakesHyperparameters`)."""
-        for sink in self.sinks:
-            self._failures.guard(sink, partial(show_hyperparameters, sink, values))
+        """Pass the settings to every sink."""
+        self._tell("hyperparameters", values)
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
-        """Pass tensors [..] to the sinks that draw histograms; return whether any sink drew them."""
-        drawn = [self._failures.guard(sink, partial(draw_histograms, sink, step, tensors)) for sink in self.sinks]
+        """Pass tensors [..] to every sink; return whether any sink drew them."""
+        drawn = [self._guard(sink, partial(_drawn, sink, step, tensors)) for sink in self.sinks]
         return True in drawn
+
+    def begin_run(self, details: Mapping[str, Scalar], *, resumed: bool = False) -> None:
+        """Begin a run in every sink; see `Sink.begin_run`.
+
+        Raises:
+            SettingsError: a sink cannot begin the run, for example because its service is not reachable.
+        """
+        for sink in self.sinks:
+            try:
+                method_of(sink, "begin_run")(details, resumed=resumed)
+            except RlsdkError:
+                raise
+            except Exception as error:
+                raise SettingsError(f"metric sink {type(sink).__name__} {raised(error)}; train without it") from error
+
+    def take_files(self, paths: Sequence[Path]) -> None:
+        """Pass files to every sink."""
+        self._warned.clear()  # that files are missing is said even of a sink without metrics
+        self._tell("take_files", paths)
 
     def close(self) -> None:
         """Close every sink."""
-        for sink in self.sinks:
-            self._failures.guard(sink, sink.close)
+        self._tell("close")
+
+
+def _drawn(sink: MetricSink, step: int, tensors: Mapping[str, object]) -> bool:
+    """Whether the sink drew a histogram of the tensors [..]."""
+    return method_of(sink, "histograms")(step, tensors) is not False
 
 
 def _left_out(missed: Mapping[str, object], sinks: Iterable[MetricSink]) -> str:

@@ -14,9 +14,10 @@ from rlsdk.errors import SettingsError
 from rlsdk.runtime.pip_commands import pip_install
 from rlsdk.sinks.media import Figure, HParam, Image, Video
 from rlsdk.sinks.place import made, unwritable
+from rlsdk.sinks.sink import Sink
 
 
-class TensorBoardSink:
+class TensorBoardSink(Sink):
     """Writes metrics, settings and media to `folder/name_1`, `folder/name_2`, ...: each run uses the next free number.
 
     With `continue_last` it writes to the existing folder with the highest number.

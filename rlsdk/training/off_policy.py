@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from rlsdk.environments.vector.endless import LONG, require_end
 from rlsdk.interfaces import BuildContext, Collected, Parts, Policy, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
 from rlsdk.settings.frequency import TrainFrequency
+from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.training.replay_updates import ReplayUpdates
 
 _Acting = tuple[Policy[object, object], Callable[[Rollout[object, object]], object], int]
-
-
-class OffPolicySettings(Protocol):
-    """The hyper-parameters of an off-policy algorithm that its training loop uses."""
-
-    @property
-    def train_freq(self) -> TrainFrequency: ...
-    @property
-    def gradient_steps(self) -> int: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def learning_starts(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +34,7 @@ class OffPolicyPlan:
     log_every: ClassVar[Literal["episodes"]] = "episodes"
 
     @staticmethod
-    def of(config: OffPolicySettings) -> OffPolicyPlan:
+    def of(config: OffPolicyConfig) -> OffPolicyPlan:
         """Create the plan from the hyper-parameters of an algorithm."""
         frequency = config.train_freq
         by_episode = frequency.unit == "episode"

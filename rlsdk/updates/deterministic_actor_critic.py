@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 from torch import Generator, Tensor
 
@@ -14,38 +12,10 @@ from rlsdk.networks.critics import ContinuousCritics
 from rlsdk.networks.deterministic_actor import DeterministicActor, smoothed
 from rlsdk.networks.own_networks import OwnCritics
 from rlsdk.records import Metrics, Observation, Transitions
-from rlsdk.settings.action_noise import ActionNoise, require_noise_stays
-from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
-from rlsdk.settings.schedules import Schedule
+from rlsdk.settings.action_noise import require_noise_stays
+from rlsdk.settings.deterministic_actor_critic import DeterministicSettings
 from rlsdk.updates.states import DeterministicActorCriticState
 from rlsdk.updates.target_network import TargetNetwork, TrainedCritics
-
-
-class DeterministicSettings(Protocol):
-    """The hyper-parameters of the update. For DDPG, `policy_delay` is 1, both noises are 0 and there is one critic."""
-
-    @property
-    def learning_rate(self) -> Schedule: ...
-    @property
-    def tau(self) -> float: ...
-    @property
-    def action_noise(self) -> ActionNoise | None: ...
-    @property
-    def policy_kwargs(self) -> DeterministicActorCriticNetworks: ...
-    @property
-    def policy_delay(self) -> int:
-        """Updates of the critics per update of the actor and of the target networks."""
-        ...
-
-    @property
-    def target_policy_noise(self) -> float:
-        """Standard deviation of the noise added to the target actor's actions, in the scaled action range [-1, 1]."""
-        ...
-
-    @property
-    def target_noise_clip(self) -> float:
-        """Largest absolute value of that noise."""
-        ...
 
 
 class DeterministicActorCritic:

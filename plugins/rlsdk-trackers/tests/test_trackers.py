@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,7 @@ import rlsdk
 from rlsdk.errors import SettingsError
 from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.registry import extensions
-from rlsdk.sinks import (
-    BeginsRuns,
-    DrawsHistograms,
-    Image,
-    MetricSink,
-    ShowsMedia,
-    TakesFiles,
-    TakesHyperparameters,
-    Video,
-)
+from rlsdk.sinks import Image, MetricSink, Sink, Video
 from rlsdk_trackers import MLflowSink, Tracker, TrackioSink, WandbSink
 
 imageio = pytest.importorskip("imageio.v3")
@@ -127,8 +119,10 @@ def written(name: str, folder: Path) -> Tracker:
 @pytest.mark.parametrize("name", SINKS)
 def test_a_run_is_written_and_resumed(name: str, tmp_path: Path) -> None:
     sink = written(name, tmp_path)
-    abilities = (MetricSink, BeginsRuns, TakesHyperparameters, ShowsMedia, DrawsHistograms, TakesFiles)
-    assert all(isinstance(sink, ability) for ability in abilities)
+    assert isinstance(sink, MetricSink)
+    methods = ("begin_run", "hyperparameters", "media", "histograms", "take_files")
+    kinds = [[[*signature(getattr(kind, name)).parameters] for name in methods] for kind in (Sink, type(sink))]
+    assert kinds[0] == kinds[1]
     assert steps_of(name, tmp_path, "rollout/ep_rew_mean") == [(10, -10.0), (20, -20.0)]
     CHECKS[name](tmp_path)
     before = json.loads((tmp_path / f"{name}.json").read_text())

@@ -8,11 +8,14 @@ from typing import ClassVar
 import attrs
 
 from rlsdk.settings import defaults, glossary, positional, structure
-from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticConfig, DeterministicActorCriticNetworks
+from rlsdk.settings.deterministic_actor_critic import (
+    DeterministicActorCriticConfig,
+    DeterministicActorCriticNetworkConfig,
+)
 
 
 @attrs.frozen(kw_only=True, field_transformer=defaults(n_critics=1))
-class DDPGPolicyConfig(DeterministicActorCriticNetworks):
+class DDPGPolicyConfig(DeterministicActorCriticNetworkConfig):
     """The settings of networks, `policy_kwargs`, of DDPG."""
 
 

@@ -17,7 +17,7 @@ from rlsdk.settings import (
     in_range,
     structure,
 )
-from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworks
+from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworkConfig
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 PAPER = "arXiv:2106.06860"
@@ -30,13 +30,15 @@ STATES_ONLY = Normalization(norm_reward=False, clip_obs=1e6, epsilon=1e-6, where
 @attrs.frozen(
     kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [256, 256] for pi and qf"))
 )
-class TD3BCNetworkConfig(DeterministicActorCriticNetworks):
+class TD3BCNetworkConfig(DeterministicActorCriticNetworkConfig):
     """The settings of networks, `policy_kwargs`, of TD3+BC."""
 
 
-def as_networks(value: Mapping[str, object] | DeterministicActorCriticNetworks | None) -> TD3BCNetworkConfig:
+def as_networks(value: Mapping[str, object] | DeterministicActorCriticNetworkConfig | None) -> TD3BCNetworkConfig:
     """Make network settings from a table. Without `net_arch`, actor and critics have two hidden layers of 256."""
-    table = attrs.asdict(value, recurse=False) if isinstance(value, DeterministicActorCriticNetworks) else value or {}
+    table = (
+        attrs.asdict(value, recurse=False) if isinstance(value, DeterministicActorCriticNetworkConfig) else value or {}
+    )
     networks = structure(table, TD3BCNetworkConfig)
     return networks if networks.net_arch is not None else attrs.evolve(networks, net_arch=HIDDEN)
 

@@ -285,10 +285,9 @@ def _twin(agent: Agent) -> Agent:
     Raises:
         DivergenceError: a parameter of the policy is NaN.
     """
-    networks = getattr(agent.config, "policy_kwargs", None)
-    kernels = hasattr(networks, "kernel")
-    changes = {"policy_kwargs": attrs.evolve(networks, kernel="autograd")} if kernels else {}
-    twin = agent.acting_copy(device="cpu", **changes)
+    networks: Any = getattr(agent.config, "policy_kwargs", None)
+    kernel = {"policy_kwargs": attrs.evolve(networks, kernel="autograd")} if hasattr(networks, "kernel") else {}
+    twin = agent.acting_copy(device="cpu", **kernel)
     if any(bool(p.isnan().any()) for module in _modules(twin.policy) for p in module.parameters()):
         raise DivergenceError(
             "the policy cannot be exported: some of its weights are NaN; export a checkpoint from before it diverged"

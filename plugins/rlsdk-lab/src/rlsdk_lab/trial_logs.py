@@ -10,7 +10,7 @@ from typing import TextIO, cast
 from rlsdk.callbacks import ProgressBar
 from rlsdk.errors import RlsdkError
 from rlsdk.experiments import named_sinks
-from rlsdk.sinks import MetricSink, begin_run, several
+from rlsdk.sinks import Logger, MetricSink
 
 
 class SinkRefused(Exception):  # noqa: N818  # named after the event
@@ -35,12 +35,12 @@ def trial_sinks(names: Sequence[str], folder: Path, details: Mapping[str, str | 
             for make in named_sinks(names):
                 folder.mkdir(parents=True, exist_ok=True)
                 sinks.append(make(folder, False))
-            begin_run(sinks, details)
+            Logger(output_formats=sinks).begin_run(details)
         except (RlsdkError, OSError) as error:
             raise SinkRefused(str(error)) from error
         yield sinks
     finally:
-        several(sinks).close()
+        Logger(output_formats=sinks).close()
 
 
 @contextlib.contextmanager

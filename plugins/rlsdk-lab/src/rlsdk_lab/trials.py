@@ -23,7 +23,7 @@ from rlsdk.experiments import require_shared
 from rlsdk.registry import load, preset
 from rlsdk.runtime import quietly
 from rlsdk.settings import Dataset, flat_scalars, merge
-from rlsdk.sinks import ConsoleSink, MetricSink, TensorBoardSink, several
+from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 from rlsdk_lab.ranges import Range, search_space
 from rlsdk_lab.study_journal import JOURNAL
 from rlsdk_lab.trial_logs import SinkRefused, trial_progress, trial_sinks
@@ -166,7 +166,8 @@ def _score(plan: Tuning, begun: Begun, seed: int, sinks: list[MetricSink], progr
     try:
         agent = agent_class(load(plan.algorithm))(**{**settings, "env": envs, "seed": seed})
         if sinks:
-            agent.set_logger(several([*_own_sinks(agent, f"trial-{trial.number}"), *sinks]))
+            own = _own_sinks(agent, f"trial-{trial.number}")
+            agent.set_logger(Logger(output_formats=[*own, *sinks]))
         every = max(1, plan.steps // EVALUATIONS)
         reports = _Reports(trial, plan.prune)
         evaluations = EvalCallback(

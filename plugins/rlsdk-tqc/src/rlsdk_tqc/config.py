@@ -8,13 +8,13 @@ import attrs
 
 from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
 from rlsdk.settings.schedules import Constant
-from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, SoftActorCriticNetworks
+from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, SoftActorCriticNetworkConfig
 
 PAPER = "arXiv:2005.04269, table 3"
 
 
 @attrs.frozen(kw_only=True)
-class TQCPolicyConfig(SoftActorCriticNetworks):
+class TQCPolicyConfig(SoftActorCriticNetworkConfig):
     """The settings of networks, `policy_kwargs`, of TQC."""
 
     n_quantiles: int = attrs.field(
