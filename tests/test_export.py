@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -279,9 +278,8 @@ def test_the_card_is_written_from_python_too(tmp_path: Path) -> None:
 
 
 def test_command_line(cli: Any) -> None:
-    golden = Path(__file__).parent / "golden" / "format-1"
     Path("run").mkdir()
-    shutil.copy(golden / "trpo.rlsdk", "run/final.rlsdk")
+    rlsdk.make("trpo", env="Pendulum-v1", seed=0, policy_kwargs={"net_arch": [4]}).save("run/final.rlsdk")
     final = {"mean": -100.0, "std": 1.0, "episodes": 2}
     record = {"algorithm": "trpo", "env": "Pendulum-v1", "steps": 100, "n_envs": 1, "seed": 0}
     record["final_evaluation"] = final

@@ -87,17 +87,6 @@ def test_statistics_and_bands_over_seeds_by_hand(tmp_path: Path) -> None:
     assert (value, low, high) == last(), "the same runs give the same interval"
 
 
-def test_a_step_counts_once_in_a_running_mean(tmp_path: Path) -> None:
-    """Older versions wrote a second row for an evaluated step, with the same metrics and a later time; it is not counted."""
-    path = tmp_path / "metrics.csv"
-    path.write_text(
-        "step,rollout/ep_rew_mean,time/time_elapsed,eval/mean_reward\n1,10,0.1,\n2,20,0.2,\n2,20,0.9,7\n3,30,1,\n"
-    )
-    assert read_metric(path, "rollout/ep_rew_mean") == ([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])
-    assert read_metric(path, "rollout/ep_rew_mean", "time/time_elapsed")[0] == [0.1, 0.2, 1.0]
-    assert read_metric(path, "eval/mean_reward") == ([2.0], [7.0])
-
-
 def test_a_column_of_texts(tmp_path: Path) -> None:
     """A column without any number is not a metric; a column with a text among numbers is a damaged file."""
     path = tmp_path / "metrics.csv"
