@@ -22,7 +22,7 @@ from rlsdk_envs.c_vector import FUNCTIONS, CVectorEnv
 from rlsdk_kernels import compiled_library
 from rlsdk_ppo import PPO
 
-SOURCE = Path(__file__).parents[1] / "examples" / "c_environment" / "cartpole.c"
+SOURCE = Path(__file__).parents[3] / "examples" / "c_environment" / "cartpole.c"
 SPACES: dict[str, Any] = {
     "observation_space": spaces.Box(-np.inf, np.inf, (4,)),
     "action_space": spaces.Discrete(2),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import runpy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,44 +28,11 @@ from rlsdk_envs import make_torch_vec_env
 from rlsdk_envs.torch_vector import TorchVectorEnv
 from rlsdk_interchange import record_episodes
 from rlsdk_kernels.graphed_transition import GraphedTransition
+from tests.stateful_environments import Chase
 from tests.test_gpu import has_gpu, on_gpu, stand_in
 
-CartPole = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "torch_environment" / "cartpole.py"))["CartPole"]
+CartPole = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "torch_environment" / "cartpole.py"))["CartPole"]
 DEVICE = "cuda" if has_gpu else "cpu"
-
-
-@dataclass(frozen=True)
-class Point:
-    """The state of `Chase`: the place now and one step before, and a counter."""
-
-    place: Tensor
-    before: Tensor
-    count: Tensor
-
-
-class Chase:
-    """Points that are to be moved to 0. The observation has two parts that are the memory of the states."""
-
-    observation_space: Any = spaces.Dict({"at": spaces.Box(-9, 9, (2,)), "was": spaces.Box(-9, 9, (2,))})
-    action_space: Any = spaces.Box(-1.0, 1.0, (2,))
-    max_episode_steps: Any = 5
-    speed = 1.0
-
-    def initial(self, count: int, rng: Generator) -> Any:
-        place = torch.rand(count, 2, generator=rng, device=rng.device)
-        return Point(place, torch.zeros_like(place), torch.zeros(count, dtype=torch.int64, device=rng.device))
-
-    def transition(self, state: Any, action: Tensor, rng: Generator) -> Any:
-        return Point(state.place + self.speed * action, state.place, state.count + 1)
-
-    def observation(self, state: Any) -> Any:
-        return {"at": state.place, "was": state.before}
-
-    def reward(self, state: Any, action: Any, next_state: Any) -> Any:
-        return next_state.place[:, 0]
-
-    def terminal(self, state: Any) -> Any:
-        return state.place.abs().amax(1) > 3
 
 
 class Masked(Chase):

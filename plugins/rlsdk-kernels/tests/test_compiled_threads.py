@@ -136,8 +136,9 @@ def test_threads_compute_whole_members_and_ranges_of_rows(
 def test_exhausted_memory_is_an_error(threads: int) -> None:
     """Networks so wide that there is no memory for a copy of their weights."""
     script = f"""
-import resource, torch
-from tests.test_compiled_threads import network_of, results
+import resource, runpy, torch
+here = runpy.run_path({__file__!r})
+network_of, results = here["network_of"], here["results"]
 torch.set_num_threads({threads})
 network, x = network_of((4096, 4096, 1), 2), torch.randn(4, 4096)
 results(network, x)

@@ -27,7 +27,7 @@ from tests.example_plugins import install
 from tests.plugin_site import on_path
 from tests.throwaway import Environment, build_wheels
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 TEMPLATES = {f"my-{template.folder.name}": template for template in family_templates()}
 """Id -> the template of the package."""
 

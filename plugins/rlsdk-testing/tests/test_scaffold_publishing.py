@@ -21,7 +21,7 @@ from rlsdk_testing.scaffold.families import FamilyTemplate, family_templates
 from tests.test_docs import blocks
 from tests.throwaway import Environment, build_wheels
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "publishing.md"
 with_each_family = pytest.mark.parametrize("template", family_templates(), ids=lambda each: each.folder.name)
 
