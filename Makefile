@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml contrib_algos/*/pyproject.toml))
-EXTRAS := docs examples export hub interchange offline plots_and_videos scaffold tuning  # tests of them need packages that need newer ones
+EXTRAS := $(patsubst %,tests/test_%.py,docs examples offline) plugins/rlsdk-lab/tests plugins/rlsdk-interchange/tests \
+	plugins/rlsdk-testing/tests/test_scaffold.py  # tests of them need packages that need newer ones
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
@@ -50,7 +51,7 @@ test-without-kernels: $(VENV)/.dev  ## the fast suite in plain torch; tests of t
 	RLSDK_KERNELS=off $(BIN)/python -m pytest -n 2 --dist loadfile -q
 
 test-oldest: $(VENV)-oldest/.done  ## the suite on the oldest versions the metadata accept (a large download)
-	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -q tests plugins contrib_algos $(patsubst %,--ignore tests/test_%.py,$(EXTRAS))
+	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -q tests plugins contrib_algos $(addprefix --ignore ,$(EXTRAS))
 
 test-newest: $(SOURCES)  ## the suite on the newest versions that are published, pre-releases too
 	$(PYTHON) -m venv $(VENV)-newest

@@ -1,4 +1,4 @@
-"""Which tests are slow, and the threads of the suite.
+"""Settings and fixtures of the whole suite, and which tests are slow.
 
 The longest clauses of the contract run in `make test` for the packages `ALWAYS`; for the others in `make test-slow`.
 """
@@ -7,10 +7,25 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in `learn`; threads of parallel tests would wait for each other
+if os.environ.get("RLSDK_TEST_GPU") != "1":
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # many tests compare results bit by bit, which holds on the CPU only
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="rlsdk-state-")  # no test writes a key into the user's home
+
+from rlsdk.cli.main import main  # after the settings above, which torch reads when it is imported
+from rlsdk.runtime import pip_commands
+from rlsdk_kernels import compiled_library
+from tests.compiled_variants import RUNNABLE, loaded
+from tests.plugin_site import Site, installed
 
 ALWAYS = {"rlsdk-tqc", "rlsdk-ppo"}
 """One with a replay buffer and Box actions, one with rollouts and all actions."""
@@ -28,17 +43,72 @@ LONGEST = {
     "settings.schedules-followed",
 }
 
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],  # it depends on the load of the machine
+)
+settings.load_profile("suite")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark their tests as slow."""
+    """Mark the longest clauses as slow. With `RLSDK_KERNELS=off`, skip tests of kernels; all others pass without them too."""
     for item in items:
         _, _, clause = item.name.removesuffix("]").partition("[")
         if clause in LONGEST and not ALWAYS & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
+        for mark in item.iter_markers("kernels") if os.environ.get("RLSDK_KERNELS") == "off" else ():
+            item.add_marker(pytest.mark.skip(reason=f"RLSDK_KERNELS=off: {mark.args[0]}"))
 
 
 def pytest_collection_finish() -> None:
     """Leave the collected tests and modules out of later garbage collections: half a million objects that stay."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def from_an_index() -> Iterator[None]:
+    """Messages name packages as if rlsdk had been installed from an index; tests run in a copy of the repository."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pip_commands, "_place", lambda name: (None, False))
+        patch.setattr(pip_commands, "_record", lambda name: {})
+        yield
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A function that runs `rlsdk ...` in an empty folder and returns (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rlsdk", *arguments])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+@pytest.fixture(params=RUNNABLE)
+def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each compiled library that this processor can run takes the place of the fastest one; returns its name."""
+    chosen, name = loaded(request.param), str(request.param)
+    monkeypatch.setattr(compiled_library, "library", lambda: chosen)
+    return name
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A folder for distributions of plugins, with one working plugin, `good`."""
+    with installed(tmp_path) as found:
+        yield found

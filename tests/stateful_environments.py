@@ -1,11 +1,15 @@
-"""Environments whose state cannot be captured, or that capture it themselves."""
+"""Environments whose state cannot be captured, or that capture it themselves, and one written in torch."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Generator, Tensor
 
 
 class Secretive(gym.Env[Any, Any]):
@@ -51,3 +55,37 @@ class Own(gym.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         self.total += float(self.np_random.normal())
         return np.zeros(1, np.float32), self.total, False, False, {}
+
+
+@dataclass(frozen=True)
+class Point:
+    """The state of `Chase`: the place now and one step before, and a counter."""
+
+    place: Tensor
+    before: Tensor
+    count: Tensor
+
+
+class Chase:
+    """Points that are to be moved to 0. The observation has two parts that are the memory of the states."""
+
+    observation_space: Any = spaces.Dict({"at": spaces.Box(-9, 9, (2,)), "was": spaces.Box(-9, 9, (2,))})
+    action_space: Any = spaces.Box(-1.0, 1.0, (2,))
+    max_episode_steps: Any = 5
+    speed = 1.0
+
+    def initial(self, count: int, rng: Generator) -> Any:
+        place = torch.rand(count, 2, generator=rng, device=rng.device)
+        return Point(place, torch.zeros_like(place), torch.zeros(count, dtype=torch.int64, device=rng.device))
+
+    def transition(self, state: Any, action: Tensor, rng: Generator) -> Any:
+        return Point(state.place + self.speed * action, state.place, state.count + 1)
+
+    def observation(self, state: Any) -> Any:
+        return {"at": state.place, "was": state.before}
+
+    def reward(self, state: Any, action: Any, next_state: Any) -> Any:
+        return next_state.place[:, 0]
+
+    def terminal(self, state: Any) -> Any:
+        return state.place.abs().amax(1) > 3

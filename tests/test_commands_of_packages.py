@@ -79,7 +79,10 @@ def test_a_command_of_a_package_runs(house: Environment) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("twice", "'twice' is offered by several plugins: acme-one/one, acme-two/two; uninstall all but one"),
+        (
+            "twice",
+            "'twice' (commands) is offered by several plugins: acme-one/one, acme-two/two; uninstall all but one",
+        ),
         ("fail", "acme-failing/failing 1.2.3 is broken: importing it raised RuntimeError: no driver"),
         ("vanish", "'absent' is broken: its manifest has commands = 'acme_absent.nothere:run', but there is no module"),
         ("later", "acme-future/future 1.2.3 cannot be used: it needs rlsdk >=99"),

@@ -25,7 +25,8 @@ def here(*names: str) -> tuple[str, ...]:
 
 
 FILES = {
-    "files": here("files_hold_no_pickle_and_ask_for_functions") + there("interchange", "actions_are_theirs"),
+    "files": here("files_hold_no_pickle_and_ask_for_functions")
+    + plugin("interchange", "interchange", "actions_are_theirs"),
     "`tensorboard_log` of a loaded model": here("files_hold_no_pickle_and_ask_for_functions"),
     "`replay_buffer_kwargs` that name a folder, and arguments for your own classes that may name files": there(
         "hostile_files", "a_file_does_not_say_where_a_memory_lies", "arguments_that_may_be_places_are_asked_for"
@@ -236,7 +237,9 @@ ENVIRONMENTS = {
     + there("environment_faults", "time_feature_extends_the_observation_of_goals"),
     "`env=` a `VecEnv` of stable-baselines3": here("vector_environments_of_the_peer_are_refused"),
     "Discrete spaces": here("discrete_spaces_have_a_largest_size"),
-    "`Discrete(n, start=k)`": there("interchange", "actions_of_imported_agents_begin_at_the_start_of_the_space"),
+    "`Discrete(n, start=k)`": plugin(
+        "interchange", "interchange", "actions_of_imported_agents_begin_at_the_start_of_the_space"
+    ),
     "MaskablePPO on an environment without masks": here("masks_are_needed_unless_refused"),
     "`predict` of MaskablePPO without `action_masks`": here("masks_are_needed_unless_refused"),
     "masks of MultiBinary actions": here("masked_bits_have_the_documented_probabilities"),

@@ -219,7 +219,8 @@ def contracts_page() -> str:
         "",
         "The rules that every plugin must fulfil. `rlsdk check ID` checks all of them for an installed plugin, in a separate",
         "process; `rlsdk_testing.verify` checks one in this process ([how](writing-a-plugin.md#check-it)).",
-        "For each clause `tests/test_mutants.py` has a bug that only this clause finds. [Planted bugs](planted-bugs.md) shows",
+        "For each clause `plugins/rlsdk-testing/tests/test_mutants.py` has a bug that only this clause finds. [Planted"
+        " bugs](planted-bugs.md) shows",
         "which bugs the clauses find that were written without looking at the clauses. Generated: `python -m tests.test_docs`.",
         "",
         "| id | clause | to mend |",

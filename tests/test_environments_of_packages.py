@@ -19,7 +19,7 @@ from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import PluginError, RlsdkError, SettingsError
 from rlsdk.registry import plugins
 from tests.plugin_site import Site
-from tests.test_torch_environments import Chase
+from tests.stateful_environments import Chase
 from tests.throwaway import MANIFEST
 
 HOOK = """

@@ -40,7 +40,9 @@ def test_each_is_short_and_uses_public_names_only(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "readme", [*sorted(PLUGINS.rglob("*/README.md")), EXAMPLES / "embedding" / "README.md"], ids=str
+    "readme",
+    [*sorted(PLUGINS.rglob("*/README.md")), *(EXAMPLES / name / "README.md" for name in ("embedding", "kernel"))],
+    ids=str,
 )
 def test_a_tutorial_shows_the_code_as_it_is(readme: Path) -> None:
     sources = [p.read_text() for p in readme.parent.rglob("*") if p.suffix in (".py", ".toml") and p.is_file()]

@@ -6,6 +6,7 @@ import fnmatch
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,11 @@ from publishing.packages import ROOT, Package, packages
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+IMAGE_EXTRAS = ("envs", "fast", "interchange", "lab")
+"""Extras of rlsdk whose packages the image holds beside all algorithms."""
 
 
 def sent(place: str) -> bool:
@@ -36,9 +42,8 @@ def test_the_image_gets_what_it_installs() -> None:
     folders = stated.split()
     manifests = [path for path in ROOT.glob("*/rlsdk-*/src/*/rlsdk.toml") if "family =" in path.read_text()]
     algorithms = [path.parents[2].relative_to(ROOT).as_posix() for path in manifests]
-    assert sorted(folders) == sorted([*algorithms, "plugins/rlsdk-kernels", "plugins/rlsdk-lab"]), (
-        "also what extras bring"
-    )
+    others = [name.partition("[")[0] for extra in IMAGE_EXTRAS for name in EXTRAS[extra]]
+    assert sorted(folders) == sorted([*algorithms, *(f"plugins/{name}" for name in others)])
     assert [place for place in folders if not (ROOT / place / "pyproject.toml").is_file()] == []
     for place in (".", *folders):
         for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -143,26 +143,6 @@ def test_replaced_and_frozen_layers(name: str) -> None:
     assert set(before) == set(optimizer.state_dict())
 
 
-def test_the_state_of_one_vector_in_earlier_files_is_divided(recwarn: pytest.WarningsRecorder) -> None:
-    ours, theirs = network(), network()
-    plain = torch.optim.SGD(theirs.parameters(), lr=RATE, momentum=0.9)
-    follow(theirs, plain, range(3))
-    buffers = [plain.state[p]["momentum_buffer"].reshape(-1) for p in theirs.parameters()]
-    ours.load_state_dict(theirs.state_dict())
-    optimizer = FlatOptimizer(ours, OwnSGD, RATE, {"momentum": 0.9})
-    optimizer.load_state_dict({"momentum_buffer": torch.cat(buffers)})
-    train(ours, optimizer, range(3, 6))
-    for group in plain.param_groups:
-        group["lr"] = RATE
-    follow(theirs, plain, range(3, 6))
-    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(mine, other)
-    assert not recwarn.list
-    begun = FlatOptimizer(network(), torch.optim.Adafactor, RATE)
-    with pytest.warns(UserWarning, match="one vector, so the optimiser begins without a state"):
-        begun.load_state_dict({"step": torch.tensor(3.0), "variance": torch.zeros(42)})
-
-
 @pytest.mark.parametrize(
     "change",
     [

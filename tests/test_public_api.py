@@ -17,11 +17,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import attrs
 import pytest
-from packaging.version import Version
 
-import rlsdk
 from rlsdk.registry import Manifest, discovery, hooks
-from rlsdk.runtime.deprecation import PENDING, deprecated
 from rlsdk.storage import archive
 
 ROOT = Path(__file__).parents[1]
@@ -180,17 +177,6 @@ def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.delattr(import_module("rlsdk.agent.session").Session, "ended")
     assert described() != stored
-
-
-def test_what_is_deprecated_warns_and_goes_in_time() -> None:
-    @deprecated(instead="make()", removed_in="99.0")
-    def build() -> int:
-        return 3
-
-    with pytest.warns(DeprecationWarning, match=r"build is deprecated and goes in 99.0; use make\(\)"):
-        assert build() == 3
-    overdue = {name: version for name, version in PENDING.items() if Version(version) <= Version(rlsdk.__version__)}
-    assert not overdue
 
 
 def test_importing_everything_public_warns_of_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Frozen plugins, written for a minor version of the SDK, work with this version (docs/decisions/0029)."""
+"""A frozen plugin, written for a minor version of the SDK, works with this version (docs/decisions/0029 and 0061)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from packaging.version import Version
 
 import rlsdk
-from rlsdk.errors import ContractViolation, PluginError, SettingsError
+from rlsdk.errors import ContractViolation, PluginError
 from rlsdk.registry import discovery, plugins
 from rlsdk.registry.sdk_range import misfit
 from rlsdk_testing import clauses, verify
@@ -38,7 +38,6 @@ NEXT = f"{HERE.major}.{HERE.minor + 1}.0"
 FAST = ("plugin.", "algorithm.")
 """Prefixes of the clauses that the fast suite checks; slow tests check the others."""
 FAULTS = {
-    ("returns", "settings.have-effect"): "optimizer_class",
     ("recall", "settings.live-take-over"): "train_freq",
 }
 """Known faults of frozen plugins, which the kit must find: (plugin id, clause) -> the setting that it does not read."""
@@ -111,7 +110,7 @@ def test_the_rest_of_the_kit(installed: Frozen, clause: str) -> None:
 
 @pytest.mark.parametrize(("minor", "path"), FILES.values(), ids=FILES)
 def test_files_made_then_are_read_now(minor: str, path: Path, tmp_path: Path) -> None:
-    """The agent in an old file acts as before and continues training. `upgrade` translates settings that were renamed."""
+    """The agent in an old file acts as before and continues training."""
     identity = path.name.partition("-")[0]
     (plugin,) = [plugin for plugin in frozen(minor) if plugin.id == identity]
     with on_the_path(widened(plugin, minor, tmp_path, rlsdk.__version__), tmp_path / "site"):
@@ -119,23 +118,6 @@ def test_files_made_then_are_read_now(minor: str, path: Path, tmp_path: Path) ->
         assert answers(agent) == json.loads((FOLDER / minor / EXPECTED).read_text())[path.name]
         steps = agent.num_timesteps
         assert agent.learn(50, reset_num_timesteps=False).num_timesteps > steps >= 600
-
-
-def test_a_renamed_setting_without_upgrade_names_file_version_and_setting(tmp_path: Path) -> None:
-    (plugin,) = [plugin for plugin in frozen("0.1") if plugin.id == "recall"]
-    source = widened(plugin, "0.1", tmp_path, rlsdk.__version__)
-    code = next(source.rglob("plugin.py"))
-    code.write_text(code.read_text().replace("upgrade=upgrade", "upgrade=None"))
-    file = FOLDER / "0.1" / AGENTS / "recall-1.0.0.rlsdk"
-    with on_the_path(source, tmp_path / "site"), pytest.raises(SettingsError) as caught:
-        rlsdk.load(file)
-    message = str(caught.value)
-    assert "unknown setting 'polyak'" in message
-    assert (
-        f"{file} was made with acme-recall 1.0.0, installed is acme-recall 1.1.0; pip install acme-recall==1.0.0"
-        in message
-    )
-    assert len(message.splitlines()) == 1
 
 
 @with_each_plugin

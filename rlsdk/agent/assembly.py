@@ -146,7 +146,7 @@ def assemble(
         use != "ignored" and env is not None and env.has_masks,
         use == "ignored",
         GoalRules(lambda: agent.env),
-        # networks of users see sorted keys: files of earlier versions hold their weights in this order
+        # networks of users see sorted keys: files hold their weights in this order, whatever the order in the environment
         to_gymnasium=partial(to_gymnasium, by_name=True),
         algorithm=spec.id,
     )

@@ -64,7 +64,7 @@ def require_same_entries(document: Mapping[str, object], context: BuildContext) 
         ArtifactError: they have others, or discrete actions in another order, in which stored action masks count them.
     """
     for name in SPACES:
-        if document.get(name) is None:  # no Dict or Tuple, or a file of an earlier version
+        if document.get(name) is None:  # it has no Dict or Tuple
             continue
         space, stored = getattr(context, name), from_json(document[name])
         paths = [{path for path, _ in leaf_spaces(each)} for each in (space, stored)]

@@ -13,7 +13,6 @@ from rlsdk.interfaces import State
 from rlsdk.registry import AlgorithmSpec, plugin_of, plugins
 from rlsdk.registry import load as load_plugin
 from rlsdk.runtime.pip_commands import pip_install
-from rlsdk.settings.renamed import with_current_names
 
 _PACKAGE, _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), re.compile(r"[\w.!+-]{1,100}")
 UNKNOWN = "unknown"
@@ -56,7 +55,7 @@ def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
 
 
 def upgraded(document: Mapping[str, object], sections: State, spec: AlgorithmSpec) -> tuple[dict[str, object], State]:
-    """(document, sections) of a file, converted to the form that the installed rlsdk and plugin write.
+    """(document, sections) of a file, converted to the form that the installed plugin writes.
 
     The plugin converts its settings and state with `AlgorithmSpec.upgrade`.
 
@@ -64,9 +63,6 @@ def upgraded(document: Mapping[str, object], sections: State, spec: AlgorithmSpe
         ArtifactError: that function fails. PluginError: it does not return settings and state.
     """
     settings, missing = document.get("config"), document.get("not_stored")
-    if isinstance(settings, dict):
-        settings = with_current_names(settings)
-        document = {**document, "config": settings}
     if spec.upgrade is None or not isinstance(settings, dict) or not isinstance(missing, list):
         return dict(document), dict(sections)
     _, number = made_with(document)

@@ -10,7 +10,6 @@ from rlsdk.environments import OpaqueValue, fingerprint_of, on_device, read_stat
 from rlsdk.errors import EnvironmentFault, UsageError, fitting
 from rlsdk.interfaces import CapturesState, NormalizesEpisodes, State, VectorEnv
 from rlsdk.interfaces.abilities import ability
-from rlsdk.preprocessing.earlier_files import as_given, environments_of
 from rlsdk.records import ActingState, Cursor, Observation
 from rlsdk.runtime.seeding import derive
 from rlsdk.spaces import choices_of, dtype_of, map_leaves, shape_of
@@ -79,7 +78,8 @@ def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episo
         resuming = ability(env, CapturesState)
         if resuming is None:
             raise ValueError(f"{type(env).__name__} has no set_state")
-        resuming.set_state(environments_of(agent.preprocessing, episodes, agent.parts))
+        environments: State = episodes["environments"]
+        resuming.set_state(environments)
         masks = agent.env is not None and agent.env.has_masks
     device, count, space = agent.context.device, env.num_envs, agent.preprocessing.build_context.observation_space
     width = sum(choices_of(agent.context.action_space))
@@ -87,7 +87,7 @@ def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episo
     like = map_leaves(
         space, lambda _, leaf: torch.empty(count, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf)), device=device)
     )
-    return as_given(agent.preprocessing, stored.observation(like, space, mask), episodes, agent.parts)
+    return stored.observation(like, space, mask)
 
 
 def leave_episodes(agent: AssembledAgent) -> None:

@@ -12,7 +12,6 @@ from rlsdk import tree
 from rlsdk.errors import fitting
 from rlsdk.interfaces import State
 from rlsdk.interfaces.require_inside import require_inside
-from rlsdk.preprocessing.earlier_files import written_now
 from rlsdk.records import ActingState, Cursor, Features, Observation
 from rlsdk.runtime.stored import count_in, stored_like
 from rlsdk.spaces import Space
@@ -41,8 +40,7 @@ class StoredCursor:
             seen = joined([state.observation for state in acting])
             mask = {} if seen.action_mask is None else {"mask": seen.action_mask}
             features = tree.number(seen.features)
-            stored = {"environments": environments, "features": features, "is_first": seen.is_first, **mask}
-            episodes = written_now(stored)
+            episodes = {"environments": environments, "features": features, "is_first": seen.is_first, **mask}
         return StoredCursor(counts, tree.number(tuple(state.carry for state in acting)), episodes)
 
     @staticmethod

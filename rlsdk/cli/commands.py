@@ -11,9 +11,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rlsdk.errors import CALLED_ELSEWHERE, PluginError, closest, difference, known_as
-from rlsdk.registry import plugins
 from rlsdk.registry.discovery import SWITCH
-from rlsdk.registry.loading import command, offered_commands
+from rlsdk.registry.loading import extension, is_offered, offered_commands
 from rlsdk.runtime.pip_commands import pip_install
 
 OWN: Mapping[str, tuple[str, str, str]] = {
@@ -141,8 +140,8 @@ def _command(name: str) -> Any:
         raise PluginError(
             f"`rlsdk {name}` is a command of {PACKAGES[name]}, which is not installed{hidden}; install it: {fix}"
         )
-    elif any(name in dict(plugin.manifest.commands) for plugin in plugins() if plugin.manifest):
-        function = command(name)
+    elif is_offered("commands", name):
+        function = extension("commands", name)
     else:
         raise KeyError(name)
     if isinstance(function, typer.Typer):

@@ -16,16 +16,12 @@ MAX_METRICS = 1 << 32
 def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], list[float]]:
     """Return (x, values) of one column of a run's metrics.csv. Rows without the metric are left out.
 
-    If a step has several rows, the first value is used: earlier versions repeated metrics in a second row at evaluations.
-
     Raises:
         SettingsError: the file cannot be read, or the column holds texts.
     """
     try:
         table = csv.DictReader(read_text(path, MAX_METRICS).splitlines())
-        found = [(number, row) for number, row in enumerate(table) if row.get(name) and row.get(x)]
-        # without a column of steps, every row is used
-        rows = list({row.get("step") or str(number): row for number, row in reversed(found)}.values())[::-1]
+        rows = [row for row in table if row.get(name) and row.get(x)]
         if rows and not any(_is_number(row[name]) for row in rows):
             raise SettingsError(
                 f"the metric {shown(name, 100)} of {path} has no numbers, for example {shown(rows[0][name], 50)}; choose"

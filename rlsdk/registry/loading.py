@@ -27,7 +27,7 @@ from rlsdk.registry.discovery import (
     registrations,
     unusable,
 )
-from rlsdk.registry.manifest import ManifestError, NoManifestError, read_manifest
+from rlsdk.registry.manifest import CALLED, ManifestError, NoManifestError, read_manifest
 from rlsdk.registry.named import Named, spec_of
 from rlsdk.registry.spec import AlgorithmSpec
 
@@ -52,24 +52,51 @@ def load(name: str) -> AlgorithmSpec:
 def extension(kind: str, name: str) -> Callable[..., Any]:
     """Return the function that a plugin gives for `name`, such as the function that makes the sink of that name.
 
-    The manifest of that plugin lists `name` under `kind`: a key of `HOOKS`, such as `sinks`.
+    The manifest of that plugin lists `name` under `kind`: a key of `HOOKS`, such as `sinks`, or a table of functions,
+    `commands` or `importers`.
 
     Raises:
         PluginError: no plugin or several plugins offer `name`, or the plugin is broken.
     """
-    offers = [p for p in plugins() if p.manifest and name in getattr(p.manifest, kind)]
+    offers = [p for p in plugins() if name in _listed(p, kind)]
     usable = [p for p in offers if p.problem is None] or offers
     if len(usable) > 1:
         names = ", ".join(p.qualified_id for p in usable)
         raise PluginError(f"{name!r} ({kind}) is offered by several plugins: {names}; uninstall all but one")
     if not usable:
         raise PluginError(f"no installed plugin offers {shown(name, 100)} ({kind}); {suggest(name, extensions(kind))}")
+    if kind in CALLED:
+        return _called(usable[0], kind, name)
     given = extensions_of(usable[0], kind)
     if name not in given:
         raise PluginError(
             f"{usable[0].qualified_id} is broken: its manifest lists {name!r}, its hook gives {shown(sorted(given))}"
         )
     return given[name]
+
+
+def _listed(plugin: Plugin, kind: str) -> tuple[str, ...]:
+    """Return the names that the manifest of a plugin lists under `kind`."""
+    listed = getattr(plugin.manifest, kind, ())
+    return tuple(dict(listed)) if kind in CALLED else listed
+
+
+def _called(plugin: Plugin, kind: str, name: str) -> Callable[..., Any]:
+    """Import and return the function that a table of the manifest names.
+
+    Raises:
+        PluginError: the plugin is broken, there is no such function, or importing its module raises an exception.
+    """
+    if plugin.problem:
+        raise unusable(plugin)
+    place = dict(getattr(plugin.manifest, kind))[name][0]
+    with ONE_AT_A_TIME:
+        found = _guarded(_name(plugin), plugin, Named(plugin.id, kind, place).value)
+    if not callable(found):
+        raise PluginError(
+            f"{plugin.qualified_id} is broken: {kind} = {place!r} of its manifest is {shown(found, 60)}; name a function"
+        )
+    return found
 
 
 def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., object]]:
@@ -89,9 +116,7 @@ def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., objec
 
 def extensions(kind: str) -> tuple[str, ...]:
     """Return the names that the manifests of usable plugins list under `kind`, sorted. No plugin is imported."""
-    return tuple(
-        sorted({name for p in plugins() if p.manifest and not p.problem for name in getattr(p.manifest, kind)})
-    )
+    return tuple(sorted({name for p in plugins() if not p.problem for name in _listed(p, kind)}))
 
 
 def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
@@ -126,7 +151,7 @@ def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
 
 def is_offered(kind: str, name: str) -> bool:
     """Return whether a plugin lists `name` under `kind`, also a plugin that cannot be used: `extension` raises for it."""
-    return any(p.manifest and name in getattr(p.manifest, kind) for p in plugins())
+    return any(name in _listed(p, kind) for p in plugins())
 
 
 def offered_commands() -> dict[str, tuple[tuple[Plugin, tuple[str, ...]], ...]]:
@@ -139,24 +164,6 @@ def offered_commands() -> dict[str, tuple[tuple[Plugin, tuple[str, ...]], ...]]:
         for name, texts in plugin.manifest.commands if plugin.manifest and not plugin.problem else ():
             found[name] = (*found.get(name, ()), (plugin, texts))
     return {name: found[name] for name in sorted(found)}
-
-
-def command(name: str) -> Any:
-    """Import and return the function of the command `name` of an installed package.
-
-    Raises:
-        PluginError: no plugin or several plugins offer it, the plugin is broken, or importing its module raises an exception.
-    """
-    offers = offered_commands().get(name, ())
-    if len(offers) > 1:
-        names = ", ".join(plugin.qualified_id for plugin, _ in offers)
-        raise PluginError(f"the command {name!r} is offered by several plugins: {names}; uninstall all but one")
-    if not offers:
-        broken = next((p for p in plugins() if p.manifest and name in dict(p.manifest.commands)), None)
-        raise unusable(broken) if broken else PluginError(f"no installed package has the command {shown(name, 100)}")
-    plugin, (place, *_) = offers[0]
-    with ONE_AT_A_TIME:
-        return _guarded(_name(plugin), plugin, Named(plugin.id, "commands", place).value)
 
 
 def plugin_of(spec: AlgorithmSpec) -> Plugin | None:

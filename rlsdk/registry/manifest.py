@@ -14,7 +14,9 @@ from rlsdk.errors import one_line, shown
 from rlsdk.registry.spec import MaskUse
 from rlsdk.runtime.plain_files import PlainFileError, read_toml
 
-EXTENSIONS = ("sinks", "environments", "serializers", "executors", "reports", "vectorizers", "kernels", "commands")
+CALLED = ("commands", "importers")
+"""Fields that are tables: name = [`module:function`, what it does, an example]. A use of the name imports the function."""
+EXTENSIONS = ("sinks", "environments", "serializers", "executors", "reports", "vectorizers", "kernels", *CALLED)
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 RESERVED = {
     "serializers": (".rlsdk",),
@@ -29,7 +31,18 @@ _NAMES = {
     "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
     "serializers": (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'"),
     **dict.fromkeys(
-        ("sinks", "environments", "executors", "reports", "vectorizers", "kernels", "policies", "traits", "commands"),
+        (
+            "sinks",
+            "environments",
+            "executors",
+            "reports",
+            "vectorizers",
+            "kernels",
+            "policies",
+            "traits",
+            "commands",
+            "importers",
+        ),
         (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
     ),
 }
@@ -37,7 +50,7 @@ _PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-
 OF_SPEC = ("build", "config", "agent", "from_sb3", "upgrade")
 PLACES = (*OF_SPEC, "testing_settings", "testing_bounds", "testing_exceptions")
 """Fields that name a function, a class or a dictionary as `module:name`."""
-TABLE, COMMANDS, COUNT, MOST_ENVS = "policy_classes", "commands", "default_envs", 10_000
+TABLE, COUNT, MOST_ENVS = "policy_classes", "default_envs", 10_000
 MASK_USES = get_args(MaskUse)
 MOST_TEXT, MOST_ITEMS = 1000, 100
 
@@ -105,6 +118,9 @@ class Manifest:
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(name, (`package.module:function`, summary, example)) of commands for `rlsdk NAME`. In the file a table of lists. The
     function is one that Typer accepts, or a `typer.Typer` with commands of its own. A call of the command imports it."""
+    importers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The same for formats of `rlsdk import --format NAME`. The function gets (path, algorithm, env, **settings), and returns
+    an `Agent`."""
     zoo: str = ""
     """The folder in the package that contains trained agents, such as `agents`; see `rlsdk_zoo`."""
 
@@ -154,7 +170,8 @@ def checked_manifest(manifest: Manifest) -> Manifest:
         name: list(value) if isinstance(value, tuple) else value for name, value in attrs.asdict(manifest).items()
     }
     values["policy_classes"] = dict(manifest.policy_classes)
-    values["commands"] = {name: list(texts) for name, texts in manifest.commands}
+    for field in CALLED:
+        values[field] = {name: list(texts) for name, texts in getattr(manifest, field)}
     return parse_manifest({name: value for name, value in values.items() if value is not None})
 
 
@@ -172,16 +189,16 @@ def parse_manifest(data: Mapping[str, object]) -> Manifest:
     required = [n for n, f in fields.items() if f.default is attrs.NOTHING]
     if missing := [n for n in required if n not in data]:
         raise ManifestError(f"its manifest lacks {missing}")
-    lists = [n for n, f in fields.items() if f.default == () and n not in (TABLE, COMMANDS)]
+    lists = [n for n, f in fields.items() if f.default == () and n not in (TABLE, *CALLED)]
     for name, value in data.items():
         if name == COUNT:
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ENVS:
                 raise ManifestError(f"its manifest field {name!r} must be a whole number from 1 to {MOST_ENVS}")
             continue
-        kind: type[object] = dict if name in (TABLE, COMMANDS) else list if name in lists else str
+        kind: type[object] = dict if name in (TABLE, *CALLED) else list if name in lists else str
         wanted = "string" if kind is str else f"{'table' if kind is dict else 'list'} of strings"
-        if name == COMMANDS:
-            _check_commands(value)
+        if name in CALLED:
+            _check_called(name, value)
         if not isinstance(value, kind) or not all(isinstance(text, str) for text in _inside(value)):
             raise ManifestError(f"its manifest field {name!r} must be a {wanted}")
         _check_texts(name, [str(text) for text in _inside(value)])
@@ -206,18 +223,18 @@ def _frozen(value: object) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _check_commands(value: object) -> None:
-    """Check that each command has a place, a summary and an example."""
+def _check_called(field: str, value: object) -> None:
+    """Check that each command or importer has a place, a summary and an example."""
     for name, texts in value.items() if isinstance(value, dict) else ():
         if not isinstance(texts, list) or len(texts) != 3 or not all(isinstance(text, str) and text for text in texts):
             raise ManifestError(
-                f"its manifest field {COMMANDS!r} has {shown(name, 60)} = {shown(texts, 60)}; write"
+                f"its manifest field {field!r} has {shown(name, 60)} = {shown(texts, 60)}; write"
                 " ['module:function', 'what it does', 'an example without rlsdk']"
             )
         if not _PLACE.fullmatch(texts[0]):
             raise ManifestError(
-                f"its manifest field {COMMANDS!r} has {shown(texts[0], 60)}; write module:name, such as"
-                f" 'my_package.commands:{name}'"
+                f"its manifest field {field!r} has {shown(texts[0], 60)}; write module:name, such as"
+                f" 'my_package.{field}:{name}'"
             )
 
 
@@ -249,7 +266,8 @@ def _check_places(manifest: Manifest) -> None:
 def _check_package(manifest: Manifest, package: str) -> None:
     """Check that the manifest names only functions and classes of its own package."""
     places = [(field, getattr(manifest, field)) for field in PLACES]
-    for field, place in (*places, *((COMMANDS, texts[0]) for _, texts in manifest.commands)):
+    places += [(field, texts[0]) for field in CALLED for _, texts in getattr(manifest, field)]
+    for field, place in places:
         if place and place.partition(":")[0].partition(".")[0] != package:
             raise ManifestError(
                 f"its manifest field {field!r} has {shown(place, 60)}; name something in its package, {package}"
@@ -267,7 +285,7 @@ def _check_texts(name: str, texts: list[str]) -> None:
 def _check_names(manifest: Manifest) -> None:
     for name, (pattern, accepted) in _NAMES.items():
         texts = getattr(manifest, name)
-        named = [text[0] if name == COMMANDS else text for text in texts] if isinstance(texts, tuple) else [texts]
+        named = [text[0] if name in CALLED else text for text in texts] if isinstance(texts, tuple) else [texts]
         for text in named:
             if not pattern.fullmatch(text):
                 raise ManifestError(f"its manifest field {name!r} has {shown(text, 60)}; accepted: {accepted}")

@@ -6,7 +6,6 @@ shape, for weight decay for example.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from operator import is_
@@ -104,30 +103,16 @@ class TensorOptimizer:
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Load what `state_dict` returned.
 
-        Files of earlier versions have the state of one vector. It is divided among the tensors; if this optimiser has
-        another state for them, it begins without a state, with a warning.
-
         Raises:
             ValueError: the state is not one of such an optimiser.
         """
         own: dict[str, Any] = self._make(list(self.tensors.values())).state_dict()
-        divided = "state" in own and not {"state", "param_groups"} & state.keys()
-        given = {"state": self._divided(state)} if divided else state
-        wanted: dict[str, Any] = deepcopy(dict(given))
+        wanted: dict[str, Any] = deepcopy(dict(state))
         if "param_groups" in own:
             wanted.setdefault("state", {})  # files have no empty tables
             wanted["param_groups"] = _completed(own["param_groups"], wanted.get("param_groups"))
-        try:
-            _require_like(wanted, own if "state" in own and not wanted["state"] else self._state_after_a_step())
-        except ValueError:
-            if not divided:
-                raise
-            warnings.warn(
-                "the file has the optimiser's state of one vector, so the optimiser begins without a state",
-                stacklevel=2,
-            )
-        else:
-            self.optimizer.load_state_dict(wanted)
+        _require_like(wanted, own if "state" in own and not wanted["state"] else self._state_after_a_step())
+        self.optimizer.load_state_dict(wanted)
 
     def _state_after_a_step(self) -> dict[str, Any]:
         """The `state_dict` of such an optimiser after one step with copies of the tensors."""
@@ -137,19 +122,6 @@ class TensorOptimizer:
         optimizer = self._make(copies)
         optimizer.step()
         return optimizer.state_dict()
-
-    def _divided(self, state: Mapping[str, object]) -> dict[int, dict[str, object]]:
-        """The state of one vector [D], by the number of each tensor in the optimiser's groups."""
-        size = self._memory.values.shape
-        parts = {
-            name: self._segments(value)
-            if isinstance(value, Tensor) and value.shape == size
-            else dict.fromkeys(self.tensors, value)
-            for name, value in state.items()
-        }
-        keys = {id(tensor): key for key, tensor in self.tensors.items()}
-        order = [keys[id(tensor)] for group in self.optimizer.param_groups for tensor in group["params"]]
-        return {i: {name: part[key] for name, part in parts.items()} for i, key in enumerate(order)} if state else {}
 
 
 def _completed(own: list[dict[str, Any]], stored: object) -> list[dict[str, Any]]:

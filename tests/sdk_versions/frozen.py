@@ -25,18 +25,6 @@ from rlsdk.registry import plugins
 
 FOLDER = Path(__file__).parent
 SUMS, EXPECTED, AGENTS = "sums.json", "expected.json", "agents"
-EARLIER = {  # what 1.1.0 of acme-recall renamed
-    "recall": (
-        "1.0.0",
-        {
-            "config.py": {"tau: float": "polyak: float"},
-            "algorithm.py": {"config.tau": "config.polyak", "self.layers": "self.body"},
-            "plugin.py": {'"tau", ': '"polyak", ', "upgrade=upgrade,": "upgrade=None,"},
-            "__init__.py": {'"1.1.0"': '"1.0.0"'},
-        },
-    )
-}
-"""Plugin id -> (an earlier version, its differences: file -> current text -> earlier text)."""
 Changes = Mapping[str, Mapping[str, str]]
 
 
@@ -167,18 +155,13 @@ def freeze(minor: str, scratch: Path) -> None:
     expected = dict[str, list[int]]()
     (folder / AGENTS).mkdir()
     for plugin in frozen(minor):
-        versions: dict[str, Changes] = {plugin.version: {}}
-        if plugin.id in EARLIER:
-            earlier, changes = EARLIER[plugin.id]
-            versions[earlier] = changes
-        for version, changes in versions.items():
-            place = scratch / f"{plugin.id}-{version}"
-            with on_the_path(copied(plugin, place, changes), place / "site"):
-                agent = rlsdk.make(plugin.id, env="CartPole-v1", seed=1).learn(600)
-                name = f"{plugin.id}-{version}.rlsdk"
-                agent.save(folder / AGENTS / name, include=["replay"] if agent.parts.buffer is not None else [])
-                expected[name] = answers(agent)
-                assert len(set(expected[name])) == 2, "an agent that always acts the same shows little"
+        place = scratch / plugin.id
+        with on_the_path(copied(plugin, place), place / "site"):
+            agent = rlsdk.make(plugin.id, env="CartPole-v1", seed=1).learn(600)
+            name = f"{plugin.id}-{plugin.version}.rlsdk"
+            agent.save(folder / AGENTS / name, include=["replay"] if agent.parts.buffer is not None else [])
+            expected[name] = answers(agent)
+            assert len(set(expected[name])) == 2, "an agent that always acts the same shows little"
     (folder / EXPECTED).write_text(json.dumps(expected, indent=1) + "\n")
     (folder / SUMS).write_text(json.dumps(sums(minor), indent=1) + "\n")
 

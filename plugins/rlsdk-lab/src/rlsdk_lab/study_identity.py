@@ -6,15 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-FORMER = ("algorithm", "env", "steps", "settings", "n-envs")
-"""The entries, in order, of the list that earlier versions stored instead of a table."""
 ABSENT = "nothing"
 
 
 def identity(known: str) -> dict[str, Any]:
     """Return option or setting -> value, given the text that a study stores."""
-    stored = json.loads(known)
-    table = dict(zip(FORMER, stored, strict=False)) if isinstance(stored, list) else dict(stored)
+    table = dict(json.loads(known))
     settings = _flat(table.pop("settings", {}), "--set ")
     return {f"--{name}": value for name, value in table.items()} | settings
 
@@ -28,12 +25,7 @@ def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def differences(known: str, wanted: str) -> str:
-    """Return how a study with the identity `known` differs from `wanted`, as text; "" if it does not.
-
-    Entries that earlier versions did not store are not compared.
-    """
+    """Return how a study with the identity `known` differs from `wanted`, as text; "" if it does not."""
     before, now = identity(known), identity(wanted)
-    if isinstance(json.loads(known), list):
-        now = {name: value for name, value in now.items() if name in before or name.startswith("--set ")}
     names = [name for name in {**before, **now} if before.get(name, ABSENT) != now.get(name, ABSENT)]
     return ", ".join(f"{name} {before.get(name, ABSENT)}, not {now.get(name, ABSENT)}" for name in names)

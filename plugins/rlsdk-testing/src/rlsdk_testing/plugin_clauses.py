@@ -9,9 +9,9 @@ import sys
 import attrs
 from hypothesis import given
 
-from rlsdk.errors import SettingsError, UnsupportedSpaceError, shown
+from rlsdk.errors import PluginError, SettingsError, UnsupportedSpaceError, message_of, shown
 from rlsdk.interfaces import NormalizesEpisodes
-from rlsdk.registry import presets
+from rlsdk.registry import extension, presets
 from rlsdk.settings import describe, structure, unstructure
 from rlsdk.tree import leaves
 from rlsdk_envs.toy import AnySpaceEnv
@@ -53,9 +53,9 @@ def import_is_free(subject: Subject) -> None:
 
 @clause(
     "plugin.manifest-agrees",
-    "Id, family and policies of the AlgorithmSpec equal those of the manifest rlsdk.toml.",
+    "Id, family and policies of the AlgorithmSpec equal those of the manifest rlsdk.toml; its commands and importers exist.",
     "Write the same id, family and policies in rlsdk.toml and in the AlgorithmSpec. Or name `build` and"
-    " `config` in rlsdk.toml and remove the hook.",
+    " `config` in rlsdk.toml and remove the hook. Name a function of the package for each command and importer.",
 )
 def manifest_agrees(subject: Subject) -> None:
     spec, manifest = subject.spec, subject.manifest
@@ -63,6 +63,12 @@ def manifest_agrees(subject: Subject) -> None:
     wrong = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     require(not wrong, f"spec and manifest disagree: {wrong}")
     require(bool(manifest.summary and manifest.title), "the manifest needs a title and a summary")
+    for kind in ("commands", "importers"):
+        for name, _ in getattr(manifest, kind):
+            try:
+                extension(kind, name)
+            except PluginError as error:
+                require(False, message_of(error))
 
 
 @clause(

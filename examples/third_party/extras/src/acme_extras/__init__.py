@@ -1,1 +1,1 @@
-"""A serializer, a metric sink and environments for rlsdk, without an algorithm: a tutorial. See README.md."""
+"""A serializer, a sink, a command, an importer and environments, without an algorithm: a tutorial. See README.md."""
