@@ -93,8 +93,8 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         return self._in_place(observation, carry.inner, generator)
 
     def reconfigure(self, config: WarmUpSettings) -> None:
-        """Take the number of steps from new settings (`learning_starts`), and pass the settings on to the inner policy."""
-        self.steps = config.learning_starts
+        """Take the number of steps from `learning_starts`, if the algorithm has this setting, and pass the settings on."""
+        self.steps = getattr(config, "learning_starts", self.steps)
         if isinstance(self.inner, Reconfigurable):
             self.inner.reconfigure(config)
 
