@@ -219,8 +219,13 @@ class Report:
     """Means over the updates of this round; None if the round had no updates (warm-up)."""
 
 
-def successors(rollout: Rollout[CarryT, ExtrasT]) -> Observation:
-    """The next observation [T, B] of each step: that of the next row, or the last observation of the episode if it ended."""
+def successors(rollout: Rollout[CarryT, ExtrasT] | Sequences[CarryT]) -> Observation:
+    """The next observation [T, B] of each step: that of the next row, or the last observation of the episode if it ended.
+
+    Sequences [T, N] already hold them, so code around the update of another algorithm takes both kinds of record.
+    """
+    if isinstance(rollout, Sequences):
+        return rollout.next_observation
     following = tree.map_tensors(
         lambda rows, last: torch.cat([rows[1:], last.unsqueeze(0)]), rollout.steps.observation, rollout.last_observation
     )

@@ -112,6 +112,7 @@ def test_results_of_episodes_that_end_do_not_depend_on_limits() -> None:
     """The larger of the two limits holds: that of the environment can be above ours, and below the warning there is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "learn: ")
         for env in (
             TimeLimit(Endless(), 500),
             make_vec_env(lambda: TimeLimit(Endless(), 500), 2, vectorization="async"),
@@ -145,5 +146,6 @@ def test_the_log_of_a_training_without_ends_is_explained(monkeypatch: pytest.Mon
         rlsdk.make("tqc", env=Endless(), **settings).learn(60)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "learn: ")
         ppo(TimeLimit(Endless(), 500)).learn(100)
         ppo(Endless(39)).learn(100)

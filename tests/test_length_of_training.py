@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -236,24 +237,44 @@ def test_a_callback_may_stop_before_the_exact_end() -> None:
         ("ppo", 32, None),
     ],
 )
-def test_a_rounded_number_of_steps_is_printed_once_at_the_start(
-    case: str, total: int, line: str | None, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_a_rounded_number_of_steps_is_a_warning_once_per_agent(
+    case: str, total: int, line: str | None, verbose: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made(case, verbose=1).learn(total, log_interval=10**6)
-    printed = capsys.readouterr().out
-    assert printed.count("learn: ") == (0 if line is None else 1)
-    assert printed.startswith(line or "")
-    made(case, verbose=1).learn(32, log_interval=10**6, exact_steps=True)
-    made(case).learn(total)
-    assert "learn: " not in capsys.readouterr().out, "nothing is printed with exact_steps, or verbose=0"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = made(case, verbose=verbose)
+        for _ in range(3):
+            model.learn(total, log_interval=10**6)
+    told = [each for each in caught if str(each.message).startswith("learn: ")]
+    assert len(told) == (0 if line is None else 1)
+    for each in told:
+        assert str(each.message).startswith(line or "")
+        assert each.filename == __file__, "the line of the user's call"
+    assert "learn: " not in capsys.readouterr().out, "it is not printed as well"
+
+
+def test_another_rounding_is_said_too_and_exact_or_whole_lengths_say_nothing() -> None:
+    model = made("ppo")
+    for total in (20, 40):
+        with pytest.warns(UserWarning, match=f"learn: {total} steps become .* ends at {total}"):
+            model.learn(total)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.learn(0)
+        model.learn(32)
+        made("ppo").learn(20, exact_steps=True)
+        warnings.filterwarnings("ignore", "learn: ")  # as docs/resuming.md says
+        made("ppo").learn(20)
 
 
 def test_runs_of_the_command_line(cli: Any, tmp_path: Path) -> None:
     out = tmp_path / "run"
     common = ("--env", "CartPole-v1", "--set", "n_steps=16", "--set", "batch_size=16", "--seed", "0", "--no-preset")
-    _, printed, _ = cli("run", "ppo", *common, "--steps", "40", "--eval-every", "0", "--out", str(out),
+    _, printed, errors = cli("run", "ppo", *common, "--steps", "40", "--eval-every", "0", "--out", str(out),
                "--schedule-until", "100", "--set", "learning_rate=lin_1e-2")  # fmt: skip
-    assert "40 steps become 48: rounds of 16 steps are whole" in printed
+    assert printed.count("40 steps become 48: rounds of 16 steps are whole") == 1
+    assert "rounds of 16" not in errors, "it is printed once, and no warning repeats it"
     cli("run", "ppo", "--resume", "--out", str(out), "--steps", "60", "--exact-steps")
     rows = [line.split(",") for line in (out / "metrics.csv").read_text().splitlines()]
     rate = rows[0].index("train/learning_rate")

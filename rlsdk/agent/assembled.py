@@ -82,6 +82,8 @@ class AssembledAgent(Generic[ConfigT]):
     """The tensors that `load_policy` copied."""
     met_masks: bool = False
     """Whether an earlier environment, or that of the agent's file, had action masks."""
+    notices: set[str] = field(default_factory=set)
+    """The notices of `learn` that were given, so that each is given once."""
     calls_without_state: int = 0
     """The number of calls of `predict` with a recurrent policy but without `state` and `episode_start`."""
     start_time: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import time_ns
@@ -17,7 +18,6 @@ from rlsdk.callbacks import Callback, ProgressBar
 from rlsdk.callbacks.accepted import as_callbacks
 from rlsdk.environments import fingerprint_of
 from rlsdk.errors import UsageError
-from rlsdk.runtime.output import print_line
 from rlsdk.settings import flat_scalars
 from rlsdk.training.length import require_exact, rounded_up
 from rlsdk.training.run import Run
@@ -63,11 +63,10 @@ def run_training(
     total = positive(request.total_timesteps, "total_timesteps", least=0)
     threads = None if request.threads is None else positive(request.threads, "threads")
     until = None if request.schedule_until is None else positive(request.schedule_until, "schedule_until")
-    plan, num_envs = agent.parts.plan, agent.context.num_envs
     if request.exact:
-        require_exact(plan, num_envs, total, agent.spec.id)
-    elif agent.config.verbose and (line := rounded_up(plan, num_envs, total)) is not None:
-        print_line(f"learn: {line}")
+        require_exact(agent.parts.plan, agent.context.num_envs, total, agent.spec.id)
+    elif total and (line := rounding_notice(agent, total)) is not None:
+        warnings.warn(f"learn: {line}", stacklevel=4)
     if request.fresh:
         agent.step_offset = agent.total_steps
     if not total:
@@ -87,6 +86,18 @@ def run_training(
             leave_episodes(agent)
         if not agent.logger_was_set:
             agent.logger.close()
+
+
+def rounding_notice(agent: AssembledAgent, total: int) -> str | None:
+    """One line about whole rounds, see `rounded_up`; None if there is nothing to say, or this agent has said it before.
+
+    A program that calls `learn` in a loop gets the line once. It is a warning, not output, so that a program can silence it.
+    """
+    line = rounded_up(agent.parts.plan, agent.context.num_envs, total)
+    if line is None or line in agent.notices:
+        return None
+    agent.notices.add(line)
+    return line
 
 
 def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:

@@ -13,6 +13,7 @@ import attrs
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.agent_file import system_info
+from rlsdk.agent.learning import rounding_notice
 from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.callbacks import (
     Callback,
@@ -50,7 +51,7 @@ from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.sinks import CsvSink, JsonlSink, Logger, MetricSink
-from rlsdk.training.length import require_exact, rounded_up
+from rlsdk.training.length import require_exact
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
@@ -139,9 +140,8 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
 
 
 def _say_rounding(agent: Agent, record: RunRecord, left: int) -> None:
-    """Print how many steps the training will have, if rounds are whole; `learn` does so with `verbose` only."""
-    line = rounded_up(agent.parts.plan, agent.context.num_envs, left)
-    if line is not None and not record.exact_steps and not agent.config.verbose:
+    """Print how many steps the training will have, if rounds are whole. `learn` then does not warn about the same."""
+    if not record.exact_steps and (line := rounding_notice(agent._assembled, left)) is not None:
         print_line(line)
 
 

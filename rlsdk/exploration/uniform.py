@@ -14,7 +14,6 @@ from rlsdk.exploration.uniform_actions import allowed_actions, uniform_actions, 
 from rlsdk.interfaces import ActsInPlace, Policy, Reconfigurable, State
 from rlsdk.interfaces.abilities import shortcut
 from rlsdk.records import Act, Observation
-from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.spaces import Space
 
 CarryT = TypeVar("CarryT")
@@ -86,9 +85,9 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
             return None
         return self._in_place(observation, carry.inner, generator)
 
-    def reconfigure(self, config: OffPolicyConfig) -> None:
-        """Take the number of steps from new settings (`learning_starts`), and pass the settings on to the inner policy."""
-        self.steps = config.learning_starts
+    def reconfigure(self, config: object) -> None:
+        """Take the number of steps from `learning_starts`, if the algorithm has this setting, and pass the settings on."""
+        self.steps = getattr(config, "learning_starts", self.steps)
         if isinstance(self.inner, Reconfigurable):
             self.inner.reconfigure(config)
 

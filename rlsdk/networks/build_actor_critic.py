@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import nn
@@ -42,6 +43,7 @@ def build_actor_critic(
     memory: str | None = None,
     use_sde: bool = False,
     sde_every: int = -1,
+    head: Callable[[Space, int], nn.Module] | None = None,
 ) -> ActorCritic:
     """Build the actor-critic network for an environment.
 
@@ -51,6 +53,10 @@ def build_actor_critic(
         memory: `lstm`, `gru`, or None.
         use_sde: whether to explore with state-dependent noise.
         sde_every: steps between noise matrices; -1 = one per rollout.
+        head: makes another action head, given the action space and the width of the latent features; None:
+            `build_action_head`. The head is a module: `head(latent [N, width], mask) -> Distribution` over actions of its own
+            form. Its methods `to_environment` and `from_environment` convert actions [N, ..] of this form to environment units
+            and back.
 
     Raises:
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
@@ -59,7 +65,7 @@ def build_actor_critic(
     if not use_sde:
         _require_plain_noise(networks)
     if networks.actor_class is not None or networks.critic_class is not None:
-        require_no_latent(memory=memory is not None, use_sde=use_sde)
+        require_no_latent(memory=memory is not None, use_sde=use_sde, head=head is not None)
         return build_own_actor_critic(context, config.policy, networks).to(context.device)
     encoder = build_encoder(context, config.policy, networks)
     shared = networks.share_features_extractor
@@ -76,8 +82,11 @@ def build_actor_critic(
         layers = mlp(trunk_width, hidden, networks.activation_fn)
         torsos.append(Torso(part, own, nn.Sequential(*trunk, *layers)))
         outputs.append(hidden[-1] if hidden else trunk_width)
-    head = _head(context.action_space, outputs[0], networks, use_sde)
-    network = ActorCritic(torsos[0], torsos[1], head, nn.Linear(outputs[1], 1), kernel=networks.kernel)
+    if head is None:
+        made = _head(context.action_space, outputs[0], networks, use_sde)
+    else:
+        made = head(context.action_space, outputs[0])
+    network = ActorCritic(torsos[0], torsos[1], made, nn.Linear(outputs[1], 1), kernel=networks.kernel)
     network.resample_every = sde_every if sde_every > 0 else None
     if networks.ortho_init:
         _initialise(network)

@@ -25,10 +25,13 @@ GAINS = {"torso": 2.0**0.5, "head": 0.01, "value": 1.0}
 """Gains of orthogonal initial weights. With the small gain of the head, the first policy is nearly the same in all states."""
 
 
-def require_no_latent(*, memory: bool, use_sde: bool) -> None:
-    """Raises SettingsError if a memory or state-dependent noise is used: both need latent features of a network of rlsdk."""
-    if memory or use_sde:
-        what, instead = ("a memory", " or memory_class") if memory else ("use_sde", "")
+def require_no_latent(*, memory: bool, use_sde: bool, head: bool) -> None:
+    """Raises SettingsError if a memory, state-dependent noise or the plugin's own action head is used: each needs latent
+    features of a network of rlsdk."""
+    if memory or use_sde or head:
+        what, instead = (
+            ("a memory", " or memory_class") if memory else ("use_sde" if use_sde else "the action head", "")
+        )
         raise SettingsError(
             f"{what} stands between the layers of the network, which actor_class and critic_class replace as a whole; leave"
             f" these out, and give features_extractor_class{instead}"

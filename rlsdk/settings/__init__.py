@@ -6,7 +6,7 @@ from rlsdk.runtime.documented_names import names_elsewhere
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.dataset import Dataset, dataset_names
 from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs
-from rlsdk.settings.inherited import Default, defaults, positional
+from rlsdk.settings.inherited import Default, defaults, positional, without
 from rlsdk.settings.load import load_settings, merge, parse_assignments
 from rlsdk.settings.policy_names import PolicyName
 from rlsdk.settings.preprocessing import Normalization
@@ -39,6 +39,7 @@ __all__ = [
     "positional",
     "structure",
     "unstructure",
+    "without",
 ]
 
 if not TYPE_CHECKING:  # type checkers report names that are not there

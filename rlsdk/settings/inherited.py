@@ -1,4 +1,4 @@
-"""Config classes that derive from another one and change defaults or make keyword-only parameters positional."""
+"""Config classes that derive from another one and change defaults, leave out fields or make keyword-only ones positional."""
 
 from __future__ import annotations
 
@@ -53,6 +53,24 @@ def positional(**places: str) -> Callable[[type, Fields], Fields]:
         for name, before in places.items():
             order.insert(order.index(before) + 1, name)
         return [known[name].evolve(kw_only=False) if name in places else known[name] for name in order]
+
+    return changed
+
+
+def without(*names: str) -> Callable[[type, Fields], Fields]:
+    """Return a `field_transformer` for `attrs.frozen` that leaves out inherited fields, which are then no settings.
+
+    `attrs.frozen(field_transformer=without("tau"))` makes a config class of an off-policy algorithm without a target network.
+
+    Raises:
+        TypeError: there is no such field. The error occurs when the class is created.
+    """
+
+    def changed(kind: type, fields: Fields) -> Fields:
+        if unknown := sorted(set(names) - {field.name for field in fields}):
+            raise TypeError(f"{kind.__name__} has no fields {unknown}, which are to be left out")
+        kind.LIVE = tuple(name for name in getattr(kind, "LIVE", ()) if name not in names)  # type: ignore[attr-defined]
+        return [field.evolve(inherited=False) for field in fields if field.name not in names]
 
     return changed
 

@@ -27,13 +27,14 @@ def round_length(plan: Plan[Training], num_envs: int) -> int | None:
 def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
     """One line about a training of `total` steps that ends later, because rounds are whole; None if it does not."""
     size = round_length(plan, num_envs)
+    remedy = f"; exact_steps=True (--exact-steps) ends at {total:,}"
     if size is not None and total % size:
-        return (
-            f"{total:,} steps become {total + -total % size:,}: rounds of {size:,} steps are whole; exact_steps=True"
-            f" (--exact-steps) ends at {total:,}"
-        )
-    if isinstance(plan, NormalizesEpisodes) or (isinstance(plan, OffPolicyPlan) and plan.episodes):
-        return f"training ends with the round of episodes in which step {total:,} falls"
+        return f"{total:,} steps become {total + -total % size:,}: rounds of {size:,} steps are whole{remedy}"
+    episodes = f"training ends with the round of episodes in which step {total:,} falls"
+    if isinstance(plan, OffPolicyPlan) and plan.episodes:
+        return episodes + remedy
+    if isinstance(plan, NormalizesEpisodes):  # exact_steps is refused there
+        return episodes
     return None
 
 

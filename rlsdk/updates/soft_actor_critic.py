@@ -142,12 +142,17 @@ class EntropyCoefficient:
         self.optimizer = FlatOptimizer([self.log_alpha], "adam", learning_rate)
         self.warned = False
 
+    @property
+    def value(self) -> Tensor:
+        """Alpha as it is now, 0-d, without graph."""
+        return self.log_alpha.detach().exp().squeeze(0) if self.learnt else self.fixed
+
     @torch.no_grad()
     def update(self, log_prob: Tensor, learning_rate: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return (alpha before this update, 0-d; metrics), given log-densities [N] of the policy's own actions."""
+        alpha = self.value
         if not self.learnt:
-            return self.fixed, {"train/ent_coef": self.fixed}
-        alpha = self.log_alpha.exp().squeeze(0)
+            return alpha, {"train/ent_coef": alpha}
         gradient = -(log_prob + self.target_entropy).mean()
         loss = self.log_alpha.squeeze(0) * gradient
         self.optimizer.gradients.copy_(gradient)

@@ -173,7 +173,9 @@ def _score(plan: Tuning, begun: Begun, seed: int, sinks: list[MetricSink], progr
         evaluations = EvalCallback(
             eval_env, callback_after_eval=reports, n_eval_episodes=plan.episodes, eval_freq=every, verbose=0
         )
-        agent.learn(plan.steps, callback=[progress, evaluations])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "learn: .* steps")  # every trial has another length of rounds
+            agent.learn(plan.steps, callback=[progress, evaluations])
         if plan.prune and agent.num_timesteps < plan.steps:
             return None
         if not evaluations.history or evaluations.history[-1][0] < agent.num_timesteps:

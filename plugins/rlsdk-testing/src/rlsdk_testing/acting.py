@@ -14,7 +14,7 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.agent import Agent
 from rlsdk.interfaces import Policy
-from rlsdk.records import Act, Observation
+from rlsdk.records import Act, Observation, StepData
 from rlsdk.spaces import (
     Box,
     Dict,
@@ -86,7 +86,7 @@ def may_exceed(agent: Agent, act: Act[object, object]) -> bool:
     return not replayed or extra_of(act, "log_prob") is not None
 
 
-def extra_of(act: Act[object, object], name: str) -> Tensor | None:
+def extra_of(act: Act[object, object] | StepData[object], name: str) -> Tensor | None:
     """Return an entry of the extras, such as `log_prob` [B] or `value` [B]; None if there is no such tensor."""
     extras = act.extras
     found = extras.get(name) if isinstance(extras, Mapping) else getattr(extras, name, None)

@@ -53,12 +53,19 @@ def _bootstrapping(subject: Subject) -> tuple[Learner, Batch]:
 
 
 def _with_other_next(batch: Batch, rows: Tensor | None = None) -> Batch:
-    """Return the batch with next observations of other rows, where `rows`, bool [..], is True; None is all rows."""
+    """Return the batch with next observations of other rows, where `rows`, bool [..], is True; None is all rows.
+
+    They are exchanged among `rows` alone. So the batch holds the same observations as before, and networks that normalize over
+    the whole batch compute the same statistics.
+    """
     following = batch.next_observation
     dim = batch.discount.dim() - 1
-    other = other_rows(following.features, dim)
-    if rows is not None:
-        other = map_tensors(lambda new, old: rows_where(rows, new, old), other, following.features)
+    if rows is None:
+        other = other_rows(following.features, dim)
+    else:
+        order, places = torch.arange(rows.numel()), rows.flatten().nonzero().squeeze(-1)
+        order[places] = places.roll(1)
+        other = map_tensors(lambda leaf: leaf.flatten(0, dim)[order].view_as(leaf), following.features)
     return replace(batch, next_observation=replace(following, features=other))
 
 

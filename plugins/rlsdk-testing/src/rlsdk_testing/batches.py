@@ -101,7 +101,9 @@ class Learner:
                 self.agent.learn(steps, reset_num_timesteps=False)
                 steps *= 2
         if not seen:
-            raise NotApplicable(f"it makes no update within {steps} steps of training with the small settings")
+            raise NotApplicable(
+                f"it makes no update within {steps} steps of training with the small settings{subject.large_settings()}"
+            )
         self.batch = seen[-1]
         self._streams = self.agent.streams.state_dict()
         self._saved = _snapshot(self.agent.get_parameters())

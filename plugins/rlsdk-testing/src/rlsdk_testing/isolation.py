@@ -9,12 +9,13 @@ from types import TracebackType
 import attrs
 
 from rlsdk.errors import PluginError, SettingsError, one_line
-from rlsdk_testing.kit import CheckResult, Clause, result
+from rlsdk_testing.kit import CheckResult, Clause, Crashes, result
 from rlsdk_testing.request import Request
 from rlsdk_testing.worker_process import Fault, WorkerProcess, last_line
 
 SECONDS = 60.0
-"""The time limit of one clause; ten times as long with `--thorough`."""
+"""The time limit of one clause, ten times as long with `--thorough`: seconds of processor time, because a machine under load
+must not fail a plugin. Only a process that waits is measured by the clock; see `rlsdk_testing.worker_process.Limit`."""
 SECONDS_AFTER_HANGING = 20.0
 """The time limit of one clause after another clause did not end, because a plugin that hangs often hangs in many clauses. The
 limit is at least five times the time of the slowest clause that ended."""
@@ -34,6 +35,7 @@ class Isolated:
         self._request, self._package = request, package
         self._process: WorkerProcess | None = None
         self._lost, self._hung, self._slowest = 0, False, 0.0
+        self._crashes = Crashes()
 
     def __enter__(self) -> Isolated:
         return self
@@ -54,15 +56,15 @@ class Isolated:
         limit = SECONDS * (10 if self._request.thorough else 1)
         if self._hung:
             limit = min(limit, max(SECONDS_AFTER_HANGING, 5 * self._slowest))
-        answer = process.ask(json.dumps(chosen.id).encode() + b"\n", min(limit, seconds))
+        answer = process.ask(json.dumps(chosen.id).encode() + b"\n", limit, seconds)
         if isinstance(answer, Fault):
             self.close()
-            if answer.hangs and seconds < limit:
+            if answer.late:
                 return result(chosen, "not run", "the time of the whole check was over before it ended")
             return self._lost_in(chosen, answer)
         outcome = CheckResult(**answer["outcome"])
         self._lost, self._slowest = 0, max(self._slowest, outcome.seconds)
-        return self._alone(chosen, outcome, answer["strays"])
+        return self._crashes.judged(self._alone(chosen, outcome, answer["strays"]))
 
     def close(self) -> None:
         """End the process and all processes that it started."""

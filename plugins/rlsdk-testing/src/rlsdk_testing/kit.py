@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 import attrs
 
-from rlsdk.errors import ContractViolation, SettingsError, message_of, suggest
+from rlsdk.errors import ContractViolation, RlsdkError, SettingsError, message_of, suggest
 from rlsdk_testing.not_applicable import NotApplicable
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class CheckResult:
     """Failed: what the author of the plugin has to change."""
     seconds: float = 0.0
     """The duration of the check, in seconds."""
+    crash: str = ""
+    """The type of an error that the plugin's code raised, and the line that raised it. Empty for all other failures."""
 
     def as_dict(self) -> dict[str, object]:
         """Return the fields as name -> value, for JSON."""
@@ -129,10 +132,11 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
 
     began = time.perf_counter()
     exceptions: Mapping[str, str] = {}
+    package = ""
     try:
         with limited_threads(1):
             subject = Subject(algorithm, settings)
-            exceptions = subject.exceptions
+            exceptions, package = subject.exceptions, subject.package
             unseen = chosen.check(subject)
     except NotApplicable as reason:
         found = result(chosen, "not applicable", str(reason))
@@ -141,7 +145,7 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
         excepted = None if declared is None else f"the plugin declares it: {declared} ({message_of(error)})"
         found = broken(chosen, error) if excepted is None else result(chosen, "not applicable", excepted[:LONGEST])
     except (Exception, SystemExit) as error:  # a plugin may raise anything; the table must still be printed
-        found = broken(chosen, error)
+        found = broken(chosen, error, package)
     else:
         found = result(chosen, "passed", unseen or "")
     return attrs.evolve(found, seconds=round(time.perf_counter() - began, 3))
@@ -152,8 +156,8 @@ def result(chosen: Clause, status: str, detail: str = "", remedy: str = "") -> C
     return CheckResult(chosen.id, chosen.statement, status, detail, remedy)
 
 
-def broken(chosen: Clause, error: BaseException) -> CheckResult:
-    """Return the result of a clause whose check raised `error`."""
+def broken(chosen: Clause, error: BaseException, package: str = "") -> CheckResult:
+    """Return the result of a clause whose check raised `error`. `package`: the plugin's, whose line that raised is named."""
     notes = "\n".join(map(str, getattr(error, "__notes__", [])))
     text = message_of(error)
     if isinstance(error, SystemExit):
@@ -161,7 +165,42 @@ def broken(chosen: Clause, error: BaseException) -> CheckResult:
     else:
         kind = "" if isinstance(error, ContractViolation) else type(error).__name__
         detail = ": ".join(part for part in (kind, text) if part)
-    return result(chosen, "failed", f"{detail}\n{notes}".strip()[:LONGEST], chosen.remedy)
+    # errors of the SDK name what to change; their line in the plugin, such as a call in build(), may be right in other clauses
+    place = "" if isinstance(error, RlsdkError) else _line_of(error, package)
+    found = result(chosen, "failed", f"{detail}\n{notes}".strip()[:LONGEST], chosen.remedy)
+    if not place:
+        return found
+    remedy = f"mend the error that {place} raises; clauses that meet it too are not judged before"
+    return attrs.evolve(
+        found, detail=f"{found.detail} ({place})", remedy=remedy, crash=f"{type(error).__name__} in {place}"
+    )
+
+
+def _line_of(error: BaseException, package: str) -> str:
+    """Return the innermost line of the package in the tracebacks of an error and its causes; empty if there is none."""
+    cause: BaseException | None = error
+    while cause is not None and package:
+        for frame, line in reversed(list(walk_tb(cause.__traceback__))):
+            if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+                *_, folder, name = Path(frame.f_code.co_filename).parts
+                return f"{folder}/{name}, line {line}"
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+class Crashes:
+    """The errors that the plugin's code raised in earlier clauses, so that each is reported once."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+        """Error and line -> the clause that met it first."""
+
+    def judged(self, outcome: CheckResult) -> CheckResult:
+        """Return the result, or "not run" if an earlier clause failed by the same error of the same line."""
+        if not outcome.crash or (first := self._first.setdefault(outcome.crash, outcome.id)) == outcome.id:
+            return outcome
+        reason = f"not judged: the {outcome.crash} that {first} met ends it as well"
+        return attrs.evolve(outcome, status="not run", detail=reason, remedy="")
 
 
 LONGEST = 4000

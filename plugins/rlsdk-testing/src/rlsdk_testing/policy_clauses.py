@@ -380,7 +380,10 @@ def ratio_is_one(subject: Subject) -> None:
     for what, agent in subject.agents():
         policy: Any = agent.policy
         is_actor_critic = {"evaluate", "estimates", "internal"} <= set(dir(policy))
-        if not is_actor_critic or not isinstance(agent.parts.plan, HasRolloutLength):
+        if not isinstance(agent.parts.plan, HasRolloutLength):
+            continue
+        if not is_actor_critic:
+            checked += _own_ratio_is_one(what, agent)
             continue
         policy.stores_estimates = True  # also if the algorithm does not need it
         rollout = rollout_of(agent, 16)
@@ -396,4 +399,26 @@ def ratio_is_one(subject: Subject) -> None:
                 )
         checked += 1
     if not checked:
-        raise NotApplicable("the policy is not an actor-critic of rlsdk.networks")
+        raise NotApplicable(
+            "the policy is no actor-critic of rlsdk.networks. With log_prob in its extras and a method evaluate_actions("
+            "observation, action) -> (values, log-probabilities, entropies), each [N], this clause compares them"
+        )
+
+
+def _own_ratio_is_one(what: str, agent: Any) -> bool:
+    """Compare `log_prob` of the extras with `evaluate_actions` of a policy without carry; return False if it lacks one."""
+    recompute = getattr(agent.policy, "evaluate_actions", None)
+    if not callable(recompute) or leaves(agent.policy.initial_carry(1)):
+        return False
+    steps = rollout_of(agent, 16).steps
+    then = extra_of(steps, "log_prob")
+    if not isinstance(then, torch.Tensor):
+        return False
+    rows = map_tensors(lambda leaf: leaf.flatten(0, 1), (steps.observation, steps.action))
+    with torch.no_grad():
+        now = recompute(*rows)[1]
+    shape = (steps.reward.numel(),)
+    require(now.shape == shape, f"{what}: log-probabilities of evaluate_actions are {tuple(now.shape)}, not {shape}")
+    gap = float((now - then.flatten())[steps.valid.flatten()].abs().max())
+    require(gap < 1e-5, f"{what}: a log-probability of evaluate_actions differs from that of act by {gap}")
+    return True

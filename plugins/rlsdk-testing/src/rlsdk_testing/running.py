@@ -13,7 +13,7 @@ import attrs
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, require_loads
 from rlsdk_testing.isolation import Isolated
-from rlsdk_testing.kit import CheckResult, Clause, clauses, outcome_of, result
+from rlsdk_testing.kit import CheckResult, Clause, Crashes, clauses, outcome_of, result
 from rlsdk_testing.request import Request, require_settings
 from rlsdk_testing.strategies import thoroughly
 
@@ -22,7 +22,7 @@ class InProcess:
     """Checks clauses in this process, for debuggers and for algorithms that are registered in this process."""
 
     def __init__(self, request: Request) -> None:
-        self._request = request
+        self._request, self._crashes = request, Crashes()
 
     def __enter__(self) -> InProcess:
         return self
@@ -33,7 +33,7 @@ class InProcess:
     def check(self, chosen: Clause, seconds: float = math.inf) -> CheckResult:  # no time limit is possible here
         """Check one clause and return the result. `seconds` is ignored."""
         with thoroughly(self._request.thorough):
-            return outcome_of(chosen, self._request.algorithm, self._request.settings)
+            return self._crashes.judged(outcome_of(chosen, self._request.algorithm, self._request.settings))
 
     def close(self) -> None:
         """Do nothing: there is no process to end."""

@@ -113,17 +113,26 @@ def live_take_over(subject: Subject) -> None:
     if not live:
         raise NotApplicable("no setting is live")
     usual(trials)
-    failures = []
+    failures: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         files = MidTrainings(trials, Path(folder))
         for setting in live:
             for question in questions(setting)[:1]:
                 found = search(trials, setting, question, chosen)
-                failures += [] if found.effective is None else _not_taken_over(files, setting, found)
-    require(not failures, "\n".join(failures))
+                for text, what in _not_taken_over(files, setting, found):
+                    failures.setdefault(what, []).append(text)
+    require(not failures, "\n".join(_one_cause(texts, what) for what, texts in failures.items()))
 
 
-def _not_taken_over(files: MidTrainings, setting: Setting, found: Search) -> list[str]:
+def _one_cause(texts: list[str], what: str) -> str:
+    """Return one sentence about all settings that fail in the same way, because they mostly have one cause."""
+    if len(texts) == 1:
+        return f"{texts[0]} {what}"
+    return f"{what.capitalize()}: {'; '.join(texts)}. As there are {len(texts)}, look first whether reconfigure() runs at all"
+
+
+def _not_taken_over(files: MidTrainings, setting: Setting, found: Search) -> list[tuple[str, str]]:
+    """Return (the assignment, what is wrong with it), or nothing if the setting is taken over."""
     assert found.effective is not None
     start, end = found.effective
     situation = found.situations[-1]
@@ -139,10 +148,10 @@ def _not_taken_over(files: MidTrainings, setting: Setting, found: Search) -> lis
         return []
     if same(assigned, loaded):
         return []
-    text = f"agent.{setting.name} = {shown(end)} after {shown(setting.value)} "
+    text = f"agent.{setting.name} = {shown(end)} after {shown(setting.value)}"
     if same(assigned, unchanged):
-        return [text + "changes nothing in the training that follows"]
-    return [text + f"gives another training than load(path, {setting.name}={shown(end)})"]
+        return [(text, "changes nothing in the training that follows")]
+    return [(text, "gives another training than load(path, ...) with that value")]
 
 
 def training_settings(trials: Trials) -> list[Setting]:

@@ -16,7 +16,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
-from rlsdk.settings import dataset_names, merge
+from rlsdk.settings import dataset_names, glossary, merge
 from rlsdk.settings.actor_critic import memory_of
 from rlsdk.spaces import choices_of
 from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
@@ -36,6 +36,14 @@ SMALL: dict[str, int] = {
 SMALL_NETWORKS: dict[str, int | list[int]] = {"net_arch": [16, 16], "n_quantiles": 20}
 SMALL_MEMORY: dict[str, int | list[int]] = {"lstm_hidden_size": 16}
 """The same for entries of `policy_kwargs`, and the further entries for recurrent policies."""
+
+MEANT: dict[object, str] = {
+    getattr(glossary, name.upper())["help"]: name
+    for name in ("buffer_size", "learning_starts", "batch_size", "n_steps")
+} | {glossary.MINIBATCH_SIZE["help"]: "batch_size"}
+"""Description of a setting in `rlsdk.settings.glossary` -> the name under which the kit knows a small value of it."""
+LARGE = 100
+"""A whole number from here on may be a number of steps that delays updates."""
 
 ACTIONS: dict[str, spaces.Space[Any]] = {
     "Box": spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 3.0], np.float32)),
@@ -68,6 +76,8 @@ class Subject:
         """`settings`: settings for every agent. They override the `testing_settings` that the plugin declares."""
         self.spec: AlgorithmSpec = load(algorithm)
         self.plugin: Plugin = find(algorithm)
+        self.package = (self.plugin.module or str(getattr(self.spec.build, "__module__", ""))).partition(".")[0]
+        """The package whose lines are named in messages."""
         if self.plugin.manifest is None:
             raise NotApplicable("the algorithm has no manifest")
         self.manifest: Manifest = self.plugin.manifest
@@ -141,7 +151,10 @@ class Subject:
         `policy` is recurrent.
         """
         names = {f.name: f for f in attrs.fields(self.spec.config_type)}
-        chosen: dict[str, object] = {name: value for name, value in base.items() if name in names}
+        # a setting of another name is the same if it is described by the same entry of the glossary
+        meant = {f.name: MEANT[text] for f in names.values() if (text := f.metadata.get("help")) in MEANT}
+        chosen: dict[str, object] = {name: base[meant[name]] for name in meant if meant[name] in base}
+        chosen |= {name: value for name, value in base.items() if name in names}
         if "buffer_size" in names:  # with a replay buffer it is the number of steps of n-step targets
             chosen.pop("n_steps", None)
         if "policy_kwargs" in names:
@@ -150,6 +163,14 @@ class Subject:
             chosen["policy_kwargs"] = {n: v for n, v in small.items() if n in own or n == "net_arch"}
         known = {name: value for name, value in changes.items() if name in names}
         return {**merge({"seed": 1, "device": "cpu", **chosen}, self.given), **known}
+
+    def large_settings(self) -> str:
+        """Return text for messages: whole numbers of the config class that may delay updates and that nothing makes smaller."""
+        fields = [f for f in attrs.fields(self.spec.config_type) if f.metadata.get("affects", "training") == "training"]
+        whole = {f.name: f.default for f in fields if isinstance(f.default, int) and not isinstance(f.default, bool)}
+        large = [f"{name} = {value}" for name, value in whole.items() if value >= LARGE and name not in self.settings()]
+        hint = "give smaller values in testing_settings of the manifest"
+        return f"; the kit does not know {', '.join(large)}: {hint}" if large else ""
 
     def predict(self, agent: Agent, observation: object, *, deterministic: bool = False) -> Any:
         """Return the action of `agent.predict`. Algorithms that require masks get one that allows all actions."""

@@ -140,6 +140,7 @@ def require_learnt(subject: Subject, toy: Toy) -> None:
     """
     bound = subject.bounds.get(toy.name, toy.bound)
     found: list[str] = []
+    watches: list[Watch] = []
     for number, attempt in enumerate(islice(_attempts(subject), ATTEMPTS)):
         with _agent(subject, toy, {**attempt, **toy.settings}) as agent:
             watch = Watch(partial(toy.score, agent), bound, toy.updates * (1 + number // 2), lasting=toy.lasting)
@@ -147,8 +148,33 @@ def require_learnt(subject: Subject, toy: Toy) -> None:
         if watch.reached:
             return
         found.append(f"{watch.best:.2f}")
+        watches.append(watch)
     tried = f"in {len(found)} trainings with other step sizes and seeds it reached {', '.join(found)}"
-    require(False, f"{toy.expected}; {tried}, where {bound:g} is demanded (1 is perfect)")
+    message = f"{toy.expected}; {tried}, where {bound:g} is demanded (1 is perfect). {_where_to_look(watches, bound)}"
+    require(False, message)
+
+
+def _where_to_look(watches: list[Watch], bound: float) -> str:
+    """Return a sentence about the likely place of the bug, from how the scores of failed trainings went."""
+    scores = [[score for score in watch.scores if np.isfinite(score)] for watch in watches]
+    if not any(scores):
+        return "No score was a finite number: look for a NaN in the losses"
+    known = [each for each in scores if each]
+    if not any(watch.updated for watch in watches):
+        return "No update was made: look at learning_starts, n_steps and what else begins updates"
+    if all(max(each) - min(each) < STILL for each in known):
+        return "The score hardly moved: look whether gradients reach the policy (detach, zero_grad, the optimizer's parameters)"
+    if any(max(each) >= bound for each in known):
+        return "It was reached and lost again: look for a sum in place of a mean, or a target that grows without end"
+    if all(each[-1] < each[0] - STILL for each in known):
+        return "It became worse in each training: look for a wrong sign in the loss, the advantage or the target"
+    return (
+        "It learns a part: look for rows, steps or actions that are mixed up, and at the clauses batch.* and rollout.*"
+    )
+
+
+STILL = 0.05
+"""A smaller difference of two scores is none."""
 
 
 def score_after(subject: Subject, toy: Toy, updates: int) -> float:
@@ -234,15 +260,21 @@ class Watch(Callback):
         self.looks: deque[float] = deque(maxlen=LOOKS)
         self.next, self.best = 0, -np.inf
         """`best`: the largest mean of `LOOKS` scores; with `lasting`, once the bound was reached, the newest mean."""
+        self.scores: list[float] = []
+        """Every score, in order."""
+        self.updated = False
+        """Whether an update was made."""
         self.until: int | None = None
         """The number of steps plus updates at which the bound must still be reached; None before it was first reached."""
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         count = report.env_steps + report.updates
+        self.updated = self.updated or report.updates > 0
         if count < self.next:
             return None
         self.next = count + EVERY
-        self.looks.append(self.score())
+        self.scores.append(self.score())
+        self.looks.append(self.scores[-1])
         if len(self.looks) == LOOKS:
             self._decide(count)
         limit = self.updates if report.env_steps else OFFLINE

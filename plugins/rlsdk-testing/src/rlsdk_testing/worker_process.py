@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import IO, Any
 
 import attrs
@@ -29,6 +31,11 @@ STACK = 1.0
 """Seconds that a hanging process has to write its stack."""
 LEAST = 0.1
 """The smallest time limit of an answer, in seconds."""
+IDLE, BUSY = 5.0, 0.02
+"""A process waits if it took less than this share of a processor for so many seconds. Under any load one that computes gets
+more; one that waits takes a little for the thread that watches its parent."""
+SLOWEST = 10.0
+"""The largest ratio of the time by the clock to the processor time of an answer."""
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Helper processes of Python, which end together with the process that they belong to."""
 
@@ -42,6 +49,36 @@ class Fault:
     output: str
     """What the process has written to its error output since the question."""
     hangs: bool = False
+    late: bool = False
+    """Whether the time of the whole check was over."""
+
+
+class Limit:
+    """The time limit of one answer.
+
+    A process that computes has `seconds` of processor time, together with the processes that it starts, so that other programs
+    on the machine do not matter. One that waits has `seconds` of the clock, and no process has more than `SLOWEST` times that.
+    Without `/proc`, processor time is not known, and every process has `seconds` of the clock.
+    """
+
+    def __init__(self, seconds: float, within: float, spent: Callable[[], float]) -> None:
+        """`within`: what is left of the whole check, by the clock. `spent()`: the processor time until now."""
+        self._seconds, self._within, self._spent = seconds, within, spent
+        self._begin = self._active = time.monotonic()
+        self._before = self._seen = spent()
+
+    def over(self) -> Fault | None:
+        """Return a fault if the time is over; None before."""
+        now, spent = time.monotonic(), self._spent()
+        if abs(spent - self._seen) > BUSY * IDLE:  # it also falls, where a process ends that nobody waited for
+            self._active, self._seen = now, spent
+        waits, passed = now - self._active > min(IDLE, self._seconds), now - self._begin
+        if passed > max(self._within, LEAST):
+            return Fault(f"did not end within {self._within:.3g} s", "", hangs=True, late=True)
+        if spent - self._before > self._seconds:
+            return Fault(f"did not end within {self._seconds:.3g} s of processor time", "", hangs=True)
+        longest = self._seconds * (1.0 if waits else SLOWEST)
+        return Fault(f"did not end within {longest:.3g} s", "", hangs=True) if passed > longest else None
 
 
 def last_line(errors: str) -> str:
@@ -67,13 +104,14 @@ class WorkerProcess:
         self._process = self._child.popen
         threading.Thread(target=self._read, daemon=True).start()
 
-    def ask(self, question: bytes, seconds: float) -> dict[str, Any] | Fault:
+    def ask(self, question: bytes, seconds: float, within: float = math.inf) -> dict[str, Any] | Fault:
         """Send one line and return the answer.
 
-        Return a fault if the process ends, uses too much memory or does not answer in time.
+        Return a fault if the process ends, uses too much memory or does not answer in time. `seconds`, `within`: see `Limit`.
         """
         begin = self._output.seek(0, 2)
-        fault = self._send(question) or self._wait(time.monotonic() + max(seconds, LEAST), seconds)
+        limit = Limit(seconds, within, self._processor_seconds)
+        fault = self._send(question) or self._wait(limit)
         if isinstance(fault, dict):
             return fault
         if fault.hangs:
@@ -128,7 +166,7 @@ class WorkerProcess:
             return self._ended()
         return None
 
-    def _wait(self, end: float, seconds: float) -> dict[str, Any] | Fault:
+    def _wait(self, limit: Limit) -> dict[str, Any] | Fault:
         """Wait for the next answer of the process itself; answers of forked processes ("strays") are only counted."""
         look, strays = time.monotonic() + LOOK, 0
         while True:
@@ -144,11 +182,9 @@ class WorkerProcess:
                 if "stray" not in answer:
                     return {**answer, "strays": strays}
             now = time.monotonic()
-            if now > end:
-                return Fault(f"did not end within {seconds:.3g} s", "", hangs=True)
             if now > look:
                 look = now + LOOK
-                if (fault := self._too_much()) is not None:
+                if (fault := limit.over() or self._too_much()) is not None:
                     return fault
 
     def _ask_stack(self) -> None:
@@ -169,6 +205,16 @@ class WorkerProcess:
             return None
         count = f", in {len(running)} processes" if len(running) > 1 else ""
         return Fault(f"used more than {gigabytes(self._memory)} of memory{count}", "")
+
+    def _processor_seconds(self) -> float:
+        """Return the processor time of the process and those it started, also of those that have ended; 0 without `/proc`."""
+        ticks = 0
+        for member in child_process.members(self._process.pid):
+            with contextlib.suppress(OSError, ValueError), open(f"/proc/{member.pid}/stat", encoding="utf-8") as stream:
+                ticks += sum(
+                    map(int, stream.read().rpartition(")")[2].split()[11:15])
+                )  # user and system, own and children's
+        return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
 
     def _ended(self) -> Fault:
         try:
