@@ -237,7 +237,7 @@ def tau(subject: Subject) -> None:
     if not copies:
         raise NotApplicable("it has no target network")
     moves: list[tuple[str, float]] = []
-    with kernels_off(), _following(agent, copies, moves):
+    with kernels_off(), moves_of_copies(agent, copies, moves):
         steps = 24
         while len(moves) < 12 and steps < 2000:
             agent.learn(steps, reset_num_timesteps=False)
@@ -251,7 +251,7 @@ def tau(subject: Subject) -> None:
 
 
 @contextmanager
-def _following(
+def moves_of_copies(
     agent: Agent, copies: Mapping[str, tuple[torch.nn.Module, ...]], moves: list[tuple[str, float]]
 ) -> Iterator[None]:
     """Inside the `with` statement, note (path, share of the distance) for each move of a copy in `update` or `collected`."""
