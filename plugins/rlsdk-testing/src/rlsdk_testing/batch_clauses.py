@@ -11,7 +11,7 @@ from torch import Tensor
 from rlsdk.interfaces import HasTdError, ability
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.spaces import choices_of
-from rlsdk.tree import leaves, map_tensors
+from rlsdk.tree import map_tensors
 from rlsdk_testing.batches import (
     ROUNDING,
     ROUNDING_OF_ZEROS,
@@ -23,6 +23,7 @@ from rlsdk_testing.batches import (
     permuted_distance,
     require_rewards,
     reward_of,
+    rows_in_batch,
     rows_where,
     transitions_of,
     with_rewards,
@@ -316,23 +317,10 @@ def rows_permuted(subject: Subject) -> None:
     batch = learner.batch
     if isinstance(batch, Rollout | Scored):
         raise NotApplicable("the rows of a rollout have an order; rollout.episodes-permuted is about them")
-    count = _rows(batch)
+    count = rows_in_batch(batch)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(1))
     distance = permuted_distance(learner, batch, _reordered(batch, order), order)
     require(distance <= ROUNDING, f"the same rows in another order change an update by {distance:.1%}")
-
-
-def _rows(batch: Batch) -> int:
-    """Return the number of rows, or sequences, of a batch."""
-    if isinstance(batch, Sequences):
-        return len(batch.index)
-    try:
-        sizes = {len(leaf) if leaf.dim() else 0 for leaf in leaves(batch)}
-    except TypeError:
-        sizes = set()
-    if len(sizes) != 1:
-        raise NotApplicable(f"{type(batch).__name__} is a record of the plugin's own whose rows the kit does not know")
-    return sizes.pop()
 
 
 def _reordered(batch: Batch, order: Tensor) -> Batch:

@@ -14,7 +14,7 @@ from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.runtime import limited_threads
-from rlsdk.tree import map_tensors
+from rlsdk.tree import leaves, map_tensors
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.not_applicable import NotApplicable
@@ -76,21 +76,23 @@ ROLLOUT = ("steps", "initial_carry", "last_observation", "last_carry", "final_ob
 """The fields of a rollout that are trees of tensors."""
 
 
-def small_agent(subject: Subject, actions: str | None = None) -> Agent:
+def small_agent(subject: Subject, actions: str | None = None, **changes: object) -> Agent:
     """Return an agent with `ENVS` environments, whose observations, rewards, masks and ends are random.
 
     Episodes have `EPISODE` steps. `actions` is the kind of the action space; None is the first that the manifest lists.
+    `changes`: settings; those that the plugin does not have are left out.
     """
     chosen = ACTIONS[actions or subject.action_kind]
-    return subject.agent(make_vec_env(lambda: subject.with_info(AnySpaceEnv(subject.seen, chosen, EPISODE)), ENVS))
+    envs = make_vec_env(lambda: subject.with_info(AnySpaceEnv(subject.seen, chosen, EPISODE)), ENVS)
+    return subject.agent(envs, **changes)
 
 
 class Learner:
     """An agent after a short training, which can make one update with any batch from the same state, again and again."""
 
-    def __init__(self, subject: Subject) -> None:
-        """Raises NotApplicable if the algorithm makes no update in a short training."""
-        self.agent = small_agent(subject)
+    def __init__(self, subject: Subject, **changes: object) -> None:
+        """`changes`: settings. Raises NotApplicable if the algorithm makes no update in a short training."""
+        self.agent = small_agent(subject, **changes)
         self.batch: Batch = None
         """The batch of the last update of the training."""
         self.batches = seen = list[Batch]()
@@ -211,3 +213,16 @@ def require_rewards(learner: Learner, batch: Batch) -> None:
     """Raise NotApplicable if the update does not read rewards, as in imitation learning."""
     if not learner.reads(batch, with_rewards(batch, reward_of(batch) + 1.0 + reward_of(batch).roll(1, 0))):
         raise NotApplicable("its update does not read rewards")
+
+
+def rows_in_batch(batch: Batch) -> int:
+    """Return the number of rows, or sequences, of a batch."""
+    if isinstance(batch, Sequences):
+        return len(batch.index)
+    try:
+        sizes = {len(leaf) if leaf.dim() else 0 for leaf in leaves(batch)}
+    except TypeError:
+        sizes = set()
+    if len(sizes) != 1:
+        raise NotApplicable(f"{type(batch).__name__} is a record of the plugin's own whose rows the kit does not know")
+    return sizes.pop()

@@ -23,10 +23,16 @@ class EqualNoise(TorchFunctionMode):
     updates do not prove an error.
     """
 
-    def __init__(self, order: Tensor) -> None:
-        """`order`: int64 [N], the places of the rows 0 ... N-1 in the batch."""
+    def __init__(self, order: Tensor, fill: float | None = None) -> None:
+        """Create the mode.
+
+        Args:
+            order: int64 [N], the places of the rows 0 ... N-1 in the batch.
+            fill: the number that all random numbers are, also for batches of another size; drawn row numbers are then 0.
+                None: the first of the random numbers.
+        """
         super().__init__()
-        self.order, self.indices = order, False
+        self.order, self.fill, self.indices = order, fill, False
 
     def __torch_function__(
         self,
@@ -44,5 +50,8 @@ class EqualNoise(TorchFunctionMode):
             self.indices = True
         if func in NOISE | INDICES and found.numel():
             with torch.no_grad():
-                found.copy_(found.flatten()[0].clone().expand_as(found))
+                if self.fill is None:
+                    found.copy_(found.flatten()[0].clone().expand_as(found))
+                else:
+                    found.fill_(0.0 if func in INDICES else self.fill)
         return found

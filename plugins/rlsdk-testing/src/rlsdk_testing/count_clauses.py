@@ -1,0 +1,279 @@
+"""Clauses about counts, seen from outside: steps of optimisers, updates, samples, moves of target networks and episodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import torch
+
+from rlsdk.callbacks import LambdaCallback
+from rlsdk.environments import make_vec_env
+from rlsdk.interfaces import NormalizesEpisodes
+from rlsdk.kernels import kernels_off
+from rlsdk.records import Report, Scored
+from rlsdk_testing.alternatives import Setting, settings_of
+from rlsdk_testing.batches import recording
+from rlsdk_testing.dose_clauses import moves_of_copies
+from rlsdk_testing.kit import clause, require
+from rlsdk_testing.networks import Found
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.noted_env import NotedEnv, NotedEpisode
+from rlsdk_testing.subject import Subject, equal_values
+from rlsdk_testing.trials import quietly
+from rlsdk_testing.watched import Observed, Step, watched
+
+LENGTH = 48
+"""The environment steps of a training in which things are counted: a multiple of 1, 2, 3, 4 and 16."""
+UPDATES = 6
+"""The same for trainings that count updates."""
+SAMPLES, CALLS = "samples of the buffer", "calls of update()"
+Counts = Mapping[str, int]
+"""What was counted -> how often it happened."""
+
+
+@clause(
+    "count.whole-numbers",
+    "What a whole-number setting counts happens so often: with 1, 2 and 3 the steps of optimisers, updates, samples, moves of"
+    " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay.",
+    "Use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1, - 1, // 2 and max(1, ..).",
+)
+def whole_numbers(subject: Subject) -> str:
+    tried, failures = [], []
+    for setting in settings_of(subject.agent().config):
+        if not _counts_something(setting):
+            continue
+        found = {
+            value: counts for value in (0, 1, 2, 3) if (counts := _counts(subject, setting.name, value)) is not None
+        }
+        if not {1, 2, 3} <= found.keys():
+            continue
+        tried.append(setting.name)
+        failures += [text for text in _faults(setting.name, found)][:1]
+    require(not failures, "\n".join(failures))
+    if not tried:
+        raise NotApplicable("it has no whole-number setting that accepts 1, 2 and 3")
+    return ""
+
+
+def _counts_something(setting: Setting) -> bool:
+    value = setting.value
+    whole = isinstance(value, int) or (value is None and int in setting.members)
+    return (
+        whole
+        and not isinstance(value, bool)
+        and setting.affects == "training"
+        and "." not in setting.name
+        and setting.name != "seed"
+    )
+
+
+def _counts(subject: Subject, name: str, value: int) -> Counts | None:
+    """Return what was counted in a short training with one environment; None if the plugin refuses the value."""
+    counter: Counter[str] = Counter()
+    episodes: list[NotedEpisode] = []
+    try:
+        with quietly(), kernels_off():
+            envs = make_vec_env(lambda: subject.with_info(NotedEnv(subject, episodes)), 1)
+            agent = subject.agent(envs, **{name: value})
+            plan, algorithm = agent.parts.plan, agent.parts.algorithm
+            population = isinstance(plan, NormalizesEpisodes)
+            length = 1 if population else LENGTH if plan.unit == "steps" else UPDATES
+            moves: list[tuple[str, float]] = []
+
+            def step(made: Step) -> None:
+                counter[f"steps of {made.optimizer}"] += 1
+
+            with ExitStack() as stack:
+                stack.enter_context(recording(algorithm, lambda _: counter.update([CALLS])))
+                stack.enter_context(_one_by_one(algorithm, "update"))
+                stack.enter_context(watched(agent, step, hold=False))
+                stack.enter_context(moves_of_copies(agent, Found(agent).copies(), moves))
+                if agent.parts.buffer is not None:
+                    stack.enter_context(_counting_samples(agent.parts.buffer, counter))
+                    stack.enter_context(_one_by_one(agent.parts.buffer, "sample"))
+                agent.learn(length)
+    except Exception:  # any error of a validator, or of an update with this value
+        return None
+    counter.update(f"moves of {path}" for path, _ in moves)
+    if population:
+        counter["episodes"] = sum(bool(episode.rewards) for episode in episodes)
+        counter |= _rows_used(subject, name, value)
+    return counter
+
+
+@contextmanager
+def _one_by_one(part: object, name: str) -> Iterator[None]:
+    """Inside the `with` statement, plans call the method `name` each time, not `name_several`: the object overrides it."""
+    try:
+        setattr(part, name, getattr(part, name))
+    except AttributeError:  # it has slots
+        yield
+        return
+    try:
+        yield
+    finally:
+        delattr(part, name)
+
+
+@contextmanager
+def _counting_samples(memory: object, counter: Counter[str]) -> Iterator[None]:
+    """Inside the `with` statement, count the samples that are drawn from the buffer."""
+    kind = type(memory)
+    original: Callable[..., object] = getattr(kind, "sample")  # noqa: B009
+    own = "sample" in vars(kind)
+
+    def counted(self: object, *sizes: object) -> object:
+        counter[SAMPLES] += int(self is memory)
+        return original(self, *sizes)
+
+    setattr(kind, "sample", counted)  # noqa: B010
+    try:
+        yield
+    finally:
+        if own:
+            setattr(kind, "sample", original)  # noqa: B010
+        else:
+            delattr(kind, "sample")
+
+
+def _rows_used(subject: Subject, name: str, value: int) -> Counter[str]:
+    """Return how many candidates an update of a population method depends on."""
+    observed = Observed(subject, **{name: value})
+    batch = observed.batch
+    if not isinstance(batch, Scored):
+        return Counter()
+    before = observed.effect(batch)
+    used = 0
+    for row in range(len(batch.score)):
+        mark = torch.zeros_like(batch.score)
+        mark[row] = 1.0
+        others = (
+            replace(batch, parameters=batch.parameters + mark.unsqueeze(1)),
+            replace(batch, score=batch.score + 1e-3 * mark * batch.score.std()),
+        )
+        used += any(not equal_values(dict(before), dict(observed.effect(other))) for other in others)
+    return Counter({"candidates that the update depends on": used})
+
+
+def _faults(name: str, found: Mapping[int, Counts]) -> Iterator[str]:
+    """Yield a text for each thing that is not counted as a whole-number setting says."""
+    kinds = sorted({kind for counts in found.values() for kind in counts})
+    table = {kind: {value: counts.get(kind, 0) for value, counts in found.items()} for kind in kinds}
+    rising = {kind: row for kind, row in table.items() if row[1] < row[3]}
+    for kind, row in table.items():
+        text = f"{name} = {', '.join(map(str, row))}: {', '.join(map(str, row.values()))} {kind} in a training of equal length"
+        if row[1] < row[3] and not _on_a_line(row):
+            yield f"{text}; they should grow by equal amounts"
+        begins_later = row[1] >= row[2] >= row[3] and row[1] - row[3] <= 2
+        if row[1] > row[3] and not (_on_a_line(row) or _shares(row) or begins_later):
+            yield f"{text}; they should shrink as 1, 1/2 and 1/3, or by equal amounts"
+    nearest = SAMPLES if SAMPLES in rising else CALLS if CALLS in rising else ""
+    chosen = {kind: row for kind, row in rising.items() if not nearest or kind == nearest}
+    bases = {kind: row[1] - (row[2] - row[1]) for kind, row in chosen.items()}
+    steps = {kind: row[2] - row[1] for kind, row in chosen.items()}
+    if chosen and all(_on_a_line(row) for row in chosen.values()):
+        kind = min(bases, key=lambda each: abs(bases[each]))
+        allowed = {0} if nearest or kind.startswith(("episodes", "candidates")) else {0, steps[kind]}
+        if bases[kind] not in allowed:
+            yield (
+                f"{name} = 1, 2, 3: {', '.join(str(chosen[kind][value]) for value in (1, 2, 3))} {kind} in a training of equal"
+                f" length; 2 should give twice as many as 1"
+            )
+
+
+def _on_a_line(row: Mapping[int, int]) -> bool:
+    values = [value for value in (0, 1, 2, 3) if value in row and not (value == 0 and row[1] > row[3])]
+    differences = {row[b] - row[a] for a, b in zip(values, values[1:], strict=False)}
+    return len(differences) == 1
+
+
+def _shares(row: Mapping[int, int]) -> bool:
+    return all(abs(row[value] * value - row[1]) <= value * max(2.0, 0.15 * row[value]) for value in (2, 3))
+
+
+@clause(
+    "count.training-ends",
+    "A training ends with the round in which its steps are made: not a round earlier, and not one later.",
+    "rounds(): while cursor.env_steps < training.end (or cursor.updates, if the plan counts updates).",
+)
+def training_ends(subject: Subject) -> None:
+    for number, asked in enumerate((LENGTH, LENGTH + 7, 2 * LENGTH)):
+        reports: list[Report] = []
+        with quietly():
+            agent = subject.agent(make_vec_env(lambda: subject.with_info(NotedEnv(subject, [])), 1 + number % 2))
+            agent.learn(asked, LambdaCallback(on_report=lambda run, report: reports.append(report)))  # noqa: B023
+        counted = [each.env_steps if agent.parts.plan.unit == "steps" else each.updates for each in reports]
+        what = f"learn({asked}) made rounds that end at {counted[-3:]} {agent.parts.plan.unit}"
+        require(bool(counted) and counted[-1] >= asked, f"{what}: it ends too early")
+        require(len(counted) < 2 or counted[-2] < asked, f"{what}: it makes a round too many")
+
+
+@clause(
+    "count.episodes",
+    "The episodes of all reports are those that the environments finished: each once, with its length and its return.",
+    "rounds(): give Report the episodes of every rollout of the round, `rollout.episodes`, each once.",
+)
+def episodes_reported(subject: Subject) -> None:
+    played: list[NotedEpisode] = []
+    reports: list[Report] = []
+    with quietly():
+        agent = subject.agent(make_vec_env(lambda: subject.with_info(NotedEnv(subject, played)), 2))
+        if not agent.parts.plan.needs_environment or isinstance(agent.parts.plan, NormalizesEpisodes):
+            raise NotApplicable("it collects no steps in environments")
+        played.clear()
+        agent.learn(4 * LENGTH, LambdaCallback(on_report=lambda run, report: reports.append(report)))
+    told = Counter((each.length, round(each.episode_return, 3)) for report in reports for each in report.episodes)
+    seen = Counter((len(each.rewards), round(sum(each.rewards), 3)) for each in played if each.rewards)
+    many = told.total(), len([each for each in played if each.rewards])
+    strange = list(told - seen)
+    require(not strange, f"episodes are reported that no environment played, as (length, return): {strange[:3]}")
+    require(many[1] - many[0] <= 2, f"{many[0]} episodes are reported, and 2 environments played {many[1]}")
+
+
+@clause(
+    "count.progress",
+    "The progress that update() gets is that of its round: above the share of the steps before it, and at most that after it.",
+    "rounds(): training.progress(steps) with the count after the steps of this round, which the report has too.",
+)
+def progress_of_round(subject: Subject) -> None:
+    seen: list[tuple[int, float]] = []
+    reports: list[Report] = []
+    with quietly(), kernels_off():
+        agent = subject.agent(make_vec_env(lambda: subject.with_info(NotedEnv(subject, [])), 1))
+        if agent.parts.plan.unit != "steps":
+            raise NotApplicable("it makes no steps in environments")
+        with _noting_progress(agent.parts.algorithm, lambda progress: seen.append((len(reports), progress))):
+            agent.learn(4 * LENGTH, LambdaCallback(on_report=lambda run, report: reports.append(report)))
+    for number, progress in seen:
+        before = 0 if number == 0 else reports[number - 1].env_steps
+        after = reports[min(number, len(reports) - 1)].env_steps
+        low, high = before / (4 * LENGTH), min(1.0, after / (4 * LENGTH))
+        require(
+            low < progress <= high + 1e-6 or isinstance(agent.parts.plan, NormalizesEpisodes),
+            f"an update after the steps {before + 1} to {after} of {4 * LENGTH} has progress {progress:.4g}, which is not"
+            f" in ({low:.4g}, {high:.4g}]",
+        )
+
+
+@contextmanager
+def _noting_progress(algorithm: object, note: Callable[[float], object]) -> Iterator[None]:
+    kind = type(algorithm)
+    original: Callable[..., object] = getattr(kind, "update")  # noqa: B009
+    own = "update" in vars(kind)
+
+    def noted(self: object, batch: object, *, progress: float) -> object:
+        if self is algorithm:
+            note(progress)
+        return original(self, batch, progress=progress)
+
+    setattr(kind, "update", noted)  # noqa: B010
+    try:
+        yield
+    finally:
+        if own:
+            setattr(kind, "update", original)  # noqa: B010
+        else:
+            delattr(kind, "update")

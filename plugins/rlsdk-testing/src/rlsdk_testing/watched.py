@@ -1,0 +1,175 @@
+"""Watches optimisers from outside: the gradients and learning rates of their steps, and what else an update changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import attrs
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from rlsdk.agent import Agent
+from rlsdk.interfaces import Proposes
+from rlsdk.interfaces.abilities import ability
+from rlsdk.kernels import kernels_off
+from rlsdk.runtime.threads import limited_threads
+from rlsdk_testing.batches import Batch, Learner, small_agent
+from rlsdk_testing.equal_noise import EqualNoise
+from rlsdk_testing.networks import Found, held
+from rlsdk_testing.not_applicable import NotApplicable
+from rlsdk_testing.subject import Subject, flat_state
+
+LOOSE: dict[str, object] = {"max_grad_norm": 1e6}
+"""Settings with which gradients are not scaled down, so that they can be compared."""
+Effect = Mapping[str, Tensor]
+"""What an update does: name -> gradient of an optimiser, or change of another tensor."""
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """One step of an optimiser."""
+
+    optimizer: str
+    """The path of the optimiser, as `Found` names it."""
+    rate: float
+    gradient: Tensor
+    """The gradients of all its parameters, float64 [D]."""
+
+
+@contextmanager
+def watched(agent: Agent, note: Callable[[Step], object], *, hold: bool) -> Iterator[None]:
+    """Inside the `with` statement, call `note` for each step of an optimiser. With `hold`, the steps are not made."""
+    found = Found(agent).optimizers
+    before = {path: vars(optimizer).get("step") for path, optimizer in found.items()}
+    for path, optimizer in found.items():
+        setattr(optimizer, "step", _noting(path, optimizer, note, hold))  # noqa: B010  # it is a method
+    try:
+        yield
+    finally:
+        for path, optimizer in found.items():
+            if before[path] is None:
+                del vars(optimizer)["step"]
+            else:
+                setattr(optimizer, "step", before[path])  # noqa: B010
+
+
+def _noting(path: str, optimizer: Optimizer, note: Callable[[Step], object], hold: bool) -> Callable[..., object]:
+    original: Callable[..., object] = optimizer.step
+
+    def step(*args: object, **kwargs: object) -> object:
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in held(optimizer)]
+        flat = torch.cat([grad.detach().double().flatten() for grad in grads]) if grads else torch.zeros(0)
+        note(Step(path, float(optimizer.param_groups[0]["lr"]), flat))
+        return None if hold else original(*args, **kwargs)
+
+    return step
+
+
+class Observed:
+    """A learner computed by torch alone, whose updates are watched. Its optimisers make no steps while they are watched.
+
+    So all steps of an update are computed at the same weights, and their gradients can be compared.
+    """
+
+    def __init__(self, subject: Subject, like: Observed | None = None, **changes: object) -> None:
+        """`changes`: settings. `like`: use the batch and the state of this one instead of a training."""
+        self.subject, self.like = subject, like
+        self.changes = {**LOOSE, **(like.changes if like else {}), **changes}
+        with kernels_off():
+            self.learner = Learner(subject, **self.changes) if like is None else None
+            self.agent = self.learner.agent if self.learner else small_agent(subject, **self.changes)
+        self.batch: Batch = like.batch if like else self.learner and self.learner.batch
+        self.steps: list[Step] = []
+        """The steps of the last update."""
+
+    def variant(self, **changes: object) -> Observed | None:
+        """Return the same with other settings, or None if the plugin refuses them."""
+        try:
+            return Observed(self.subject, self, **changes)
+        except Exception:  # a value may be refused with any error
+            return None
+
+    def restore(self) -> None:
+        """Set weights, state and random streams to those after the training."""
+        first = self
+        while first.like is not None:
+            first = first.like
+        assert first.learner is not None
+        first.learner.restore()
+        if first is not self:
+            self.agent.set_parameters(first.agent.get_parameters())
+            self.agent.streams.load_state_dict(first.agent.streams.state_dict())
+
+    def update(self, batch: Batch, progress: float = 0.5, where: Tensor | None = None) -> list[Step]:
+        """Restore the state, update with `batch` without making the steps, and return them.
+
+        `where`: all random numbers of the update are `NOISE`, see `EqualNoise`.
+        """
+        self.restore()
+        self.steps = []
+        with kernels_off(), limited_threads(1), watched(self.agent, self.steps.append, hold=True):
+            if where is None:
+                self.agent.parts.algorithm.update(batch, progress=progress)
+            else:
+                with EqualNoise(where, NOISE) as noise:
+                    self.agent.parts.algorithm.update(batch, progress=progress)
+                if noise.indices:
+                    raise NotApplicable("its update chooses rows by itself")
+        return self.steps
+
+    def effect(self, batch: Batch, progress: float = 0.5, where: Tensor | None = None) -> Effect:
+        """Return the mean gradient of each optimiser, and the changes of all other tensors in one update."""
+        self.restore()
+        before = flat_state(self.agent)
+        steps = self.update(batch, progress, where)
+        after = flat_state(self.agent)
+        found = dict[str, Tensor]()
+        for path in dict.fromkeys(step.optimizer for step in steps):
+            found[path] = torch.stack([step.gradient for step in steps if step.optimizer == path]).mean(0)
+        for name, value in after.items():
+            if value.is_floating_point() and name in before and before[name].shape == value.shape:
+                change = value.double() - before[name].double()
+                if bool(change.any()):
+                    found[name] = change.flatten()
+        return found
+
+    def proposal(self, progress: float = 0.5) -> Effect:
+        """Return the candidates of a population method, as an effect; empty for other algorithms."""
+        proposer = ability(self.agent.parts.algorithm, Proposes)
+        if proposer is None:
+            return {}
+        self.restore()
+        with kernels_off():
+            return {"candidates": proposer.propose(progress=progress).detach().double().flatten()}
+
+
+def apart(one: Effect, two: Effect) -> tuple[float, str]:
+    """Return the largest difference of two effects, as a share of the effect, and the name of what differs."""
+    found = [(0.0, "")]
+    for name in {**one, **two}:
+        a, b = one.get(name), two.get(name)
+        if a is None or b is None or a.shape != b.shape:
+            size = float((a if b is None else b).norm()) if (a is None) != (b is None) else 1.0  # type: ignore[union-attr]
+            found.append((1.0 if size > TINY else 0.0, name))
+            continue
+        size = max(float(a.norm()), float(b.norm()))
+        if size > TINY:
+            found.append((float((a - b).norm()) / size, name))
+    return max(found)
+
+
+def of_weights(effect: Effect, optimizers: set[str]) -> Effect:
+    """Return what an effect does to weights: gradients, candidates and changes of the policy, without other statistics."""
+    return {
+        name: value
+        for name, value in effect.items()
+        if name in {"candidates", *optimizers} or name.startswith("policy")
+    }
+
+
+NOISE = 0.5
+"""The number that all random numbers are in updates whose rows are compared."""
+TINY = 1e-7
+"""Gradients and changes whose norm is smaller count as zero: they are rounding."""
