@@ -58,13 +58,11 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
         EnvironmentFault: `env` is none of these, or the environment cannot be made.
         SettingsError: the seed is not a whole number that torch's generators accept.
     """
-    made = _connected(split_wrapper_settings(env)[0], copies)
     if seed is not None:
-        made.seeds = Seeds(seed)
-    return made
-
-
-def _connected(env: EnvSource, copies: int) -> ConnectedEnv:
+        seeded = connect(env, copies)
+        seeded.seeds = Seeds(seed)
+        return seeded
+    env, _ = split_wrapper_settings(env)
     if isinstance(env, NumpyVectorEnv):
         return connect(env.env)
     if isinstance(env, EnvInTraining):

@@ -33,7 +33,7 @@ from rlsdk.kernels.protocol import (
 )
 from rlsdk.kernels.reference import is_transformed, no_choice, require_choice
 from rlsdk.kernels.structure import KernelSlot, Structure, fixed_layers
-from rlsdk.kernels.switch import kernel_state, kernels_off
+from rlsdk.kernels.switch import kernel_states, kernels_off
 from rlsdk.kernels.vector_steps import VectorStep
 
 __all__ = [
@@ -66,7 +66,7 @@ __all__ = [
     "is_hooked",
     "is_linear",
     "is_transformed",
-    "kernel_state",
+    "kernel_states",
     "kernels_off",
     "no_choice",
     "require_choice",

@@ -26,8 +26,9 @@ def _as_state(value: str) -> str:
     return value
 
 
-states = [_as_state(os.environ.get(VARIABLE, "on"))]
-"""What is on; the last one counts. Kernels are looked up in every update, so they read the list without a call."""
+kernel_states = [_as_state(os.environ.get(VARIABLE, "on"))]
+"""What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so it is no
+function. Only this module changes it."""
 
 
 def kernels_off() -> AbstractContextManager[None]:
@@ -37,18 +38,13 @@ def kernels_off() -> AbstractContextManager[None]:
 
 def compiled_off() -> AbstractContextManager[None]:
     """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
-    return _inside("off" if states[-1] == "off" else "uncompiled")
+    return _inside("off" if kernel_states[-1] == "off" else "uncompiled")
 
 
 @contextmanager
 def _inside(state: str) -> Iterator[None]:
-    states.append(state)
+    kernel_states.append(state)
     try:
         yield
     finally:
-        states.pop()
-
-
-def kernel_state() -> str:
-    """Return what is on: `on`; `uncompiled`, only numpy and torch; or `off`, only torch."""
-    return states[-1]
+        kernel_states.pop()

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from rlsdk.errors import RlsdkError, message_of, one_line, suggest
 from rlsdk.kernels.hooks import KNOWN
-from rlsdk.kernels.switch import states
+from rlsdk.kernels.switch import kernel_states
 from rlsdk.registry.discovery import FORGET
 
 ArgumentsT = ParamSpec("ArgumentsT")
@@ -35,7 +35,7 @@ _tables: list[dict[str, Callable[..., Any] | None]] = []
 
 def offered(name: str) -> Callable[..., Any] | None:
     """Return the function of this name that an installed package offers; None: torch computes, or kernels are off."""
-    return None if states[-1] == "off" else (_tables or _found())[0][name]
+    return None if kernel_states[-1] == "off" else (_tables or _found())[0][name]
 
 
 def _found() -> list[dict[str, Callable[..., Any] | None]]:

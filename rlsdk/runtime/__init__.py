@@ -27,34 +27,14 @@ if TYPE_CHECKING:
     from rlsdk.runtime.whole_files import write_json as write_json
     from rlsdk.runtime.whole_files import write_whole as write_whole
 
-__all__ = [
-    "LastPrepared",
-    "Streams",
-    "available_bytes",
-    "checked_seed",
-    "choose_device",
-    "counted",
-    "fresh_seed",
-    "gigabytes",
-    "is_quiet",
-    "limited_threads",
-    "open_library",
-    "print_line",
-    "quietly",
-    "write_csv",
-    "write_json",
-    "write_whole",
-]
-
-__getattr__, __dir__ = attach(
-    __name__,
-    {
-        "choose_device": "rlsdk.runtime.device",
-        "LastPrepared": "rlsdk.runtime.last_prepared",
-        **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory_budget"),
-        **dict.fromkeys(("counted", "is_quiet", "print_line", "quietly"), "rlsdk.runtime.output"),
-        **dict.fromkeys(("Streams", "checked_seed", "fresh_seed"), "rlsdk.runtime.seeding"),
-        "limited_threads": "rlsdk.runtime.threads",
-        **dict.fromkeys(("open_library", "write_csv", "write_json", "write_whole"), "rlsdk.runtime.whole_files"),
-    },
-)
+HOMES = {
+    **dict.fromkeys(("Streams", "checked_seed", "fresh_seed"), "rlsdk.runtime.seeding"),
+    **dict.fromkeys(("counted", "is_quiet", "print_line", "quietly"), "rlsdk.runtime.output"),
+    **dict.fromkeys(("open_library", "write_csv", "write_json", "write_whole"), "rlsdk.runtime.whole_files"),
+    **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory_budget"),
+    "LastPrepared": "rlsdk.runtime.last_prepared",
+    "choose_device": "rlsdk.runtime.device",
+    "limited_threads": "rlsdk.runtime.threads",
+}
+__all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
+__getattr__, __dir__ = attach(__name__, HOMES)

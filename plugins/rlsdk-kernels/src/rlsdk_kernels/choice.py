@@ -39,7 +39,9 @@ KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
 ResultT = TypeVar("ResultT")
 RowsT = TypeVar("RowsT", bound=PolicyRows)
-Acts = Callable[[Observation, Any, bool, Generator], Act[Any, Any]]
+AnyAct = Act[Any, Any]
+"""An act with the carry and the extras of any policy."""
+Acts = Callable[[Observation, Any, bool, Generator], AnyAct]
 """A function that acts: (observation, carry, whether it is deterministic, generator) -> act."""
 COMPILED_WIDTH = 512
 """Up to this width of layers, compiled code is faster than torch on processors with AVX2."""
@@ -57,11 +59,6 @@ def backend_name(choice: KernelChoice) -> str | None:
     if may_compile() and (narrow or (choice.width <= COMPILED_WIDTH and has_avx2())):
         return "compiled"
     return "numpy" if narrow else "torch"
-
-
-def _are_plain(encoder: nn.Module, modules: Sequence[nn.Module]) -> bool:
-    """Whether the encoder has no parameters and the layers are dense."""
-    return next(encoder.parameters(), None) is None and is_dense(modules)
 
 
 def dense_network(
@@ -83,7 +80,7 @@ def dense_network(
         member: the index of one member of an ensemble, to evaluate it alone; None: all.
     """
     name = backend_name(choice)
-    if hooked or name is None or not _are_plain(encoder, modules):
+    if hooked or name is None or next(encoder.parameters(), None) is not None or not is_dense(modules):
         return reference
     from rlsdk_kernels.dense_choice import dense_of
 
@@ -99,7 +96,7 @@ def dense_acting(
 ) -> Callable[[Tensor], Tensor]:
     """Return the function that computes raw outputs [N, O] without graph from encoded observations [N, I]."""
     off = hooked or backend_name(choice) is None
-    if off or not _are_plain(encoder, modules):
+    if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
         return reference
     from rlsdk_kernels.dense_acting import DenseActing
 
@@ -116,7 +113,7 @@ def greedy_acting(
 ) -> GreedyKernel | None:
     """Return the kernel for acting greedily; None if no kernel fits, for example without dense layers."""
     off = hooked or backend_name(choice) is None
-    if off or not _are_plain(encoder, modules):
+    if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
         return None
     from rlsdk_kernels.greedy_acting import GreedyActing
 

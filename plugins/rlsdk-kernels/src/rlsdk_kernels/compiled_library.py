@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from rlsdk.errors import UsageError
-from rlsdk.kernels import kernel_state
+from rlsdk.kernels import kernel_states
 from rlsdk.runtime import open_library
 from rlsdk.updates import LossTerms
 
@@ -149,7 +149,7 @@ def loaded_library() -> CDLL:
 
 def may_compile() -> bool:
     """Whether kernels may use compiled code, and this installation has it for the processor."""
-    return kernel_state() == "on" and _has_library()
+    return kernel_states[-1] == "on" and _has_library()
 
 
 @cache

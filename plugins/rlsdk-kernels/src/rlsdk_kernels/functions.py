@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlsdk.kernels import kernel_state
+from rlsdk.kernels import kernel_states
 from rlsdk.records import StepData
 from rlsdk_kernels import compiled_huber, compiled_vectors
 from rlsdk_kernels.compiled_library import may_compile
@@ -26,7 +26,7 @@ def pairwise_huber(
     current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
     """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.math.quantiles.quantile_huber`."""
-    return _fastest(kernel_state())(current, target, asymmetry, weight)
+    return _fastest(kernel_states[-1])(current, target, asymmetry, weight)
 
 
 @cache
@@ -54,7 +54,7 @@ def advantages(
 
 def _reads(values: Tensor) -> bool:
     """Whether compiled code can read tensors like `values` [..]."""
-    return not torch.compiler.is_compiling() and values.is_cpu and _compiles(kernel_state())
+    return not torch.compiler.is_compiling() and values.is_cpu and _compiles(kernel_states[-1])
 
 
 @cache
@@ -65,7 +65,7 @@ def _compiles(now: str) -> bool:
 
 def action_values(*tensors: Tensor | None) -> CompiledValues | None:
     """Return compiled functions for these tensors [..]; None if torch must compute, for example on a GPU or for autograd."""
-    if not _compiles(kernel_state()) or torch.compiler.is_compiling():
+    if not _compiles(kernel_states[-1]) or torch.compiler.is_compiling():
         return None
     for tensor in tensors:
         if tensor is not None and not (

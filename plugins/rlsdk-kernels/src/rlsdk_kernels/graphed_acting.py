@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk import tree
 from rlsdk.kernels import function_modes
-from rlsdk.records import Act, Observation
-from rlsdk_kernels.choice import Acts
+from rlsdk.records import Observation
+from rlsdk_kernels.choice import Acts, AnyAct
 from rlsdk_kernels.cuda_graphs import Capture, Captures, addresses, captured, same_objects, signature, tables_of
 
 
@@ -28,11 +27,9 @@ class GraphedActing:
         self._tables = tables_of([network])
         self._addresses: list[int] = []
         self._attributes: list[object] = []
-        self.captures: Captures[Act[Any, Any]] = Captures()
+        self.captures: Captures[AnyAct] = Captures()
 
-    def __call__(
-        self, observation: Observation, carry: object, deterministic: bool, generator: Generator
-    ) -> Act[Any, Any]:
+    def __call__(self, observation: Observation, carry: object, deterministic: bool, generator: Generator) -> AnyAct:
         if not self._may_replay(observation):
             return self._act(observation, carry, deterministic, generator)
         self._forget_if_changed()
@@ -54,7 +51,7 @@ class GraphedActing:
 
     def _capture(
         self, inputs: tuple[Observation, object], deterministic: bool, generator: Generator
-    ) -> Capture[Act[Any, Any]]:
+    ) -> Capture[AnyAct]:
         """Raises RuntimeError if the function does something that a graph cannot do."""
         observation, carry = own = tree.map_tensors(Tensor.clone, inputs)
         leaves = tree.leaves(own)
@@ -65,7 +62,7 @@ class GraphedActing:
         return capture
 
 
-def _leaves_of(act: Callable[[], Act[Any, Any]]) -> tuple[list[Tensor], Callable[[list[Tensor]], Act[Any, Any]]]:
+def _leaves_of(act: Callable[[], AnyAct]) -> tuple[list[Tensor], Callable[[list[Tensor]], AnyAct]]:
     """The tensors [..] of an act, and the function that builds acts of such tensors."""
     done = act()
     build = tree.layout(done).build
