@@ -433,3 +433,18 @@ SEEING = (
     "serializer.round-trip",
     "training.parameters-move",
 )
+
+
+@pytest.mark.parametrize("kind", ["commands", "importers"])
+def test_functions_that_the_manifest_names_must_exist(kind: str, site: Site) -> None:
+    manifest = add_plugin(site) / "rlsdk.toml"
+    text = manifest.read_text()
+    manifest.write_text(f'{text}\n[{kind}]\nshout = ["acme_bad:shout", "Shout.", "shout"]\n')
+    (manifest.parent / "__init__.py").write_text("def shout():\n    pass\n")
+    site.listed()
+    verify("bad", "plugin.manifest-agrees")
+    (manifest.parent / "__init__.py").write_text("")
+    sys.modules.pop("acme_bad", None)
+    site.listed()
+    with pytest.raises(ContractViolation, match=f"{kind} = 'acme_bad:shout', but acme_bad has no 'shout'"):
+        verify("bad", "plugin.manifest-agrees")
