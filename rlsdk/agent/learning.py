@@ -65,8 +65,9 @@ def run_training(
     until = None if request.schedule_until is None else positive(request.schedule_until, "schedule_until")
     if request.exact:
         require_exact(agent.parts.plan, agent.context.num_envs, total, agent.spec.id)
-    elif total and (line := rounding_notice(agent, total)) is not None:
-        warnings.warn(f"learn: {line}", stacklevel=4)
+    elif (line := rounded_up(agent.parts.plan, agent.context.num_envs, total)) and line not in agent.notices:
+        agent.notices.add(line)  # a program that calls learn in a loop is told once
+        warnings.warn(f"learn: {line}", stacklevel=4)  # no print: a program that embeds rlsdk can silence a warning
     if request.fresh:
         agent.step_offset = agent.total_steps
     if not total:
@@ -86,18 +87,6 @@ def run_training(
             leave_episodes(agent)
         if not agent.logger_was_set:
             agent.logger.close()
-
-
-def rounding_notice(agent: AssembledAgent, total: int) -> str | None:
-    """One line about whole rounds, see `rounded_up`; None if there is nothing to say, or this agent has said it before.
-
-    A program that calls `learn` in a loop gets the line once. It is a warning, not output, so that a program can silence it.
-    """
-    line = rounded_up(agent.parts.plan, agent.context.num_envs, total)
-    if line is None or line in agent.notices:
-        return None
-    agent.notices.add(line)
-    return line
 
 
 def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:

@@ -13,7 +13,6 @@ import attrs
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.agent_file import system_info
-from rlsdk.agent.learning import rounding_notice
 from rlsdk.agent.loggers import chosen_sinks
 from rlsdk.callbacks import (
     Callback,
@@ -51,7 +50,7 @@ from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.dataset import dataset_names
 from rlsdk.sinks import CsvSink, JsonlSink, Logger, MetricSink
-from rlsdk.training.length import require_exact
+from rlsdk.training.length import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
@@ -141,7 +140,9 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
 
 def _say_rounding(agent: Agent, record: RunRecord, left: int) -> None:
     """Print how many steps the training will have, if rounds are whole. `learn` then does not warn about the same."""
-    if not record.exact_steps and (line := rounding_notice(agent._assembled, left)) is not None:
+    line = rounded_up(agent.parts.plan, agent.context.num_envs, left)
+    if line and not record.exact_steps:
+        agent._assembled.notices.add(line)
         print_line(line)
 
 

@@ -16,26 +16,24 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
-def round_length(plan: Plan[Training], num_envs: int) -> int | None:
-    """The environment steps of a round, all environments together; None if they are not known before."""
-    if isinstance(plan, OffPolicyPlan):
-        return None if plan.episodes else plan.train_every * num_envs
-    rollouts = ability(plan, HasRolloutLength)
-    return None if rollouts is None or plan.unit != "steps" else rollouts.n_steps * num_envs
-
-
 def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
     """One line about a training of `total` steps that ends later, because rounds are whole; None if it does not."""
-    size = round_length(plan, num_envs)
+    if not total:
+        return None
     remedy = f"; exact_steps=True (--exact-steps) ends at {total:,}"
-    if size is not None and total % size:
-        return f"{total:,} steps become {total + -total % size:,}: rounds of {size:,} steps are whole{remedy}"
     episodes = f"training ends with the round of episodes in which step {total:,} falls"
-    if isinstance(plan, OffPolicyPlan) and plan.episodes:
-        return episodes + remedy
-    if isinstance(plan, NormalizesEpisodes):  # exact_steps is refused there
+    if isinstance(plan, OffPolicyPlan):
+        if plan.episodes:
+            return episodes + remedy
+        size = plan.train_every * num_envs
+    elif isinstance(plan, NormalizesEpisodes):  # exact_steps is refused there
         return episodes
-    return None
+    else:
+        rollouts = ability(plan, HasRolloutLength)
+        size = 1 if rollouts is None or plan.unit != "steps" else rollouts.n_steps * num_envs
+    if not total % size:
+        return None
+    return f"{total:,} steps become {total + -total % size:,}: rounds of {size:,} steps are whole{remedy}"
 
 
 def require_exact(plan: Plan[Training], num_envs: int, total: int, algorithm: str) -> None:

@@ -150,9 +150,9 @@ class EntropyCoefficient:
     @torch.no_grad()
     def update(self, log_prob: Tensor, learning_rate: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return (alpha before this update, 0-d; metrics), given log-densities [N] of the policy's own actions."""
-        alpha = self.value
         if not self.learnt:
-            return alpha, {"train/ent_coef": alpha}
+            return self.fixed, {"train/ent_coef": self.fixed}
+        alpha = self.log_alpha.exp().squeeze(0)
         gradient = -(log_prob + self.target_entropy).mean()
         loss = self.log_alpha.squeeze(0) * gradient
         self.optimizer.gradients.copy_(gradient)
