@@ -33,6 +33,7 @@ DOCUMENTED_SIGNATURES = {
     "run_training",
     "record_episodes_of",
     "evaluate_file",
+    "import_agent",
     "record_file",
     "plot_curves",
     "run_bench",

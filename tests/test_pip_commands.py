@@ -159,7 +159,7 @@ PART = re.compile(r"(?P<place>[\w./-]*?)(?P<extras>\[[\w,-]+\])?(?P<range>[<>=!~
 
 
 def lines_of(path: Path) -> list[list[str]]:
-    """The arguments of each `pip install` in a page. Code between backticks may go on in the next line."""
+    """The arguments of each `pip install` in a page. Code between backticks may have a line break."""
     text = path.read_text().replace('\\"', '"')
     text = re.sub(r"(?<!`)`(pip install [^`]*)`", lambda found: f"\n{' '.join(found[1].split())}\n", text)
     lines = re.findall(r"pip install ((?:[^\n`#|&;'\\]|'[^'\n]*')*)", text)

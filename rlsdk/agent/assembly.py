@@ -146,7 +146,7 @@ def assemble(
         use != "ignored" and env is not None and env.has_masks,
         use == "ignored",
         GoalRules(lambda: agent.env),
-        # networks of users see sorted keys: files hold their weights in this order, whatever the order in the environment
+        # networks of users see sorted keys: files hold their weights in this order
         to_gymnasium=partial(to_gymnasium, by_name=True),
         algorithm=spec.id,
     )

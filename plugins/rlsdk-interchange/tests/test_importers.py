@@ -132,7 +132,7 @@ def test_the_example_package_adds_a_command_and_a_format(tmp_path: Path, cli: An
         Path("w.npz").write_text("text")
         code, _, err = cli(*line, "--out", "other")
         assert (code, err.count("\n")) == (1, 1)
-        assert "w.npz is no .npz file" in err
+        assert "w.npz cannot be read as an .npz file" in err
         assert "best" in extensions("commands")
 
 

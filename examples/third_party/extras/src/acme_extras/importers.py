@@ -22,6 +22,6 @@ def import_arrays(path: Path, algorithm: str, env: str, **settings: object) -> r
         with np.load(path, allow_pickle=False) as arrays:
             weights = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
     except (OSError, ValueError) as error:
-        raise ArtifactError(f"{path} is no .npz file with arrays: {error}") from None
+        raise ArtifactError(f"{path} cannot be read as an .npz file: {error}") from None
     agent.set_parameters({"policy": weights}, exact_match=False)
     return agent
