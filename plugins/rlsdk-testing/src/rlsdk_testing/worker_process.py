@@ -209,7 +209,7 @@ class WorkerProcess:
     def _processor_seconds(self) -> float:
         """Return the processor time of the process and those it started, also of those that have ended; 0 without `/proc`."""
         ticks = 0
-        for member in child_process.members(self._process.pid):
+        for member in self._child.running():
             with contextlib.suppress(OSError, ValueError), open(f"/proc/{member.pid}/stat", encoding="utf-8") as stream:
                 ticks += sum(
                     map(int, stream.read().rpartition(")")[2].split()[11:15])
