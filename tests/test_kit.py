@@ -71,7 +71,7 @@ def test_a_clause_that_loses_the_process_fails_and_the_others_are_checked(
     add_plugin(site, **lines)
     only(monkeypatch, FIRST, STATES, UPDATES)
     monkeypatch.setattr(isolation, "SECONDS", 15.0)
-    monkeypatch.setattr(worker_process, "MEMORY", 12 * 10**8)
+    monkeypatch.setattr(child_process, "MEMORY", 12 * 10**8)
     found = outcomes()
     assert [(name, result.status) for name, result in found.items()] == [
         (FIRST, "passed"),

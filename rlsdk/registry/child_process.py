@@ -6,8 +6,10 @@ Each child process leads a new session, so that it can be ended together with al
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +20,14 @@ from typing import IO
 import attrs
 
 from rlsdk.errors import one_line
+from rlsdk.runtime.memory_budget import available_bytes, gigabytes
 
 ASK_STACK = getattr(signal, "SIGUSR1", None)
 """The signal that asks a child to write its stack; None on Windows."""
+MEMORY = 4 * 10**9
+"""The memory limit, in bytes, of a child and the processes it starts; lower if less is free. See `memory_limit`."""
+POLL, STACK = 0.05, 1.0
+"""Seconds between checks of a child, and seconds that a hanging child has to write its stack."""
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from {module} import child; child()"
 
 
@@ -62,6 +69,60 @@ def last_line(errors: str) -> str:
     """Return ": " and the last line of `errors`, the error output of a child; an empty text if there is none."""
     lines = errors.strip().splitlines()
     return f": {one_line(lines[-1], 200)}" if lines else ""
+
+
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.+)$', re.MULTILINE)
+
+
+def write_stacks() -> None:
+    """Let this child write its stack to its error output if it crashes, or if the parent sends the signal `ASK_STACK`.
+
+    `faulthandler.dump_traceback_later` is not used: its thread reads the frames of running threads, and so can crash.
+    Stacks are written to a separate file descriptor, because standard error may be captured or closed.
+    """
+    errors = os.dup(2)
+    faulthandler.enable(errors)
+    if ASK_STACK is not None:
+        faulthandler.register(ASK_STACK, errors, all_threads=False)
+
+
+def ask_stack(process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+    """Let a hanging child write its stack into `output`, its error output. The stack shows where it hangs."""
+    if ASK_STACK is not None and process.poll() is None:
+        before, end = os.fstat(output.fileno()).st_size, time.monotonic() + STACK
+        process.send_signal(ASK_STACK)
+        while os.fstat(output.fileno()).st_size == before and time.monotonic() < end:
+            time.sleep(POLL)
+
+
+def place_in(output: str, package: str) -> str:
+    """Return the function and line in which the code of `package` was when its process ended or hung.
+
+    They are read from the stacks that Python wrote into `output`, innermost call first. Without a stack, return the last line.
+    """
+    for path, line, function in _FRAME.findall(output):
+        _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
+        if folder:
+            return f" in {function} ({package}/{rest}, line {line})"
+    return "" if _FRAME.search(output) else last_line(output)
+
+
+def memory_limit() -> int:
+    """Return the largest number of bytes that a child may use: `MEMORY`, or nine tenths of what is free if that is less."""
+    return min(MEMORY, int(0.9 * (available_bytes() or MEMORY)))
+
+
+def too_much_memory(leader: int, limit: int) -> str | None:
+    """Return text about a child that uses more than `limit` bytes, with the processes it started; else None.
+
+    It reads `/proc`, and returns None without it. A limit of the address space (`RLIMIT_AS`) is not used: it would also count
+    memory that is reserved and never used, as by CUDA and threads. It would not count processes that the child starts.
+    """
+    running = members(leader)
+    if sum(private_bytes(each.pid) for each in running) <= limit:
+        return None
+    count = f", in {len(running)} processes" if len(running) > 1 else ""
+    return f"used more than {gigabytes(limit)} of memory{count}"
 
 
 def end_with_parent(parent: int, leave: Callable[[int], object], seconds: float = float("inf")) -> None:

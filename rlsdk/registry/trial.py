@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import attrs
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0
 """The default time limit. Loading a plugin that imports no torch takes a tenth of a second."""
+LOOK = 0.25
+"""Seconds between checks of the memory of the child."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,21 +90,32 @@ def _run(plugin: Plugin, out: Path, seconds: float) -> str:
     with tempfile.TemporaryFile() as errors:
         process = child_process.start(__name__, arguments, stdin=nowhere, stdout=nowhere, stderr=errors)
         try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return f"did not end within {seconds:g} s"
+            ended = _watched(process, errors, seconds)
         finally:
             child_process.end(process)
         errors.seek(0)
-        return child_process.how_it_ended(code) + child_process.last_line(
-            errors.read(100_000).decode("utf-8", "replace")
-        )
+        output = errors.read(100_000).decode("utf-8", "replace")
+        return ended + child_process.place_in(output, plugin.module.partition(".")[0])
+
+
+def _watched(process: subprocess.Popen[bytes], errors: IO[bytes], seconds: float) -> str:
+    """Wait until the child ends, its time is over or it uses too much memory; return which, as text for a message."""
+    limit, end = child_process.memory_limit(), time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            return child_process.how_it_ended(process.wait(min(LOOK, seconds)))
+        except subprocess.TimeoutExpired:
+            if (excess := child_process.too_much_memory(process.pid, limit)) is not None:
+                return excess
+    child_process.ask_stack(process, errors)
+    return f"did not end within {seconds:g} s"
 
 
 def child() -> None:
     """The main function of the child process: load one plugin, write the outcome to a file, and end the process."""
     name, out, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
     leave = os._exit
+    child_process.write_stacks()
     threading.Thread(target=child_process.end_with_parent, args=(os.getppid(), leave, seconds), daemon=True).start()
     sys.argv[1:] = []
     trial = _load(next(plugin for plugin in plugins() if plugin.qualified_id == name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from types import TracebackType
 
 import attrs
@@ -88,7 +87,7 @@ class Isolated:
     def _lost_in(self, chosen: Clause, fault: Fault) -> CheckResult:
         """Return the result of a clause that ended the process or did not end: failed."""
         self._lost, self._hung = self._lost + 1, self._hung or fault.hangs
-        place = _place(fault.output, self._package)
+        place = child_process.place_in(fault.output, self._package)
         return result(chosen, "failed", f"it {fault.text}{place}", self._in_a_debugger(chosen))
 
     def _alone(self, chosen: Clause, outcome: CheckResult, strays: int) -> CheckResult:
@@ -113,18 +112,3 @@ class Isolated:
     def _in_a_debugger(self, chosen: Clause) -> str:
         call = f"rlsdk_testing.verify({self._request.algorithm!r}, {chosen.id!r})"
         return f"call {call} in a debugger; it checks in your process"
-
-
-_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.+)$', re.MULTILINE)
-
-
-def _place(output: str, package: str) -> str:
-    """Return the function and line in which a plugin was when its process ended or hung.
-
-    They are read from the stacks that Python wrote into `output`, innermost call first.
-    """
-    for path, line, function in _FRAME.findall(output):
-        _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
-        if folder:
-            return f" in {function} ({package}/{rest}, line {line})"
-    return "" if _FRAME.search(output) else child_process.last_line(output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import faulthandler
 import json
 import os
 import signal
@@ -30,7 +29,7 @@ def child() -> None:
     commands, answers = _own_streams()
     threading.Thread(target=child_process.end_with_parent, args=(os.getppid(), _leave_with_all), daemon=True).start()
     _adopt_orphans()
-    _write_stacks()
+    child_process.write_stacks()
 
     def answer(**values: Any) -> None:
         answers.write(json.dumps(values).encode() + b"\n")
@@ -88,18 +87,6 @@ def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     return commands, answers
-
-
-def _write_stacks() -> None:
-    """Let the process write its stack if it crashes, or if the parent sends the signal `ASK_STACK`.
-
-    `faulthandler.dump_traceback_later` is not used: its thread reads the frames of running threads, and so can crash.
-    Stacks are written to a separate file descriptor, because clauses capture what is written to standard error.
-    """
-    errors = os.dup(2)
-    faulthandler.enable(errors)
-    if child_process.ASK_STACK is not None:
-        faulthandler.register(child_process.ASK_STACK, errors, all_threads=False)
 
 
 def _adopt_orphans() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import queue
 import subprocess
 import tempfile
@@ -15,14 +14,9 @@ from typing import IO, Any
 import attrs
 
 from rlsdk.registry import child_process
-from rlsdk.runtime.memory_budget import available_bytes, gigabytes
 
-MEMORY = 4 * 10**9
-"""The memory limit, in bytes, of the process and those it starts; lower if less than that is free (nine tenths of it)."""
 POLL, LOOK = 0.05, 0.25
 """Seconds between checks whether the process is alive, and between checks of its memory."""
-STACK = 1.0
-"""Seconds that a hanging process has to write its stack."""
 LEAST = 0.1
 """The smallest time limit of an answer, in seconds."""
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -43,15 +37,13 @@ class Fault:
 class WorkerProcess:
     """A process that runs `child` of `rlsdk_testing.worker`.
 
-    This class reads its memory in `/proc`. A limit of the address space (`RLIMIT_AS`) is not used: it would also count memory
-    that is reserved and never used, as by CUDA and threads. It would not count processes that the plugin starts. Without
-    `/proc`, neither memory nor remaining processes are checked.
+    Without `/proc`, neither memory nor remaining processes are checked.
     """
 
     def __init__(self) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._memory = min(MEMORY, int(0.9 * (available_bytes() or MEMORY)))
+        self._memory = child_process.memory_limit()
         pipe = subprocess.PIPE
         self._process = child_process.start("rlsdk_testing.worker", [], stdin=pipe, stdout=pipe, stderr=self._output)
         threading.Thread(target=self._read, daemon=True).start()
@@ -66,7 +58,7 @@ class WorkerProcess:
         if isinstance(fault, dict):
             return fault
         if fault.hangs:
-            self._ask_stack()
+            child_process.ask_stack(self._process, self._output)
         self._output.seek(begin)
         return attrs.evolve(fault, output=self._output.read(1_000_000).decode("utf-8", "replace"))
 
@@ -140,24 +132,10 @@ class WorkerProcess:
                 if (fault := self._too_much()) is not None:
                     return fault
 
-    def _ask_stack(self) -> None:
-        """Let the process write its stack, which shows where it hangs."""
-        if child_process.ASK_STACK is not None and self._process.poll() is None:
-            before, end = self._written(), time.monotonic() + STACK
-            self._process.send_signal(child_process.ASK_STACK)
-            while self._written() == before and time.monotonic() < end:
-                time.sleep(POLL)
-
-    def _written(self) -> int:
-        return os.fstat(self._output.fileno()).st_size
-
     def _too_much(self) -> Fault | None:
         """Return a fault if the process and those it started use too much memory; else None."""
-        running = child_process.members(self._process.pid)
-        if sum(child_process.private_bytes(each.pid) for each in running) <= self._memory:
-            return None
-        count = f", in {len(running)} processes" if len(running) > 1 else ""
-        return Fault(f"used more than {gigabytes(self._memory)} of memory{count}", "")
+        excess = child_process.too_much_memory(self._process.pid, self._memory)
+        return None if excess is None else Fault(excess, "")
 
     def _ended(self) -> Fault:
         try:
