@@ -16,7 +16,7 @@ import pytest
 import rlsdk
 from rlsdk.errors import ArtifactError, ContractViolation, PluginError, SettingsError
 from rlsdk.registry import child_process, find, load, unregister
-from rlsdk_testing import CheckResult, clauses, isolation, kit, run_checks, running, verify, worker_process
+from rlsdk_testing import CheckResult, clauses, isolation, kit, run_checks, running, verify
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import named_clause
 from rlsdk_testing.request import Request
