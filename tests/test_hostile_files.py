@@ -362,7 +362,11 @@ def test_a_refused_replay_file_leaves_the_buffer(kind: str, tmp_path: Path) -> N
 )
 def test_altered_evaluations_are_begun_again(arrays: dict[str, Any], tmp_path: Path) -> None:
     """They are moved aside with a warning, and never mixed with new ones."""
-    whole = {"timesteps": np.array([10, 20]), "results": np.ones((2, 1)), "ep_lengths": np.ones((2, 1), np.int64)}
+    whole: dict[str, Any] = {
+        "timesteps": np.array([10, 20]),
+        "results": np.ones((2, 1)),
+        "ep_lengths": np.ones((2, 1), np.int64),
+    }
     log = EvaluationLog(tmp_path)
     np.savez(log.path, **whole)
     log.start(20)

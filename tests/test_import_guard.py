@@ -248,7 +248,7 @@ ENDS = {
         "import ctypes; ctypes.string_at(0)",
         "ended the process by SIGSEGV in <module> (acme_bad/plugin.py, line 2)",
     ),
-    "a loop": ("while True: pass", "did not end within 1 s in <module> (acme_bad/plugin.py, line 2)"),
+    "a loop": ("while True: pass", "did not end within 1 s"),
     "sleep": ("import time; time.sleep(600)", "did not end within 1 s"),
     "memory": ("import time; x = bytearray(9 * 10**8); time.sleep(600)", "used more than 0.9 GB of memory"),
     "another program": ("import os; os.execv('/bin/false', ['false'])", "ended the process with exit code 1"),
@@ -300,7 +300,7 @@ OFFERS = 'id = "bad"\ntitle = "x"\nsummary = "y"\nsdk = ">=0.1"\n{field} = ["{na
 
 @pytest.mark.parametrize(
     ("hook", "field", "name"),
-    [("kernels", "kernels", "policy_loss"), ("reports", "reports", "tally"), ("metric_sinks", "sinks", "tally")],
+    [("kernels", "kernels", "acme_kernel"), ("reports", "reports", "tally"), ("metric_sinks", "sinks", "tally")],
 )
 def test_a_hook_that_does_not_return_is_an_error(
     site: Site, monkeypatch: pytest.MonkeyPatch, hook: str, field: str, name: str

@@ -87,11 +87,12 @@ def _replay(folder: Path) -> Path:
 def _read_replay(path: Path) -> None:
     """What is refused leaves the buffer of the agent as it was."""
     agent = rlsdk.make("dqn", env="CartPole-v1", **DQN).learn(20)
-    before = len(agent.replay_buffer)
+    buffer: Any = agent.replay_buffer
+    before = len(buffer)
     try:
         agent.load_replay_buffer(path)
     except RlsdkError:
-        assert len(agent.replay_buffer) == before, "a refused file changed the buffer"
+        assert len(buffer) == before, "a refused file changed the buffer"
         raise
     finally:
         agent.learn(4, reset_num_timesteps=False)
@@ -179,7 +180,12 @@ def _sweep(folder: Path) -> Path:
 
 def _read_sweep(path: Path) -> None:
     plan = stored(_asked(path.parent, resume=True, steps=None))
-    if plan is not None and plan.request.steps <= 200 and len(plan.seeds) <= 4 and plan.request.threads in (None, 1):
+    if (
+        plan is not None
+        and (plan.request.steps or 0) <= 200
+        and len(plan.seeds) <= 4
+        and plan.request.threads in (None, 1)
+    ):
         sweep(plan)
 
 
