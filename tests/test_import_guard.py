@@ -315,6 +315,14 @@ def test_a_hook_that_does_not_return_is_an_error(
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
+def test_a_thread_that_an_import_starts_does_not_keep_the_process_alive(site: Site) -> None:
+    bad(site, "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(site.folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
 def test_slow_kernels_are_not_replaced_without_a_choice(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch computes other roundings, and results must not depend on how busy a machine is."""
     monkeypatch.setattr(loading, "SECONDS", 0.5)

@@ -155,6 +155,8 @@ def _noting(started: list[threading.Thread]) -> Iterator[None]:
     def noted(thread: threading.Thread) -> None:
         if threading.get_ident() == importing:
             started.append(thread)
+            if not thread.is_alive():
+                thread.daemon = True  # one that never ends must not keep the process from ending
         start(thread)
 
     threading.Thread.start = noted  # type: ignore[assignment,method-assign]
