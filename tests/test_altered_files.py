@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.altered_files.kinds import KINDS
+from tests.altered_files.further_kinds import ALL
 from tests.altered_files.subjects import SUBJECTS
 
 FAST, FAST_OF_KIND, SLOW_OF_KIND = 16, 3, 400
@@ -60,7 +60,7 @@ def test_50_000_altered_files() -> None:
 
 def usable_kinds() -> list[str]:
     """The kinds of files whose libraries are installed."""
-    return [name for name, kind in KINDS.items() if not kind.needs or importlib.util.find_spec(kind.needs)]
+    return [name for name, kind in ALL.items() if not kind.needs or importlib.util.find_spec(kind.needs)]
 
 
 def test_altered_files_of_every_kind_are_read_or_refused() -> None:
@@ -71,9 +71,9 @@ def test_altered_files_of_every_kind_are_read_or_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ALL)
 def test_many_altered_files_of_a_kind(name: str) -> None:
     if name not in usable_kinds():
-        pytest.skip(f"{KINDS[name].needs} is not installed")
+        pytest.skip(f"{ALL[name].needs} is not installed")
     counts = attack([name], 1000, 1000 + SLOW_OF_KIND, "others")
     assert counts["refused"] + counts["loaded"] == SLOW_OF_KIND

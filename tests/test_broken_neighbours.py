@@ -6,10 +6,12 @@ import contextlib
 import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from rlsdk.errors import PluginError, RlsdkError
+from rlsdk.experiments.run_sinks import named_sinks, write_reports
 from rlsdk.registry import capabilities, extension, extensions, find, load, preset, preset_names, presets
 from rlsdk.runtime.plain_files import PlainFileError, parse_toml
 from tests.effort import limited
@@ -177,6 +179,26 @@ def test_hooks_that_give_something_else(site: Site, hook: str, kind: str, functi
     site.check()
     with pytest.raises(PluginError, match="acme-bad/bad"):
         extension(kind, "tally")
+
+
+@pytest.mark.parametrize(
+    "error", ["ValueError('x' * 10_000)", "SystemExit(3)", "BaseException('a\\nb')", "RecursionError()"]
+)
+def test_reports_and_sinks_that_raise_are_one_line(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], error: str
+) -> None:
+    """A report that nobody asked for does not end a run; a sink that was asked for is an error that names it."""
+    manifest = 'id = "bad"\ntitle = "x"\nsummary = "y"\nsdk = ">=0.1"\nsinks = ["tally"]\nreports = ["tally"]\n'
+    hooks = "@hookimpl\ndef metric_sinks(): return {'tally': use}\n@hookimpl\ndef reports(): return {'tally': use}\n"
+    code = f"from rlsdk.registry import hookimpl\ndef use(folder): raise {error}\n{hooks}"
+    site.add("bad", manifest=manifest, code=code)
+    site.listed()
+    write_reports(tmp_path)
+    assert capsys.readouterr().out.count("no tally: the report raised ") == 1
+    with pytest.raises(PluginError, match=r"the sink 'tally' of acme_bad\.plugin raised ") as caught:
+        named_sinks(["tally"])[0](tmp_path, False)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 500
 
 
 CHANGES: list[Callable[[random.Random, bytes], bytes]] = [

@@ -13,14 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 import rlsdk
 from rlsdk.agent.agent_file import KIND
+from rlsdk.callbacks.evaluation_log import EvaluationLog
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError
 from rlsdk.settings.networks import MAX_LAYERS
-from rlsdk.storage import archive, read_archive, write_archive
+from rlsdk.storage import SafetensorsSerializer, archive, read_archive, write_archive
+from rlsdk.tree import flatten
 from rlsdk_interchange.sb3 import import_sb3, read_sb3
 from tests.altered_files.alterations import OF_TENSOR, altered, sealed
 from tests.effort import limited
@@ -314,3 +318,68 @@ def test_layers_are_limited_for_everybody() -> None:
             rlsdk.make("trpo", env="CartPole-v1", policy_kwargs=settings)
     with pytest.raises(SettingsError):
         rlsdk.make("tqc", env="Pendulum-v1", use_sde=True, policy_kwargs={"sde_net_arch": [1] * 300})
+
+
+# --- files that are refused after some of them was read ---------------------------------------------------------------
+
+
+def _numbers(agent: Any) -> dict[str, torch.Tensor]:
+    flat = flatten(agent.replay_buffer.state_dict())
+    return {name: torch.as_tensor(value).clone() for name, value in flat.items() if not isinstance(value, dict)}
+
+
+@pytest.mark.parametrize("kind", ["uniform", "prioritized"])
+def test_a_refused_replay_file_leaves_the_buffer(kind: str, tmp_path: Path) -> None:
+    model = rlsdk.make("qrdqn", env="CartPole-v1", seed=0, replay_buffer_class=kind, **SMALL)
+    model.learn(30).save_replay_buffer(path := tmp_path / "rows.rlsdk")
+    with zipfile.ZipFile(path) as source:
+        members = {info.filename: source.read(info) for info in source.infolist()}
+    manifest = json.loads(members.pop("manifest.json"))
+    tensors = safetensors.torch.load(members["replay.safetensors"])
+    (name,) = (name for name in tensors if name.endswith("leaves/action/000"))
+    tensors[name][3] = 7
+    path.write_bytes(sealed(manifest, {**members, "replay.safetensors": safetensors.torch.save(tensors)}))
+    agent = rlsdk.make("qrdqn", env="CartPole-v1", seed=1, replay_buffer_class=kind, **SMALL)
+    agent.learn(12)
+    before = _numbers(agent)
+    with pytest.raises(ArtifactError, match="actions lie outside"):
+        agent.load_replay_buffer(path)
+    after = _numbers(agent)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    agent.learn(12, reset_num_timesteps=False)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"results": np.array([["a"], ["b"]])},
+        {"ep_lengths": np.zeros((2, 3), np.int64)},
+        {"timesteps": np.array([1.5, 2.5])},
+        {"results": np.array([[np.nan], [1.0]])},
+        {"successes": np.zeros(2, np.bool_)},
+    ],
+)
+def test_altered_evaluations_are_begun_again(arrays: dict[str, Any], tmp_path: Path) -> None:
+    """They are moved aside with a warning, and never mixed with new ones."""
+    whole: dict[str, Any] = {
+        "timesteps": np.array([10, 20]),
+        "results": np.ones((2, 1)),
+        "ep_lengths": np.ones((2, 1), np.int64),
+    }
+    log = EvaluationLog(tmp_path)
+    np.savez(log.path, **whole)
+    log.start(20)
+    assert (log.best, log.outdated(1)) == (1.0, [])
+    np.savez(log.path, **{**whole, **arrays})
+    with pytest.warns(UserWarning, match="is begun again"):
+        log.start(20)
+    assert log.best == float("-inf")
+    assert log.outdated(1) == [log.path]
+
+
+def test_tensors_without_their_document_are_refused(tmp_path: Path) -> None:
+    write_archive(tmp_path / "x.rlsdk", {"kind": "rlsdk-tensors"}, {"tensors": {"a": torch.ones(2)}})
+    for read in (SafetensorsSerializer().load, SafetensorsSerializer().inspect):
+        with pytest.raises(ArtifactError, match="no document"):
+            read(tmp_path / "x.rlsdk")

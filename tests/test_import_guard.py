@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from rlsdk.errors import PluginError
-from rlsdk.registry import find, load, plugins, trial
+from rlsdk.registry import child_process, find, load, loading, plugins, trial
 from rlsdk.registry.guard import PluginSideEffect, protected
 from rlsdk.registry.library_state import of_library
 from rlsdk.registry.process_state import of_process
@@ -244,9 +244,13 @@ def test_a_library_that_the_plugin_imports_first_is_as_it_was_made(site: Site) -
 ENDS = {
     "os._exit(0)": ("import os; os._exit(0)", "SystemExit: os._exit(0)"),
     "a hard exit": ("import ctypes; ctypes.CDLL(None)._exit(0)", "ended the process with exit code 0"),
-    "a crash": ("import ctypes; ctypes.string_at(0)", "ended the process by SIGSEGV"),
+    "a crash": (
+        "import ctypes; ctypes.string_at(0)",
+        "ended the process by SIGSEGV in <module> (acme_bad/plugin.py, line 2)",
+    ),
     "a loop": ("while True: pass", "did not end within 1 s"),
     "sleep": ("import time; time.sleep(600)", "did not end within 1 s"),
+    "memory": ("import time; x = bytearray(9 * 10**8); time.sleep(600)", "used more than 0.9 GB of memory"),
     "another program": ("import os; os.execv('/bin/false', ['false'])", "ended the process with exit code 1"),
     "an exit at the end": ("import atexit, os; atexit.register(os._exit, 3)", None),
     "a thread": ("import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()", "started threads"),
@@ -258,6 +262,7 @@ def test_looking_survives(site: Site, cli: Any, monkeypatch: pytest.MonkeyPatch,
     """`info`, `check` and `doctor` run no plugin code in their own process, and wait for it for a limited time only."""
     first, words = ENDS[name]
     monkeypatch.setattr(trial, "SECONDS", 1.0 if "did not" in (words or "") else 20.0)
+    monkeypatch.setattr(child_process.ChildProcess, "MEMORY", 9 * 10**8)
     bad(site, first)
     code, out, err = cli("info", "bad")
     assert code == (0 if words in (None, "started threads") else 1)
@@ -277,6 +282,55 @@ def _children() -> list[str]:
         except OSError:
             continue
     return [line for line in lines if str(os.getpid()) in line]
+
+
+SLOW = """
+import time
+from rlsdk.registry import hookimpl
+@hookimpl
+def {hook}():
+    while True:
+        try:
+            time.sleep(600)
+        except Exception:
+            pass
+"""
+OFFERS = 'id = "bad"\ntitle = "x"\nsummary = "y"\nsdk = ">=0.1"\n{field} = ["{name}"]\n'
+
+
+@pytest.mark.parametrize(
+    ("hook", "field", "name"),
+    [("kernels", "kernels", "acme_kernel"), ("reports", "reports", "tally"), ("metric_sinks", "sinks", "tally")],
+)
+def test_a_hook_that_does_not_return_is_an_error(
+    site: Site, monkeypatch: pytest.MonkeyPatch, hook: str, field: str, name: str
+) -> None:
+    monkeypatch.setattr(loading, "SECONDS", 0.5)
+    site.add("bad", manifest=OFFERS.format(field=field, name=name), code=SLOW.format(hook=hook))
+    plugins(rescan=True)
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(PluginError, match=r"acme-bad/bad 1.2.3 is broken: importing it did not end within 0.5 s"):
+        loading.extension(field, name)
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+
+
+def test_a_thread_that_an_import_starts_does_not_keep_the_process_alive(site: Site) -> None:
+    bad(site, "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(site.folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+
+
+def test_slow_kernels_are_not_replaced_without_a_choice(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch computes other roundings, and results must not depend on how busy a machine is."""
+    monkeypatch.setattr(loading, "SECONDS", 0.5)
+    manifest = OFFERS.format(field="kernels", name="acme_kernel")
+    site.add("bad", manifest=manifest, code=SLOW.format(hook="kernels"))
+    plugins(rescan=True)
+    with pytest.raises(PluginError, match=r"did not end within 0\.5 s; uninstall it, or set RLSDK_KERNELS=off"):
+        loading.offered_kernels()
 
 
 def test_doctor_goes_on(site: Site, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,11 +140,11 @@ def test_environments_without_success_log_none() -> None:
 
 def test_logged_metrics_are_means_over_the_rounds_with_updates() -> None:
     statistics = EpisodeStatistics(10)
-    rounds: list[dict[str, float] | None] = [{"a": 1.0}, None, {"a": 2.0, "b": 3.0}, {"a": 6.0, "b": 0.0}]
+    rounds: list[dict[str, float] | None] = [{"a": 1.0}, None, {"a": 2.0, "a/b": 3.0}, {"a": 6.0, "a/b": 0.0}]
     for values in rounds:
         metrics = None if values is None else {name: torch.tensor(value) for name, value in values.items()}
         statistics.add(Report(0, 0, (), metrics), values or {})
-    assert statistics.metrics() == {"a": 3.0, "b": 1.0}
+    assert statistics.metrics() == {"a": 3.0, "a/b": 1.0}
     restored = EpisodeStatistics(10)
     restored.load_state_dict(statistics.state_dict())
     assert restored.metrics() == statistics.metrics()

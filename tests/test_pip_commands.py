@@ -71,6 +71,16 @@ def test_installed_from_a_folder(installed: Path) -> None:
     assert pip_install("rlsdk-of-others", "pygame") == "pip install rlsdk-of-others pygame"
 
 
+@pytest.mark.parametrize(
+    "text", ["project = 3", "[project]\ndependencies = 0.5", "project.dependencies = [[]]", "[[project]]"]
+)
+def test_a_damaged_pyproject_names_nothing(installed: Path, text: str) -> None:
+    note(installed, "acme-bots", url=(installed / "elsewhere").as_uri(), dir_info={"editable": True})
+    (installed / "elsewhere").mkdir()
+    (installed / "elsewhere" / "pyproject.toml").write_text(text)
+    assert pip_install("acme-bots") == "pip install -e ./elsewhere"
+
+
 def test_packages_that_it_needs_are_named_too(installed: Path) -> None:
     root = repository(installed / "copy")
     for folder, lines in {

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from torch import Tensor
+
 from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.agent.file_checks import blaming_the_file, require_same_entries, spaces_of
@@ -19,6 +21,8 @@ from rlsdk.runtime.memory_budget import require_memory
 from rlsdk.spaces import nbytes
 from rlsdk.storage import factory
 from rlsdk.storage.journal import FOLDER, joined
+from rlsdk.storage.storable import nested_state
+from rlsdk.tree import flatten
 
 KIND = "rlsdk-replay"
 SECTION = "replay"
@@ -149,6 +153,23 @@ def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
         )
     document, sections = factory.read(agent_file.existing(path), kind=KIND)
     require_same_entries(document, agent.context)
-    with fitting("the file holds no replay buffer for this agent"):
-        agent.parts.buffer.load_state_dict(sections[SECTION])
+    before = _kept(agent.parts.buffer.state_dict())
+    try:
+        with fitting("the file holds no replay buffer for this agent"):
+            agent.parts.buffer.load_state_dict(sections[SECTION])
+    except BaseException:  # some checks need the rows in place: put back those of before
+        agent.parts.buffer.load_state_dict(before)
+        raise
     agent.pending_replay = None
+
+
+def _kept(state: State) -> State:
+    """A copy of the state of a buffer, to return to; small for an agent that has collected nothing.
+
+    Raises:
+        ResourceError: there is too little memory for it.
+    """
+    flat = flatten(state)
+    size = sum(value.nbytes for value in flat.values() if isinstance(value, Tensor))
+    require_memory(size, "a copy of the present replay buffer", "load the file into a new agent")
+    return nested_state({name: value.clone() if isinstance(value, Tensor) else value for name, value in flat.items()})

@@ -47,8 +47,7 @@ class EvaluationLog:
             self.before = {name: arrays[name][earlier] for name in (*NAMES, "successes") if name in arrays}
             if set(NAMES) - set(self.before):
                 raise ValueError("arrays are missing")
-            if self.before["results"].ndim != 2:
-                raise ValueError("results is not [evaluations, episodes]")
+            _require_evaluations(self.before, int(earlier.sum()))
             self._replaces = not earlier.all()
         except Exception as error:  # numpy and zipfile raise any error for a damaged file
             self.before = {}
@@ -88,3 +87,15 @@ class EvaluationLog:
             names = [name for name in arrays if name in self.before]
             arrays = {name: np.concatenate([self.before[name], arrays[name]]) for name in names}
         write_atomically(self.path, lambda stream: np.savez(stream, **arrays))
+
+
+def _require_evaluations(arrays: Arrays, count: int) -> None:
+    """Check the arrays of `count` evaluations from a file, to which more are appended. Raises ValueError for others."""
+    shape = count, *arrays["results"].shape[1:]
+    for name, kinds, wanted in (
+        *(("timesteps", "i", (count,)), ("results", "fi", shape), ("ep_lengths", "i", shape)),
+        *((("successes", "b", shape),) if "successes" in arrays else ()),
+    ):
+        array = arrays[name]
+        if array.dtype.kind not in kinds or array.shape != wanted or len(shape) != 2 or not np.isfinite(array).all():
+            raise ValueError(f"{name} of shape {array.shape} and dtype {array.dtype} are no evaluations")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from rlsdk.errors import RlsdkError, SettingsError, suggest
+from rlsdk.errors import PluginError, RlsdkError, SettingsError, message_of, one_line, suggest
 from rlsdk.experiments.run_record import RunRecord
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
@@ -39,7 +39,17 @@ def _named(name: str) -> Maker:
             f"unknown sink {name!r}; {suggest(name, known)}; metrics.csv and metrics.jsonl are always written"
         )
     make = extension("sinks", name)
-    return lambda folder, resumed: make(folder)
+
+    def made(folder: Path, resumed: bool) -> MetricSink:
+        try:
+            sink: MetricSink = make(folder)
+        except (RlsdkError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # the code of a package
+            raise PluginError(f"the sink {name!r} of {make.__module__} {_raised(error)}; leave it out") from error
+        return sink
+
+    return made
 
 
 def write_reports(folder: Path) -> None:
@@ -49,6 +59,15 @@ def write_reports(folder: Path) -> None:
             extension("reports", name)(folder)
         except RlsdkError as error:
             print_line(f"no {name}: {error}")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # nobody asked for it: an installed package must not end a run that is complete
+            print_line(f"no {name}: the report {_raised(error)}; the files of the run are complete")
+
+
+def _raised(error: BaseException) -> str:
+    """Text about an exception of a package, on one line."""
+    return f"raised {one_line(f'{type(error).__name__}: {message_of(error)}', 300)}"
 
 
 def described_run(record: RunRecord) -> dict[str, Scalar]:

@@ -1,4 +1,4 @@
-"""Child processes for code that may crash, hang or start further processes.
+"""Python processes that this one starts, with the processes that those start in turn.
 
 Each child process leads a new session, so that it can be ended together with all processes that it started.
 """
@@ -6,25 +6,39 @@ Each child process leads a new session, so that it can be ended together with al
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
 import attrs
 
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from {module} import child; child()"
+from rlsdk.errors import one_line
+from rlsdk.runtime.memory_budget import available_bytes, gigabytes
+
+ASK_STACK = getattr(signal, "SIGUSR1", None)
+"""The signal that asks a child to write its stack; None on Windows."""
+POLL, STACK = 0.05, 1.0
+"""Seconds between checks of a child, and seconds that a hanging child has to write its stack."""
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from rlsdk.registry.child_process import write_stacks; write_stacks(); from {module} import child; child()"
+)
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 class ChildProcess:
     """A new Python process that runs the function `child` of `module` with the `sys.path` of this one.
 
     The caller's `__main__` is not imported. So this works in notebooks, with `python -c` and in scripts without
-    `if __name__ == "__main__":`.
+    `if __name__ == "__main__":`. Its error output goes to a temporary file, with its stack if it crashes.
 
         process = ChildProcess("my_package.worker", ["fast"])
         try:
@@ -33,6 +47,9 @@ class ChildProcess:
             process.end()
     """
 
+    MEMORY = 4 * 10**9
+    """The memory limit, in bytes, of the process and those it starts; nine tenths of what is free if that is less."""
+
     def __init__(
         self,
         module: str,
@@ -40,15 +57,17 @@ class ChildProcess:
         *,
         stdin: int = subprocess.DEVNULL,
         stdout: int = subprocess.DEVNULL,
-        stderr: int | IO[bytes] = subprocess.DEVNULL,
     ) -> None:
         """Start it. `arguments` are its `sys.argv[1:]`; the streams are those of `subprocess.Popen`."""
         path = json.dumps(list(map(str, sys.path)))
+        self._memory = min(self.MEMORY, int(0.9 * (available_bytes() or self.MEMORY)))
+        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
+        """What it wrote to its error output."""
         self.popen: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603
             [sys.executable, "-c", _START.format(module=module), path, *arguments],
             stdin=stdin,
             stdout=stdout,
-            stderr=stderr,
+            stderr=self.errors,
             start_new_session=True,
         )
 
@@ -66,6 +85,7 @@ class ChildProcess:
             else:
                 self.popen.kill()
         self.popen.wait()
+        self.errors.close()
 
     def how_it_ended(self) -> str:
         """Wait for its end, and return the meaning of its exit code, as text that begins with "ended the process".
@@ -78,6 +98,53 @@ class ChildProcess:
             return f"ended the process with exit code {code}"
         name = signal.Signals(-code).name if -code in {int(kind) for kind in signal.Signals} else f"signal {-code}"
         return f"ended the process by {name}"
+
+    def ask_stack(self) -> None:
+        """Let it write its stack, which shows where it hangs; wait until it has."""
+        if ASK_STACK is not None and self.popen.poll() is None:
+            before, end = os.fstat(self.errors.fileno()).st_size, time.monotonic() + STACK
+            self.popen.send_signal(ASK_STACK)
+            while os.fstat(self.errors.fileno()).st_size == before and time.monotonic() < end:
+                time.sleep(POLL)
+
+    def place_in(self, package: str, begin: int = 0) -> str:
+        """Return the function and line in which the code of `package` was when the process ended or hung.
+
+        They are read from the stacks in its error output from byte `begin` on, innermost call first. Without a stack, return
+        the last line.
+        """
+        self.errors.seek(begin)
+        output = self.errors.read(1_000_000).decode("utf-8", "replace")
+        for path, line, function in _FRAME.findall(output):
+            _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
+            if folder:
+                return f" in {function} ({package}/{rest}, line {line})"
+        lines = output.strip().splitlines()
+        return f": {one_line(lines[-1], 200)}" if lines and not _FRAME.search(output) else ""
+
+    def too_much_memory(self) -> str | None:
+        """Return text about the process if it uses too much memory, with the processes it started; else None.
+
+        It reads `/proc`, and returns None without it. A limit of the address space (`RLIMIT_AS`) is not used: it would also
+        count memory that is reserved and never used, as by CUDA and threads. It would not count processes that it starts.
+        """
+        running = self.running()
+        if sum(each.private_bytes() for each in running) <= self._memory:
+            return None
+        count = f", in {len(running)} processes" if len(running) > 1 else ""
+        return f"used more than {gigabytes(self._memory)} of memory{count}"
+
+
+def write_stacks() -> None:
+    """Let this child write its stack to its error output if it crashes, or if the parent sends the signal `ASK_STACK`.
+
+    `faulthandler.dump_traceback_later` is not used: its thread reads the frames of running threads, and so can crash.
+    Stacks are written to a separate file descriptor, because standard error may be captured or closed.
+    """
+    errors = os.dup(2)
+    faulthandler.enable(errors)
+    if ASK_STACK is not None:
+        faulthandler.register(ASK_STACK, errors, all_threads=False)
 
 
 def end_with_parent(parent: int, leave: Callable[[int], object], seconds: float = float("inf")) -> None:

@@ -23,6 +23,34 @@ class PluginSideEffect(UserWarning):
     """Warns that a plugin did something at import that it must not do, such as printing or changing global state."""
 
 
+class TookTooLong(BaseException):
+    """Ends the code of a plugin that does not return. It is no `Exception`, so that code which catches those ends too."""
+
+
+@contextlib.contextmanager
+def in_time(seconds: float) -> Iterator[None]:
+    """Raise TookTooLong in the body of the `with` statement after some seconds.
+
+    This needs the alarm of POSIX: there is no limit in other threads than the main one, nor while someone else uses the alarm.
+    C code that does not return to Python cannot be ended.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not hasattr(signal, "setitimer") or signal.getitimer(signal.ITIMER_REAL)[0] > 0.0:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise TookTooLong(f"it did not return within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
 class _Output(io.StringIO):
     """A stream that collects what a plugin prints. The plugin cannot close it."""
 
@@ -127,6 +155,8 @@ def _noting(started: list[threading.Thread]) -> Iterator[None]:
     def noted(thread: threading.Thread) -> None:
         if threading.get_ident() == importing:
             started.append(thread)
+            if not thread.is_alive():
+                thread.daemon = True  # one that never ends must not keep the process from ending
         start(thread)
 
     threading.Thread.start = noted  # type: ignore[assignment,method-assign]

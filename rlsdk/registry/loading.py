@@ -31,6 +31,8 @@ from rlsdk.registry.manifest import CALLED, ManifestError, NoManifestError, read
 from rlsdk.registry.named import Named, spec_of
 from rlsdk.registry.spec import AlgorithmSpec
 
+SECONDS = 60.0
+"""The time limit of importing a plugin or calling a hook in this process."""
 ONE_AT_A_TIME = threading.RLock()
 """The lock that is held while a plugin is imported, because the guard restores state of the whole process."""
 
@@ -141,6 +143,8 @@ def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
                     f"{_name(plugin)} is broken: its manifest lists the kernels {missing}, its hook gives none"
                 )
         except RlsdkError as error:
+            if type(error.__cause__).__name__ == "TookTooLong":  # results must not depend on how busy the machine is
+                raise PluginError(f"{message_of(error)}, or set RLSDK_KERNELS=off to train without kernels") from None
             problems.append(message_of(error))
     for several in dict.fromkeys(tuple(each) for each in offers.values() if len(each) > 1):
         names = ", ".join(name for name, each in offers.items() if tuple(each) == several)
@@ -281,13 +285,20 @@ def _guarded(who: str, plugin: Plugin | None, work: Callable[[], object]) -> obj
     Raises:
         PluginError: `work` raised an exception, or it had side effects and warnings are errors in this process.
     """
-    from rlsdk.registry.guard import PluginSideEffect, protected  # imported here: listing plugins does not need it
+    from rlsdk.registry.guard import (  # imported here: listing plugins does not need it
+        PluginSideEffect,
+        TookTooLong,
+        in_time,
+        protected,
+    )
 
     try:
-        with protected(who) as effects:
+        with protected(who) as effects, in_time(SECONDS):
             answer = work()
     except (KeyboardInterrupt, RlsdkError):
         raise
+    except TookTooLong as error:
+        raise PluginError(f"{who} is broken: importing it did not end within {SECONDS:g} s; uninstall it") from error
     except BaseException as error:  # a plugin that calls sys.exit() must not end the process
         raise PluginError(f"{who} is broken: importing it raised {described(error, plugin)}") from error
     try:

@@ -5,12 +5,14 @@ Commands that only show plugins use this. If the plugin's code exits, crashes or
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0
 """The default time limit. Loading a plugin that imports no torch takes a tenth of a second."""
+LOOK = 0.25
+"""Seconds between checks of the memory of the child."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,17 +87,24 @@ def require_loads(plugin: Plugin) -> Trial:
 
 def _run(plugin: Plugin, out: Path, seconds: float) -> str:
     """Run the child process, and return how it ended, as text for a message."""
-    with tempfile.TemporaryFile() as errors:
-        process = ChildProcess(__name__, [plugin.qualified_id, str(out), str(seconds)], stderr=errors)
-        try:
-            process.popen.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return f"did not end within {seconds:g} s"
-        finally:
-            process.end()
-        errors.seek(0)
-        lines = errors.read(100_000).decode("utf-8", "replace").strip().splitlines()
-        return process.how_it_ended() + (f": {one_line(lines[-1], 200)}" if lines else "")
+    process = ChildProcess(__name__, [plugin.qualified_id, str(out), str(seconds)])
+    try:
+        return _watched(process, seconds) + process.place_in(plugin.module.partition(".")[0])
+    finally:
+        process.end()
+
+
+def _watched(process: ChildProcess, seconds: float) -> str:
+    """Wait until the child ends, its time is over or it uses too much memory; return which, as text for a message."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.popen.wait(min(LOOK, seconds))
+            return process.how_it_ended()
+        if (excess := process.too_much_memory()) is not None:
+            return excess
+    process.ask_stack()
+    return f"did not end within {seconds:g} s"
 
 
 def child() -> None:

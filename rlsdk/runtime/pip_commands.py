@@ -76,10 +76,17 @@ def _absent(requirements: tuple[str, ...]) -> list[str]:
 def _stated(folder: Path, field: str) -> list[str]:
     """Return the dependencies in a folder's pyproject.toml, or those of an extra; empty if there are none."""
     try:
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
-    except (OSError, ValueError):
+        table = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return []
-    return [str(line) for line in project.get(field) or project.get("optional-dependencies", {}).get(field, [])]
+    project = _table(table.get("project"))
+    lines = project.get(field) or _table(project.get("optional-dependencies")).get(field)
+    return [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+
+
+def _table(value: object) -> dict[str, object]:
+    """The value, if it is a table; otherwise an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 def _is_installed(name: str) -> bool:
@@ -139,9 +146,9 @@ def _record(name: str) -> dict[str, object]:
     """Return what pip noted about the origin of an installed package (PEP 610); empty if it came from an index."""
     try:
         found = json.loads(distribution(name).read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, OSError, ValueError):
+    except (PackageNotFoundError, OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return _table(found)
 
 
 def _origin(name: str) -> tuple[Path | None, bool]:

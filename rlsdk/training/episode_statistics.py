@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Mapping
+from urllib.parse import quote, unquote
 
 import torch
 from torch import Tensor
 
 from rlsdk.records import Episode, Report
 from rlsdk.runtime.stored import count_in
-from rlsdk.tree import flatten, unflatten
+from rlsdk.tree import flatten
 
 COUNTS = ("finished_episodes", "reports", "logged", "updates")
 
@@ -58,9 +59,11 @@ class EpisodeStatistics:
     def state_dict(self) -> dict[str, object]:
         rows = [(e.env, e.episode_return, e.length, -1 if e.success is None else int(e.success)) for e in self.window]
         window = torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)
+        # a file takes '/' for a table, and no name may be a table and a value: `loss` and `loss/actor` are both metrics
+        sums = {quote(name, safe=""): torch.tensor(value, dtype=torch.float64) for name, value in self.sums.items()}
         return {
             "window": window,
-            "sums": unflatten({name: torch.tensor(value, dtype=torch.float64) for name, value in self.sums.items()}),
+            "sums": sums,
             "counts": {name: getattr(self, name) for name in COUNTS},
         }
 
@@ -81,6 +84,6 @@ class EpisodeStatistics:
             raise ValueError("the log counts updates without metrics")
         for env, total, length, success in rows.tolist():
             self.window.append(Episode(int(env), total, int(length), None if success < 0 else bool(success)))
-        self.sums = {name: value.item() for name, value in sums.items() if isinstance(value, Tensor)}
+        self.sums = {unquote(name): value.item() for name, value in sums.items() if isinstance(value, Tensor)}
         for name, count in counts.items():
             setattr(self, name, count)

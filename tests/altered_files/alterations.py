@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import pickle
 import random
 import struct
 import tomllib
@@ -355,6 +356,85 @@ def _yaml(data: bytes, draw: random.Random) -> bytes:
     return json.dumps(altered(YAML(typ="safe", pure=True).load(data.decode()), draw)).encode()
 
 
+# --- files with digests or archives inside ----------------------------------------------------------------------------
+
+
+def with_episodes(data: bytes, draw: random.Random) -> bytes:
+    """Return a data set in which a tensor or the document is changed, and the digests fit the altered tensors."""
+    (length,) = struct.unpack("<Q", data[:8])
+    document = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["rlsdk"])
+    if draw.random() < 0.7:
+        data = with_tensors(data, draw)
+    else:
+        document = altered(document, draw)
+    tensors = safetensors.torch.load(data)
+    if isinstance(document, dict) and isinstance(document.get("sha256"), dict):
+        raw = {name: value.contiguous().reshape(-1).view(torch.uint8).numpy() for name, value in tensors.items()}
+        document["sha256"] = {name: hashlib.sha256(content.data).hexdigest() for name, content in raw.items()}
+    return safetensors.torch.save(tensors, metadata={"rlsdk": json.dumps(document)})
+
+
+def with_foreign_members(data: bytes, draw: random.Random) -> bytes:
+    """Return a model of stable-baselines3 with an altered setting or weight, in an archive that is intact."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    if draw.random() < 0.5:
+        members["data"] = json.dumps(altered(json.loads(members["data"]), draw)).encode()
+    else:
+        weights = torch.load(io.BytesIO(members["policy.pth"]), weights_only=True)
+        name = draw.choice(sorted(weights))
+        weights[name] = draw.choice(OF_TENSOR)(weights[name], draw)
+        if draw.random() < 0.3:
+            weights[draw.choice((f"{name}.x", name.replace("0", "7"), *NAMES))] = weights.pop(name)
+        torch.save(weights, stream := io.BytesIO())
+        members["policy.pth"] = stream.getvalue()
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+    return target.getvalue()
+
+
+def with_pickled_moments(data: bytes, draw: random.Random) -> bytes:
+    """Return a pickle of `VecNormalize` with altered statistics or arguments. Only tests unpickle: this file is their own."""
+    envs = pickle.loads(data)
+    statistics, how = draw.choice((envs.obs_rms, envs.ret_rms)), draw.random()
+    if how < 0.6:
+        name = draw.choice(("mean", "var"))
+        changed = draw.choice(OF_TENSOR)(torch.as_tensor(getattr(statistics, name)).reshape(-1), draw)
+        setattr(statistics, name, changed.float().numpy() if changed.dtype == torch.bfloat16 else changed.numpy())
+    elif how < 0.8:
+        statistics.count = odd(draw)
+    else:
+        setattr(envs, draw.choice(("obs_rms", "ret_rms", "clip_obs", "gamma", "epsilon", "norm_obs")), odd(draw))
+    return pickle.dumps(envs)
+
+
+def with_datasets(data: bytes, draw: random.Random) -> bytes:
+    """Return an HDF5 file in which one array or attribute is changed, removed or renamed."""
+    import h5py
+
+    stream = io.BytesIO(data)
+    with h5py.File(stream, "r+") as file:
+        names: list[str] = []
+        file.visit(names.append)
+        name = draw.choice(sorted(names))
+        place, how = file[name], draw.random()
+        if how < 0.2:
+            del file[name]
+        elif how < 0.3:
+            file.move(name, draw.choice(("x", f"{name}x", "episode_999")))
+        elif how < 0.5 or not isinstance(place, h5py.Dataset):
+            place.attrs[draw.choice(sorted(place.attrs) or ["x"])] = draw.choice(
+                (-1, 2**40, "x", float("nan"), b"\xff")
+            )
+        else:
+            changed = draw.choice(OF_TENSOR)(torch.as_tensor(place[()]), draw)
+            del file[name]
+            file[name] = changed.float().numpy() if changed.dtype == torch.bfloat16 else changed.numpy()
+    return stream.getvalue()
+
+
 OF_FORM: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "json": lambda data, draw: json.dumps(altered(json.loads(data), draw)).encode(),
     "lines": _lines,
@@ -364,5 +444,9 @@ OF_FORM: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "npz": with_arrays,
     "header": with_header,
     "archive": lambda data, draw: alter(data, str(draw.random())),
+    "episodes": with_episodes,
+    "sb3": with_foreign_members,
+    "moments": with_pickled_moments,
+    "hdf5": with_datasets,
 }
 """Form of a file -> what changes its content."""

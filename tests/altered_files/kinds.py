@@ -303,6 +303,8 @@ def _evaluation() -> Evaluation:
 def _read_evaluations(path: Path) -> None:
     log = EvaluationLog(path.parent)
     log.start(20)
+    log.outdated(1)
+    assert isinstance(log.best, float)
     log.write([(30, _evaluation())])
     with np.load(path) as stored:
         assert stored["timesteps"][-1] == 30

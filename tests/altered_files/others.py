@@ -26,7 +26,8 @@ import torch
 
 from rlsdk.errors import RlsdkError
 from tests.altered_files.alterations import spoiled
-from tests.altered_files.kinds import KINDS, Kind, _require_line
+from tests.altered_files.further_kinds import ALL
+from tests.altered_files.kinds import Kind, _require_line
 from tests.effort import limited
 
 HANG, MEGABYTES = 60, 512
@@ -101,16 +102,16 @@ def main() -> None:
         ) in wholes.items():  # this also imports what is imported at first use, before the audit hook is set
             whole.mkdir()
             with contextlib.redirect_stdout(io.StringIO()):
-                places[name] = KINDS[name].make(whole).relative_to(whole)
-            answer = one(KINDS[name], whole, places[name], None)
+                places[name] = ALL[name].make(whole).relative_to(whole)
+            answer = one(ALL[name], whole, places[name], None)
             assert answer == ("loaded", ""), (name, answer)
         sys.addaudithook(watch)
         for name, whole in wholes.items():
             data, began = (whole / places[name]).read_bytes(), time.perf_counter()
             for seed in range(int(first), int(last)):
                 print(f"running {name} {seed}", file=sys.stderr, flush=True)
-                content = spoiled(data, KINDS[name].form, random.Random(f"{name} {seed}"))
-                answer, problem = one(KINDS[name], whole, places[name], content)
+                content = spoiled(data, ALL[name].form, random.Random(f"{name} {seed}"))
+                answer, problem = one(ALL[name], whole, places[name], content)
                 counts.update([answer, f"{name}: {answer}", *["problems"] * bool(problem)])
                 if problem:
                     print(json.dumps({"subject": name, "seed": seed, "problem": problem[:600]}), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 import rlsdk
 from rlsdk.errors import ArtifactError, ContractViolation, PluginError, SettingsError
 from rlsdk.registry import ChildProcess, find, load, unregister
-from rlsdk_testing import CheckResult, clauses, isolation, kit, run_checks, running, verify, worker_process
+from rlsdk_testing import CheckResult, clauses, isolation, kit, run_checks, running, verify
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import named_clause
 from rlsdk_testing.request import Request
@@ -71,7 +72,7 @@ def test_a_clause_that_loses_the_process_fails_and_the_others_are_checked(
     add_plugin(site, **lines)
     only(monkeypatch, FIRST, STATES, UPDATES)
     monkeypatch.setattr(isolation, "SECONDS", 15.0)
-    monkeypatch.setattr(worker_process, "MEMORY", 12 * 10**8)
+    monkeypatch.setattr(ChildProcess, "MEMORY", 12 * 10**8)
     found = outcomes()
     assert [(name, result.status) for name, result in found.items()] == [
         (FIRST, "passed"),
@@ -152,9 +153,11 @@ def test_a_clause_that_fails_shows_the_counter_example_and_what_to_change(
 class Losing:
     """A process that starts, but ends with a fault at every question about a clause."""
 
-    fault = Fault("ended the process by SIGSEGV", "")
+    fault = Fault("ended the process by SIGSEGV")
 
-    def ask(self, question: bytes, seconds: float) -> object:
+    def __init__(self, package: str) -> None: ...
+
+    def ask(self, question: bytes, seconds: float, within: float = math.inf) -> object:
         return self.fault if question.startswith(b'"') else {"ready": True}
 
     def close(self) -> None: ...
@@ -170,12 +173,13 @@ def test_clauses_are_not_run_once_eight_in_a_row_lost_their_process(monkeypatch:
 def test_a_clause_gets_less_time_after_one_that_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "WorkerProcess", Losing)
     asked: list[float] = []
-    monkeypatch.setattr(Losing, "fault", Fault("hangs", "", hangs=True))
-    monkeypatch.setattr(
-        Losing,
-        "ask",
-        lambda self, question, seconds: asked.append(seconds) or (self.fault if question.startswith(b'"') else {}),
-    )
+    monkeypatch.setattr(Losing, "fault", Fault("hangs", hangs=True))
+
+    def ask(self: Losing, question: bytes, seconds: float, within: float = math.inf) -> object:
+        asked.append(seconds)
+        return attrs.evolve(self.fault, late=within < seconds) if question.startswith(b'"') else {}
+
+    monkeypatch.setattr(Losing, "ask", ask)
     hanging = Isolated(Request(algorithm="tqc"), "rlsdk_tqc")
     for _ in range(2):
         hanging.check(named_clause(FIRST))

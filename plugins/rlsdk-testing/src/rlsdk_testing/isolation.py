@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from types import TracebackType
 
 import attrs
@@ -11,7 +10,7 @@ import attrs
 from rlsdk.errors import PluginError, SettingsError, one_line
 from rlsdk_testing.kit import CheckResult, Clause, Crashes, result
 from rlsdk_testing.request import Request
-from rlsdk_testing.worker_process import Fault, WorkerProcess, last_line
+from rlsdk_testing.worker_process import Fault, WorkerProcess
 
 SECONDS = 60.0
 """The time limit of one clause, ten times as long with `--thorough`: seconds of processor time, because a machine under load
@@ -74,11 +73,11 @@ class Isolated:
 
     def _start(self) -> WorkerProcess:
         line = self._request.as_line()
-        self._process = WorkerProcess()
+        self._process = WorkerProcess(self._package)
         answer = self._process.ask(line, START_SECONDS)
         if isinstance(answer, Fault):
             self.close()
-            raise PluginError(f"loading {self._request.algorithm} {answer.text}{last_line(answer.output)}")
+            raise PluginError(f"loading {self._request.algorithm} {answer.text}{answer.place}")
         if "refused" in answer:
             self.close()
             raise SettingsError(answer["refused"])
@@ -87,8 +86,7 @@ class Isolated:
     def _lost_in(self, chosen: Clause, fault: Fault) -> CheckResult:
         """Return the result of a clause that ended the process or did not end: failed."""
         self._lost, self._hung = self._lost + 1, self._hung or fault.hangs
-        place = _place(fault.output, self._package)
-        return result(chosen, "failed", f"it {fault.text}{place}", self._in_a_debugger(chosen))
+        return result(chosen, "failed", f"it {fault.text}{fault.place}", self._in_a_debugger(chosen))
 
     def _alone(self, chosen: Clause, outcome: CheckResult, strays: int) -> CheckResult:
         """Return the result of a clause, changed to failed if the plugin left processes running.
@@ -112,18 +110,3 @@ class Isolated:
     def _in_a_debugger(self, chosen: Clause) -> str:
         call = f"rlsdk_testing.verify({self._request.algorithm!r}, {chosen.id!r})"
         return f"call {call} in a debugger; it checks in your process"
-
-
-_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.+)$', re.MULTILINE)
-
-
-def _place(output: str, package: str) -> str:
-    """Return the function and line in which a plugin was when its process ended or hung.
-
-    They are read from the stacks that Python wrote into `output`, innermost call first.
-    """
-    for path, line, function in _FRAME.findall(output):
-        _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
-        if folder:
-            return f" in {function} ({package}/{rest}, line {line})"
-    return "" if _FRAME.search(output) else last_line(output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import faulthandler
 import json
 import os
 import signal
@@ -19,7 +18,6 @@ from rlsdk.errors import RlsdkError
 from rlsdk.registry import end_with_parent
 from rlsdk_testing.kit import CheckResult, broken, clauses, named_clause, outcome_of
 from rlsdk_testing.request import Request, require_settings
-from rlsdk_testing.worker_process import ASK_STACK
 
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl: descendants whose parent ended become children of this process, so that they are found."""
@@ -31,7 +29,6 @@ def child() -> None:
     commands, answers = _own_streams()
     threading.Thread(target=end_with_parent, args=(os.getppid(), _leave_with_all), daemon=True).start()
     _adopt_orphans()
-    _write_stacks()
 
     def answer(**values: Any) -> None:
         answers.write(json.dumps(values).encode() + b"\n")
@@ -89,18 +86,6 @@ def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     return commands, answers
-
-
-def _write_stacks() -> None:
-    """Let the process write its stack if it crashes, or if the parent sends the signal `ASK_STACK`.
-
-    `faulthandler.dump_traceback_later` is not used: its thread reads the frames of running threads, and so can crash.
-    Stacks are written to a separate file descriptor, because clauses capture what is written to standard error.
-    """
-    errors = os.dup(2)
-    faulthandler.enable(errors)
-    if ASK_STACK is not None:
-        faulthandler.register(ASK_STACK, errors, all_threads=False)
 
 
 def _adopt_orphans() -> None:

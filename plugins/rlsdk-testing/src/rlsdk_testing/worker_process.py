@@ -7,28 +7,18 @@ import json
 import math
 import os
 import queue
-import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from typing import IO, Any
+from typing import Any
 
 import attrs
 
-from rlsdk.errors import one_line
 from rlsdk.registry import ChildProcess, RunningProcess
-from rlsdk.runtime import available_bytes, gigabytes
 
-MEMORY = 4 * 10**9
-"""The memory limit, in bytes, of the process and those it starts; lower if less than that is free (nine tenths of it)."""
-ASK_STACK = getattr(signal, "SIGUSR1", None)
-"""The signal that asks the process to write its stack; None on Windows."""
 POLL, LOOK = 0.05, 0.25
 """Seconds between checks whether the process is alive, and between checks of its memory."""
-STACK = 1.0
-"""Seconds that a hanging process has to write its stack."""
 LEAST = 0.1
 """The smallest time limit of an answer, in seconds."""
 IDLE, BUSY = 5.0, 0.02
@@ -46,8 +36,8 @@ class Fault:
 
     text: str
     """The reason, as text that continues a sentence about the process."""
-    output: str
-    """What the process has written to its error output since the question."""
+    place: str = ""
+    """Where the plugin's code was, as " in FUNCTION (FILE, line N)"; else ": " and the last line of the error output."""
     hangs: bool = False
     late: bool = False
     """Whether the time of the whole check was over."""
@@ -74,33 +64,25 @@ class Limit:
             self._active, self._seen = now, spent
         waits, passed = now - self._active > min(IDLE, self._seconds), now - self._begin
         if passed > max(self._within, LEAST):
-            return Fault(f"did not end within {self._within:.3g} s", "", hangs=True, late=True)
+            return Fault(f"did not end within {self._within:.3g} s", hangs=True, late=True)
         if spent - self._before > self._seconds:
-            return Fault(f"did not end within {self._seconds:.3g} s of processor time", "", hangs=True)
+            return Fault(f"did not end within {self._seconds:.3g} s of processor time", hangs=True)
         longest = self._seconds * (1.0 if waits else SLOWEST)
-        return Fault(f"did not end within {longest:.3g} s", "", hangs=True) if passed > longest else None
-
-
-def last_line(errors: str) -> str:
-    """Return ": " and the last line of `errors`, the error output of a process; an empty text if there is none."""
-    lines = errors.strip().splitlines()
-    return f": {one_line(lines[-1], 200)}" if lines else ""
+        return Fault(f"did not end within {longest:.3g} s", hangs=True) if passed > longest else None
 
 
 class WorkerProcess:
     """A process that runs `child` of `rlsdk_testing.worker`.
 
-    This class reads its memory in `/proc`. A limit of the address space (`RLIMIT_AS`) is not used: it would also count memory
-    that is reserved and never used, as by CUDA and threads. It would not count processes that the plugin starts. Without
-    `/proc`, neither memory nor remaining processes are checked.
+    Without `/proc`, neither memory nor remaining processes are checked.
     """
 
-    def __init__(self) -> None:
-        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
+    def __init__(self, package: str) -> None:
+        """Start it. `package`: the import name of the plugin's package, for the places in faults."""
+        self._package = package
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._memory = min(MEMORY, int(0.9 * (available_bytes() or MEMORY)))
         pipe = subprocess.PIPE
-        self._child = ChildProcess("rlsdk_testing.worker", stdin=pipe, stdout=pipe, stderr=self._output)
+        self._child = ChildProcess("rlsdk_testing.worker", stdin=pipe, stdout=pipe)
         self._process = self._child.popen
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -109,15 +91,14 @@ class WorkerProcess:
 
         Return a fault if the process ends, uses too much memory or does not answer in time. `seconds`, `within`: see `Limit`.
         """
-        begin = self._output.seek(0, 2)
+        begin = os.fstat(self._child.errors.fileno()).st_size
         limit = Limit(seconds, within, self._processor_seconds)
         fault = self._send(question) or self._wait(limit)
         if isinstance(fault, dict):
             return fault
         if fault.hangs:
-            self._ask_stack()
-        self._output.seek(begin)
-        return attrs.evolve(fault, output=self._output.read(1_000_000).decode("utf-8", "replace"))
+            self._child.ask_stack()
+        return attrs.evolve(fault, place=self._child.place_in(self._package, begin))
 
     @property
     def command(self) -> str:
@@ -147,7 +128,6 @@ class WorkerProcess:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
-        self._output.close()
 
     def _read(self) -> None:
         """Put the answers of the process into the queue, and None at the end. This runs in a thread."""
@@ -187,24 +167,10 @@ class WorkerProcess:
                 if (fault := limit.over() or self._too_much()) is not None:
                     return fault
 
-    def _ask_stack(self) -> None:
-        """Let the process write its stack, which shows where it hangs."""
-        if ASK_STACK is not None and self._process.poll() is None:
-            before, end = self._written(), time.monotonic() + STACK
-            self._process.send_signal(ASK_STACK)
-            while self._written() == before and time.monotonic() < end:
-                time.sleep(POLL)
-
-    def _written(self) -> int:
-        return os.fstat(self._output.fileno()).st_size
-
     def _too_much(self) -> Fault | None:
         """Return a fault if the process and those it started use too much memory; else None."""
-        running = self._child.running()
-        if sum(each.private_bytes() for each in running) <= self._memory:
-            return None
-        count = f", in {len(running)} processes" if len(running) > 1 else ""
-        return Fault(f"used more than {gigabytes(self._memory)} of memory{count}", "")
+        excess = self._child.too_much_memory()
+        return None if excess is None else Fault(excess)
 
     def _processor_seconds(self) -> float:
         """Return the processor time of the process and those it started, also of those that have ended; 0 without `/proc`."""
@@ -220,9 +186,9 @@ class WorkerProcess:
         try:
             ended = self._child.how_it_ended()
         except subprocess.TimeoutExpired:
-            return Fault("closed the process's connections", "")
+            return Fault("closed the process's connections")
         hint = " (the system may have run out of memory)" if self._process.returncode == -9 else ""
-        return Fault(ended + hint, "")
+        return Fault(ended + hint)
 
     def _others(self) -> list[RunningProcess]:
         return [
