@@ -1,7 +1,7 @@
 """Commands that are killed at random moments, one kill after another in the same folder: nothing earlier is lost.
 
 After each kill all agent files are whole, the newest checkpoint is not older than before, finished work stays finished, and the
-same command can go on.
+same command can continue.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class PluginSideEffect(UserWarning):
 
 
 class TookTooLong(BaseException):
-    """Ends the code of a plugin that does not return. It is no `Exception`, so that code which catches those ends too."""
+    """Ends the code of a plugin that does not return. It is not an `Exception`, so that code which catches those ends too."""
 
 
 @contextlib.contextmanager
