@@ -187,7 +187,7 @@ def test_hooks_that_give_something_else(site: Site, hook: str, kind: str, functi
 def test_reports_and_sinks_that_raise_are_one_line(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], error: str
 ) -> None:
-    """A report that nobody asked for does not end a run; a sink that was asked for is an error that names it."""
+    """A report does not end a complete run; a broken sink is an error that names it."""
     manifest = 'id = "bad"\ntitle = "x"\nsummary = "y"\nsdk = ">=0.1"\nsinks = ["tally"]\nreports = ["tally"]\n'
     hooks = "@hookimpl\ndef metric_sinks(): return {'tally': use}\n@hookimpl\ndef reports(): return {'tally': use}\n"
     code = f"from rlsdk.registry import hookimpl\ndef use(folder): raise {error}\n{hooks}"

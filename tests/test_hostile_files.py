@@ -320,7 +320,7 @@ def test_layers_are_limited_for_everybody() -> None:
         rlsdk.make("tqc", env="Pendulum-v1", use_sde=True, policy_kwargs={"sde_net_arch": [1] * 300})
 
 
-# --- files that are refused after some of them was read ---------------------------------------------------------------
+# --- refused after some of them was read ---------------------------------------------------------------
 
 
 def _numbers(agent: Any) -> dict[str, torch.Tensor]:

@@ -315,7 +315,7 @@ def test_a_hook_that_does_not_return_is_an_error(
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
-def test_a_thread_that_an_import_starts_does_not_keep_the_process_alive(site: Site) -> None:
+def test_a_thread_that_an_import_starts_ends_with_the_process(site: Site) -> None:
     bad(site, "import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()")
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(site.folder)], capture_output=True, text=True, timeout=60, check=False

@@ -1,7 +1,7 @@
 """Commands that are killed at random moments, one kill after another in the same folder: nothing earlier is lost.
 
 After each kill all agent files are whole, the newest checkpoint is not older than before, finished work stays finished, and the
-same command can go on.
+same command can continue.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def of_record(folder: Path) -> dict[str, float]:
     return {"episodes": len(open_episodes(path)) if path.exists() else 0}
 
 
-KEPT: dict[str, Callable[[Path], dict[str, float]]] = {
+GROWING: dict[str, Callable[[Path], dict[str, float]]] = {
     "run": of_run, "seeds": of_run, "bench": of_bench, "tune": of_tune, "record-episodes": of_record,
 }  # fmt: skip
 
@@ -130,10 +130,10 @@ def attack(name: str, folder: Path, kills: int, seed: int) -> None:
             subprocess.run(["rm", "-rf", str(work)], check=True)  # killed before the first checkpoint
             before = {}
         code = killed(RESUMED[name] if resumed else COMMANDS[name], folder, start * (1.0 + draw.random() * 4.0))
-        said = (folder / "errors.txt").read_text()
-        assert "Traceback" not in said, said
-        assert code in (None, 0), (kill, said)
-        after = KEPT[name](work)
+        message = (folder / "errors.txt").read_text()
+        assert "Traceback" not in message, message
+        assert code in (None, 0), (kill, message)
+        after = GROWING[name](work)
         lost = {key: (value, after.get(key)) for key, value in before.items() if after.get(key, -1.0) < value}
         assert not lost, (kill, lost)
         before = after

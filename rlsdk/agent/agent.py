@@ -451,7 +451,7 @@ class Agent(Generic[ConfigT]):
 
     @in_plain_modes
     def load_replay_buffer(self, path: str | Path | IO[bytes], truncate_last_traj: bool = True) -> None:
-        """Read a replay buffer that `save_replay_buffer` wrote. A file that is refused leaves the present one as it was.
+        """Read a replay buffer that `save_replay_buffer` wrote. A refused file leaves the present one unchanged.
 
         `truncate_last_traj`: reset the environment before training continues, so that the last trajectory ends; False does not
         reset it.

@@ -153,7 +153,7 @@ def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
         )
     document, sections = factory.read(agent_file.existing(path), kind=KIND)
     require_same_entries(document, agent.context)
-    before = _kept(agent.parts.buffer.state_dict())
+    before = _copy_of(agent.parts.buffer.state_dict())
     try:
         with fitting("the file holds no replay buffer for this agent"):
             agent.parts.buffer.load_state_dict(sections[SECTION])
@@ -163,7 +163,7 @@ def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
     agent.pending_replay = None
 
 
-def _kept(state: State) -> State:
+def _copy_of(state: State) -> State:
     """A copy of the state of a buffer, to return to; small for an agent that has collected nothing.
 
     Raises:

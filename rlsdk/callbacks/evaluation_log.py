@@ -98,4 +98,4 @@ def _require_evaluations(arrays: Arrays, count: int) -> None:
     ):
         array = arrays[name]
         if array.dtype.kind not in kinds or array.shape != wanted or len(shape) != 2 or not np.isfinite(array).all():
-            raise ValueError(f"{name} of shape {array.shape} and dtype {array.dtype} are no evaluations")
+            raise ValueError(f"{name} of shape {array.shape} and dtype {array.dtype} are not of evaluations")

@@ -61,7 +61,7 @@ def write_reports(folder: Path) -> None:
             print_line(f"no {name}: {error}")
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # nobody asked for it: an installed package must not end a run that is complete
+        except BaseException as error:  # an installed package must not end a complete run
             print_line(f"no {name}: the report {_raised(error)}; the files of the run are complete")
 
 

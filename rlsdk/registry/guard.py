@@ -24,14 +24,14 @@ class PluginSideEffect(UserWarning):
 
 
 class TookTooLong(BaseException):
-    """Ends the code of a plugin that does not return. It is no `Exception`, so that code which catches those ends too."""
+    """Ends the code of a plugin that does not return. It is not an `Exception`, so that code which catches those ends too."""
 
 
 @contextlib.contextmanager
 def in_time(seconds: float) -> Iterator[None]:
     """Raise TookTooLong in the body of the `with` statement after some seconds.
 
-    This needs the alarm of POSIX: there is no limit in other threads than the main one, nor while someone else uses the alarm.
+    It uses the alarm of POSIX. Threads other than the main one have no limit, nor has code while the alarm is in use.
     C code that does not return to Python cannot be ended.
     """
     main = threading.current_thread() is threading.main_thread()
@@ -156,7 +156,7 @@ def _noting(started: list[threading.Thread]) -> Iterator[None]:
         if threading.get_ident() == importing:
             started.append(thread)
             if not thread.is_alive():
-                thread.daemon = True  # one that never ends must not keep the process from ending
+                thread.daemon = True  # an endless one would block the end of the process
         start(thread)
 
     threading.Thread.start = noted  # type: ignore[assignment,method-assign]
