@@ -11,24 +11,13 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.cli.completions import Algorithm as Algorithm
-    from rlsdk.cli.completions import Environment as Environment
-    from rlsdk.cli.completions import ExecutorName as ExecutorName
-    from rlsdk.cli.completions import Sinks as Sinks
-    from rlsdk.cli.completions import complete as complete
-    from rlsdk.cli.environment_options import EnvKwargs as EnvKwargs
-    from rlsdk.cli.environment_options import TrustedFile as TrustedFile
-    from rlsdk.cli.environment_options import Wrappers as Wrappers
-    from rlsdk.cli.interrupt import interrupted as interrupted
-    from rlsdk.cli.misplaced import settings_from as settings_from
-    from rlsdk.cli.outputs import Overwrite as Overwrite
-    from rlsdk.cli.outputs import require_free as require_free
-    from rlsdk.cli.outputs import write_agent as write_agent
-    from rlsdk.cli.step_counts import MOST_ENVS as MOST_ENVS
-    from rlsdk.cli.step_counts import MOST_EPISODES as MOST_EPISODES
-    from rlsdk.cli.step_counts import MOST_SEED as MOST_SEED
-    from rlsdk.cli.step_counts import steps_option as steps_option
-    from rlsdk.settings.environment_id import changed_environment as changed_environment
+    from rlsdk.cli.completions import Algorithm, Environment, ExecutorName, Sinks, complete
+    from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
+    from rlsdk.cli.interrupt import interrupted
+    from rlsdk.cli.misplaced import settings_from
+    from rlsdk.cli.outputs import Overwrite, require_free, write_agent
+    from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_SEED, steps_option
+    from rlsdk.settings.environment_id import changed_environment
 
 HOMES = {
     **dict.fromkeys(("Algorithm", "Environment", "ExecutorName", "Sinks", "complete"), "rlsdk.cli.completions"),

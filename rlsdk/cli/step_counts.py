@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -24,20 +23,15 @@ def steps_option(text: str, least: int = 1) -> Any:
         text: the help of the option.
         least: the smallest count, 0 or 1.
     """
-    return typer.Option(parser=_steps_from(least), metavar="<int>", help=text)
 
-
-def _steps_from(least: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `least` (0 or 1) to 2**53. It reads 1e5 as 100,000."""
-
-    def parse(text: str) -> int:
-        number = _whole(str(text))
+    def parse(given: str) -> int:
+        number = _whole(str(given))
         if number is None or not least <= number <= MAX_COUNT:
             kind = "positive whole number" if least else "whole number of at least 0"
-            raise typer.BadParameter(f"{shown(text, 40)} must be a {kind} up to 2**53, such as 100000 or 1e5")
+            raise typer.BadParameter(f"{shown(given, 40)} must be a {kind} up to 2**53, such as 100000 or 1e5")
         return number
 
-    return parse
+    return typer.Option(parser=parse, metavar="<int>", help=text)
 
 
 def _whole(text: str) -> int | None:

@@ -11,25 +11,18 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.experiments.agent_path import find_agent as find_agent
-    from rlsdk.experiments.folder_kinds import require_kind as require_kind
-    from rlsdk.experiments.metrics_file import read_metric as read_metric
-    from rlsdk.experiments.recorded_run import environment_of as environment_of
-    from rlsdk.experiments.rl_zoo import rl_zoo_preset as rl_zoo_preset
-    from rlsdk.experiments.run_directory import RunDirectory as RunDirectory
-    from rlsdk.experiments.run_directory import folder_name as folder_name
-    from rlsdk.experiments.run_request import RunRequest as RunRequest
-    from rlsdk.experiments.run_sinks import named_sinks as named_sinks
-    from rlsdk.experiments.stored_agent import EvaluationRequest as EvaluationRequest
-    from rlsdk.experiments.stored_agent import evaluate_stored as evaluate_stored
-    from rlsdk.experiments.stored_agent import load_agent as load_agent
-    from rlsdk.experiments.stored_tables import read_table as read_table
-    from rlsdk.experiments.sweep import SeedResult as SeedResult
-    from rlsdk.experiments.sweep import jobs_for as jobs_for
-    from rlsdk.experiments.sweep import open_workers as open_workers
-    from rlsdk.experiments.sweep import require_shared as require_shared
-    from rlsdk.experiments.sweep import run_all as run_all
-    from rlsdk.experiments.trust import require_trusted as require_trusted
+    from rlsdk.experiments.agent_path import find_agent
+    from rlsdk.experiments.folder_kinds import require_kind
+    from rlsdk.experiments.metrics_file import read_metric
+    from rlsdk.experiments.recorded_run import environment_of
+    from rlsdk.experiments.rl_zoo import rl_zoo_preset
+    from rlsdk.experiments.run_directory import RunDirectory, folder_name
+    from rlsdk.experiments.run_request import RunRequest
+    from rlsdk.experiments.run_sinks import named_sinks
+    from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored, load_agent
+    from rlsdk.experiments.stored_tables import read_table
+    from rlsdk.experiments.sweep import SeedResult, jobs_for, open_workers, require_shared, run_all
+    from rlsdk.experiments.trust import require_trusted
 
 HOMES = {
     "find_agent": "rlsdk.experiments.agent_path",

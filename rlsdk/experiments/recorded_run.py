@@ -64,8 +64,8 @@ def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
 
 
 def dataset_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> Dataset | None:
-    """Return the first data set in the settings that has a file; None if there is none. Raises as `Dataset.named_in`."""
-    given = Dataset.named_in(spec.config_type, settings).values()
+    """Return the first data set in the settings that has a file; None if there is none. Raises as `as_dataset`."""
+    given = (as_dataset(settings[name]) for name in dataset_names(spec.config_type) if settings.get(name) is not None)
     return next((dataset for dataset in given if dataset.path is not None), None)
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rlsdk.registry.manifest import Manifest as Manifest
     from rlsdk.registry.package_names import policy_names as policy_names
     from rlsdk.registry.package_names import public_names as public_names
-    from rlsdk.registry.packaged_suites import suite_files as suite_files
     from rlsdk.registry.preset_files import Preset as Preset
     from rlsdk.registry.preset_files import named_preset as named_preset
     from rlsdk.registry.preset_files import preset as preset
@@ -65,7 +64,6 @@ __all__ = [
     "register",
     "require_usable",
     "spec_of_class",
-    "suite_files",
     "unregister",
 ]
 
@@ -81,7 +79,6 @@ __getattr__, __dir__ = attach(
         **dict.fromkeys(("plugin_of", "require_usable", "spec_of_class"), "rlsdk.registry.loading"),
         "Manifest": "rlsdk.registry.manifest",
         **dict.fromkeys(("policy_names", "public_names"), "rlsdk.registry.package_names"),
-        "suite_files": "rlsdk.registry.packaged_suites",
         **dict.fromkeys(("Preset", "named_preset", "preset", "preset_names", "presets"), "rlsdk.registry.preset_files"),
         **dict.fromkeys(("AlgorithmSpec", "MaskUse"), "rlsdk.registry.spec"),
     },

@@ -16,7 +16,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.runtime import counted, quietly
 
 if TYPE_CHECKING:
-    from rlsdk_lab.benchmark import BenchResult
+    from rlsdk_lab.benchmark import Bench, BenchResult
 
 MOST_SEEDS = 10_000
 
@@ -86,12 +86,7 @@ def run_bench(
         trust=trust,
         sinks=tuple(sink or ()),
     )
-    if not chosen.cells:
-        raise SettingsError(
-            f"no installed algorithm has cells in the suite {chosen.name}; install one, or give a .toml file"
-        )
-    if not plan.cells():
-        raise SettingsError(f"every cell of {chosen.name} is too large for one machine; add --all, or a --budget")
+    _require_cells(plan)
     if not quiet:
         typer.echo(
             f"{chosen.name}: {counted(len(plan.cells()), 'cell')}, {counted(seeds, 'seed')} each,"
@@ -106,6 +101,15 @@ def run_bench(
         report = write_report(outcome, shlex.join(["rlsdk", *sys.argv[1:]]))
         typer.echo(f"report: {report} (summary.md and scores.csv are in the same folder)", err=as_json)
     _print_failures(outcome)
+
+
+def _require_cells(plan: Bench) -> None:
+    """Raise SettingsError if there is nothing to run."""
+    name = plan.suite.name
+    if not plan.suite.cells:
+        raise SettingsError(f"no installed algorithm has cells in the suite {name}; install one, or give a .toml file")
+    if not plan.cells():
+        raise SettingsError(f"every cell of {name} is too large for one machine; add --all, or a --budget")
 
 
 def _print_failures(outcome: BenchResult) -> None:

@@ -35,7 +35,7 @@ import cattrs
 
 from rlsdk.cli import changed_environment
 from rlsdk.errors import PluginError, SettingsError, one_line, shown, suggest
-from rlsdk.registry import find, suite_files
+from rlsdk.registry import algorithms, find
 from rlsdk.settings import load_settings
 
 COUNTS = ("steps", "episodes")
@@ -127,6 +127,21 @@ def load_suite(name: str) -> Suite:
     if not suite.cells:
         raise SettingsError(f"suite {name} has no [[cells]]; each needs at least `algorithm` and `env`")
     return suite
+
+
+def suite_files() -> dict[str, dict[str, Path]]:
+    """Return name of a suite -> id of an algorithm -> file of its plugin, both sorted.
+
+    Plugins that cannot be used, or that have the same id as another one, are left out.
+    """
+    found: dict[str, dict[str, Path]] = {}
+    usable = [plugin for plugin in algorithms() if plugin.problem is None]
+    ids = [plugin.id for plugin in usable]
+    for plugin in usable:
+        if ids.count(plugin.id) == 1:
+            for name, path in plugin.tables("suites").items():
+                found.setdefault(name, {})[plugin.id] = path
+    return {name: found[name] for name in sorted(found)}
 
 
 def _own_files() -> dict[str, Path]:
