@@ -230,7 +230,7 @@ class Logger:
 
     def take_files(self, paths: Sequence[Path]) -> None:
         """Pass files to every sink."""
-        self._warned.clear()  # that files are missing is said even of a sink without metrics
+        self._warned.clear()  # missing files are reported even for a sink whose metrics failed
         self._pass_on("take_files", paths)
 
     def close(self) -> None:
