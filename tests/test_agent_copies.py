@@ -107,7 +107,7 @@ def test_environments_in_processes_are_refused() -> None:
 
 def test_a_copy_only_acts() -> None:
     """The copy has the policy, its statistics and other settings, but neither the environment nor memory of the agent."""
-    agent = rlsdk.make("ppo", env="CartPole-v1", seed=0, n_steps=32, normalize=True).learn(64)
+    agent: Any = rlsdk.make("ppo", env="CartPole-v1", seed=0, n_steps=32, normalize=True).learn(64)
     before, seen = flat_state(agent), agent.get_env().reset()
     copy_ = agent.acting_copy(policy_kwargs={"kernel": "autograd"})
     assert (copy_.env, copy_.env_name, copy_.seed, type(copy_)) == (None, "CartPole-v1", agent.seed, type(agent))

@@ -349,7 +349,7 @@ def test_a_sink_that_fails_costs_one_warning_and_nobody_else() -> None:
     sink, model = RecordingSink(), agent()
     closed: list[bool] = []
     sink.close = lambda: closed.append(True)  # type: ignore[method-assign]
-    sinks = [Full(), sink]
+    sinks: list[Any] = [Full(), sink]
     model.set_logger(Logger(output_formats=sinks))
     message = (
         r"metric sink Full raised OSError: no space left on device \(.*test_logger\.py, line \d+\); training continues"

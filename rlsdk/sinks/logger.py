@@ -85,7 +85,7 @@ class Logger:
         """Write the values recorded since the last log, at `step` (default: the environment steps of the training)."""
         if self.name_to_value:
             self.write(self.current_step() if step is None else step, {})
-            self._tell("flush")
+            self._pass_on("flush")
 
     def write(self, step: int, values: Mapping[str, object]) -> None:
         """Write `values` and the recorded values. Where both have a name, the recorded value is written."""
@@ -151,7 +151,7 @@ class Logger:
                 )
             return None
 
-    def _tell(self, method: str, *details: object) -> list[object]:
+    def _pass_on(self, method: str, *details: object) -> list[object]:
         """Call a method of every sink, and return the results; None for a sink that failed."""
         return [self._guard(sink, partial(method_of(sink, method), *details)) for sink in self.sinks]
 
@@ -207,7 +207,7 @@ class Logger:
 
     def hyperparameters(self, values: Mapping[str, Scalar]) -> None:
         """Pass the settings to every sink."""
-        self._tell("hyperparameters", values)
+        self._pass_on("hyperparameters", values)
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
         """Pass tensors [..] to every sink; return whether any sink drew them."""
@@ -230,12 +230,12 @@ class Logger:
 
     def take_files(self, paths: Sequence[Path]) -> None:
         """Pass files to every sink."""
-        self._warned.clear()  # that files are missing is said even of a sink without metrics
-        self._tell("take_files", paths)
+        self._warned.clear()  # missing files are reported even for a sink whose metrics failed
+        self._pass_on("take_files", paths)
 
     def close(self) -> None:
         """Close every sink."""
-        self._tell("close")
+        self._pass_on("close")
 
 
 def _drawn(sink: MetricSink, step: int, tensors: Mapping[str, object]) -> bool:
