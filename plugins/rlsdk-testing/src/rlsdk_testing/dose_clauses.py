@@ -45,7 +45,7 @@ def _level(setting: Setting) -> float | None:
     return value if isinstance(value, float) and value > 0.0 else None
 
 
-def _numbers(observed: Observed) -> list[tuple[Setting, float]]:
+def float_settings(observed: Observed) -> list[tuple[Setting, float]]:
     """Return every float setting that is not 0, with its value."""
     found = [(setting, _level(setting)) for setting in settings_of(observed.agent.config)]
     return [(setting, level) for setting, level in found if level is not None]
@@ -66,7 +66,7 @@ def learning_rate(subject: Subject) -> None:
     observed = Observed(subject)
     usual = _rates(observed, 0.5)
     checked = 0
-    for setting, level in _numbers(observed):
+    for setting, level in float_settings(observed):
         double = observed.variant(**{setting.name: 2.0 * level})
         if double is None or not (own := _changed(usual, _rates(double, 0.5))):
             continue
@@ -122,7 +122,7 @@ def _require_rate_follows(observed: Observed, setting: Setting, level: float, us
 def schedules(subject: Subject) -> None:
     observed = Observed(subject)
     checked = 0
-    for setting, level in _numbers(observed):
+    for setting, level in float_settings(observed):
         if not isinstance(setting.value, Constant):
             continue
         slope = Piecewise(((0.0, level / 4), (1.0, level)))
@@ -151,7 +151,7 @@ def schedules(subject: Subject) -> None:
 )
 def weights(subject: Subject) -> None:
     observed = Observed(subject)
-    for setting, level in _numbers(observed):
+    for setting, level in float_settings(observed):
         first = observed.variant(**{setting.name: level})
         others = [observed.variant(**{setting.name: factor * level}) for factor in (2.0, 3.0)]
         known = [each for each in (first, *others) if each is not None]
