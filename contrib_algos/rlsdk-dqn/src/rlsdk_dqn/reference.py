@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from rlsdk.records import Transitions
 from torch import Tensor
 
+from rlsdk.records import Transitions
 from rlsdk_dqn.config import DQNConfig
 
 

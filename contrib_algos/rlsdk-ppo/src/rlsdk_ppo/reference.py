@@ -25,8 +25,9 @@ def losses(
     starts = torch.ones(reward.numel(), dtype=torch.bool)
     distribution, value = network.evaluate(seen, ((), ()), starts)
     with torch.no_grad():
+        before = value.view(reward.shape) if old.value is None else old.value  # when the actions were chosen
         next_value = network.evaluate(following, ((), ()), starts)[1].view(reward.shape)
-        before = value.view(reward.shape) if old.value is None else old.value
+        next_value[:-1] = torch.where((steps.terminated | steps.truncated)[:-1], next_value[:-1], before[1:])
         advantage, later = torch.zeros_like(reward), torch.zeros_like(reward[0])
         for t in reversed(range(len(reward))):
             ended = steps.terminated[t] | steps.truncated[t]

@@ -37,14 +37,14 @@ from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found, held
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.rollouts import with_ends
-from rlsdk_testing.row_clauses import WHOLE
+from rlsdk_testing.row_clauses import in_one_step
 from rlsdk_testing.subject import Subject
 from rlsdk_testing.watched import NOISE, TINY, Observed, Step, watched
 
 Losses = Callable[[Mapping[str, Any], Any, Any, float], Mapping[str, Tensor]]
-ERROR = 1e-2
-"""The largest difference of a gradient from that of the formula, as a share of it. Float32 has errors of up to 3e-3 where terms cancel."""
-NUDGE = 0.1
+ERROR = 2e-3
+"""The largest difference of a gradient from that of the formula, as a share of it. Float32 has errors of about 1e-4."""
+NUDGE = 0.3
 """The deviation of the numbers that are added to weights, so that ratios of probabilities are not 1."""
 LARGE = 30.0
 
@@ -57,11 +57,11 @@ LARGE = 30.0
 )
 def reference(subject: Subject) -> str:
     losses = _losses_of(subject)
-    observed = Observed(subject, **WHOLE)
+    observed = in_one_step(subject)
     checked = set[str]()
     for what, variant in _variants(observed):
-        for about, batch in _batches(observed.batch):
-            for nudged in (False, True):
+        for about, batch in list(_batches(observed.batch))[: None if variant is observed else 1]:
+            for nudged in (False, True) if variant is observed else (True,):
                 text = f"with {what}, {about}{' and other weights' if nudged else ''}"
                 checked |= _require_equal(variant, batch, losses, text, nudged=nudged)
     unchecked = sorted(set(Found(observed.agent).optimizers) - checked)
@@ -102,8 +102,9 @@ def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
     if isinstance(batch, Rollout) and batch.final_observations is not None:
         yield "terminations only", with_ends(batch, terminated=True)
         rewards = LARGE * (batch.steps.reward + 1.0)
-        yield f"time limits, and rewards {LARGE:g} times as large", with_ends(
-            replace(batch, steps=replace(batch.steps, reward=rewards)), terminated=False
+        yield (
+            f"time limits, and rewards {LARGE:g} times as large",
+            with_ends(replace(batch, steps=replace(batch.steps, reward=rewards)), terminated=False),
         )
 
 
@@ -125,7 +126,9 @@ def _require_equal(observed: Observed, batch: Batch, losses: Losses, what: str, 
             agent.parts.algorithm.update(batch, progress=0.5)
     made = {step.optimizer: step.gradient for step in reversed(seen)}
     for path, loss in given.items():
-        require(path in found.optimizers, f"reference.py names {path!r}; the optimisers are {', '.join(found.optimizers)}")
+        require(
+            path in found.optimizers, f"reference.py names {path!r}; the optimisers are {', '.join(found.optimizers)}"
+        )
         if path not in made:
             continue  # this update made no step, as with an actor that is trained every few updates
         wanted = _gradient(loss, held(found.optimizers[path]), copies)
