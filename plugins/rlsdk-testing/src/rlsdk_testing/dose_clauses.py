@@ -193,7 +193,7 @@ def _require_more_than_rounding(setting: Setting, level: float, difference: floa
     )
 
 
-ROUNDING = 2e-6
+ROUNDING = 1e-5
 """Differences of float32 gradients up to this share of them come from rounding."""
 
 
