@@ -17,13 +17,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from tests.planted import BUGS
+from tests.planted import BUGS, fresh
 from tests.planted.bug import Bug
 from tests.planted.copies import Copy
 from tests.planted.kinds import KINDS
 from tests.planted.looking import LOADING, Task, look
 from tests.planted.page import PAGE, page
-from tests.planted.results import Result, is_current, kit_digest, store, stored
+from tests.planted.results import STORED_FRESH, Result, is_current, kit_digest, store, stored
 
 LIMIT = 150.0
 """The time limit for one bug, in seconds."""
@@ -145,7 +145,7 @@ def run(bugs: Sequence[Bug], options: argparse.Namespace) -> None:
     import torch
 
     torch.set_num_threads(1)
-    results = stored()
+    results = stored() | stored(STORED_FRESH)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copies = [Copy(Path(folder) / str(k)) for k in range(options.jobs)]
         chosen = [(bug, KINDS[bug.kind] if options.likely else options.clauses) for bug in bugs]
@@ -170,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
     parser.add_argument("--only", nargs="+", default=[], help="ids, kinds or algorithms")
+    parser.add_argument("--fresh", choices=["A", "B"], help="the bugs of this half of `tests.planted.fresh` instead")
     parser.add_argument("--new", action="store_true", help="bugs without a result of their present text")
     parser.add_argument("--missed", action="store_true", help="bugs that were not found")
     parser.add_argument("--clauses", nargs="+", default=[], help="try only clauses whose ids begin so")
@@ -177,10 +178,10 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="store nothing, and leave the page as it is")
     parser.add_argument("--page", action="store_true", help="write the page of the stored results, and do nothing else")
     options = parser.parse_args()
-    results = stored()
+    results = stored() | stored(STORED_FRESH)
     chosen = [
         bug
-        for bug in BUGS
+        for bug in {"A": fresh.HALF_A, "B": fresh.HALF_B}.get(options.fresh, BUGS)
         if (not options.only or {bug.id, bug.kind, bug.algorithm} & set(options.only))
         and not (options.new and is_current(bug, results))
         and not (options.missed and bug.id in results and results[bug.id].clause is not None)

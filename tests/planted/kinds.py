@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+CHEAP = ("formula.", "dose.", "count.", "batch.rows-averaged", "batch.duplicates")
+"""Clauses that take a second together and find bugs of many kinds."""
 KINDS: dict[str, tuple[str, ...]] = {
-    "targets": ("batch.", "rollout.", "learns."),
-    "settings": ("settings.",),
-    "training": ("training.", "batch."),
-    "resume": ("resume.", "algorithm.state"),
-    "fillers": ("batch.", "rollout.", "buffer."),
-    "masks": ("policy.", "batch.next-masks", "learns."),
-    "starts": ("policy.", "rollout.", "resume.", "learns."),
-    "rows": ("batch.", "rollout.", "buffer.", "learns."),
-    "seeds": ("agent.seed", "policy.", "population.", "resume.", "training.samples"),
-    "spaces": ("policy.", "plugin.claims", "distribution.", "population.plays", "learns."),
-    "declarations": ("plugin.", "settings."),
-    "memory": ("buffer.", "batch.", "resume."),
-    "metrics": ("algorithm.", "training.counts", "resume."),
-    "distributions": ("distribution.", "policy.", "learns."),
-    "population": ("population.", "learns."),
-    "data": ("buffer.", "batch.", "rollout.", "learns."),
+    "targets": (*CHEAP, "batch.", "rollout.", "learns."),
+    "settings": (*CHEAP, "settings.",),
+    "training": (*CHEAP, "training.", "batch."),
+    "resume": (*CHEAP, "resume.", "algorithm.state"),
+    "fillers": (*CHEAP, "batch.", "rollout.", "buffer."),
+    "masks": (*CHEAP, "policy.", "batch.next-masks", "learns."),
+    "starts": (*CHEAP, "policy.", "rollout.", "resume.", "learns."),
+    "rows": (*CHEAP, "batch.", "rollout.", "buffer.", "learns."),
+    "seeds": (*CHEAP, "agent.seed", "policy.", "population.", "resume.", "training.samples"),
+    "spaces": (*CHEAP, "policy.", "plugin.claims", "distribution.", "population.plays", "learns."),
+    "declarations": (*CHEAP, "plugin.", "settings."),
+    "memory": (*CHEAP, "buffer.", "batch.", "resume."),
+    "metrics": (*CHEAP, "algorithm.", "training.counts", "resume."),
+    "distributions": (*CHEAP, "distribution.", "policy.", "learns."),
+    "population": (*CHEAP, "population.", "learns."),
+    "data": (*CHEAP, "buffer.", "batch.", "rollout.", "learns."),
 }
 """Kind -> beginnings of the ids of the clauses that are tried first."""
 TITLES = {

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.planted import BUGS
+from tests.planted import BUGS, fresh
 from tests.planted.bug import Bug
 
 STORED = Path(__file__).parent / "results.json"
+STORED_FRESH = Path(__file__).parent / "fresh_results.json"
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,16 @@ def kit_digest() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 
-def stored() -> dict[str, Result]:
+def stored(path: Path = STORED) -> dict[str, Result]:
     """Id of a bug -> its stored result."""
-    return {name: Result(**entry) for name, entry in json.loads(STORED.read_text()).items()} if STORED.exists() else {}
+    return {name: Result(**entry) for name, entry in json.loads(path.read_text()).items()} if path.exists() else {}
 
 
 def store(results: Mapping[str, Result]) -> None:
-    """Write the results of all present bugs, in the order of `BUGS`."""
-    entries = {bug.id: asdict(results[bug.id]) for bug in BUGS if bug.id in results}
-    STORED.write_text(json.dumps(entries, indent=1) + "\n")
+    """Write the results of all present bugs, in the order of `BUGS`, and those of the fresh bugs in a file of their own."""
+    for path, bugs in ((STORED, BUGS), (STORED_FRESH, fresh.BUGS)):
+        entries = {bug.id: asdict(results[bug.id]) for bug in bugs if bug.id in results}
+        path.write_text(json.dumps(entries, indent=1) + "\n")
 
 
 def is_current(bug: Bug, results: Mapping[str, Result]) -> bool:

@@ -176,7 +176,8 @@ def _faults(name: str, found: Mapping[int, Counts]) -> Iterator[str]:
     steps = {kind: row[2] - row[1] for kind, row in chosen.items()}
     if chosen and all(_on_a_line(row) for row in chosen.values()):
         kind = min(bases, key=lambda each: abs(bases[each]))
-        allowed = {0} if nearest or kind.startswith(("episodes", "candidates")) else {0, steps[kind]}
+        whole = nearest or kind.startswith(("episodes", "candidates")) or 0 not in found
+        allowed = {0} if whole else {0, steps[kind]}  # with 0, an update may still have one step of its own
         if bases[kind] not in allowed:
             yield (
                 f"{name} = 1, 2, 3: {', '.join(str(chosen[kind][value]) for value in (1, 2, 3))} {kind} in a training of equal"

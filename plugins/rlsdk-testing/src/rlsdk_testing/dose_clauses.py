@@ -15,7 +15,7 @@ from rlsdk.kernels import kernels_off
 from rlsdk.settings.schedules import Constant, Piecewise
 from rlsdk_testing.acting import act_on, chosen, observations
 from rlsdk_testing.alternatives import Setting, settings_of
-from rlsdk_testing.batches import small_agent
+from rlsdk_testing.batches import Batch, recording, small_agent
 from rlsdk_testing.effects import shown
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
@@ -30,22 +30,24 @@ FACTOR = 0.02
 PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The shares of the training at which schedules are looked at."""
 UNKNOWN = 0.1
-"""The value for settings that are a text by default and may be a number, such as `ent_coef = "auto"`."""
+"""The value for weights that are 0 by default, and for settings that may be a number instead of a text (`ent_coef = "auto"`)."""
 WEIGHTS = ("weight of", "coefficient of", "standard deviation of", "strength of")
 """Descriptions with one of these words promise a factor: twice the value is twice the term."""
 
 
 def _level(setting: Setting) -> float | None:
-    """Return the number that a setting has; None if it is no float or 0, or does not affect the training."""
+    """Return the number that a setting has, or one to try; None if it is no float, or does not affect the training."""
     value = setting.value.value if isinstance(setting.value, Constant) else setting.value
     if setting.affects != "training" or "." in setting.name:
         return None
     if isinstance(value, str) and float in setting.members:
         return UNKNOWN
+    if value == 0.0 and isinstance(value, float) and _is_factor(setting):
+        return UNKNOWN
     return value if isinstance(value, float) and value > 0.0 else None
 
 
-def _numbers(observed: Observed) -> list[tuple[Setting, float]]:
+def float_settings(observed: Observed) -> list[tuple[Setting, float]]:
     """Return every float setting that is not 0, with its value."""
     found = [(setting, _level(setting)) for setting in settings_of(observed.agent.config)]
     return [(setting, level) for setting, level in found if level is not None]
@@ -66,7 +68,7 @@ def learning_rate(subject: Subject) -> None:
     observed = Observed(subject)
     usual = _rates(observed, 0.5)
     checked = 0
-    for setting, level in _numbers(observed):
+    for setting, level in float_settings(observed):
         double = observed.variant(**{setting.name: 2.0 * level})
         if double is None or not (own := _changed(usual, _rates(double, 0.5))):
             continue
@@ -122,7 +124,7 @@ def _require_rate_follows(observed: Observed, setting: Setting, level: float, us
 def schedules(subject: Subject) -> None:
     observed = Observed(subject)
     checked = 0
-    for setting, level in _numbers(observed):
+    for setting, level in float_settings(observed):
         if not isinstance(setting.value, Constant):
             continue
         slope = Piecewise(((0.0, level / 4), (1.0, level)))
@@ -151,19 +153,31 @@ def schedules(subject: Subject) -> None:
 )
 def weights(subject: Subject) -> None:
     observed = Observed(subject)
-    for setting, level in _numbers(observed):
-        first = observed.variant(**{setting.name: level})
-        others = [observed.variant(**{setting.name: factor * level}) for factor in (2.0, 3.0)]
-        known = [each for each in (first, *others) if each is not None]
-        effects = [_effect(each) for each in known]
-        if len(effects) < 2:
-            continue
-        difference, name = apart(effects[0], effects[1])
-        _require_more_than_rounding(setting, level, difference, name)
-        if len(effects) == 3 and _is_factor(setting):
-            learnt = {step.optimizer for each in known for step in each.steps}
-            _require_factor(setting, level, [of_weights(effect, learnt) for effect in effects])
-            _require_others_stay(observed, setting, effects)
+    for setting, level in float_settings(observed):
+        for value in (level, *LARGER) if _is_factor(setting) else (level,):
+            if _is_felt(observed, setting, value):
+                break
+
+
+LARGER = (1.0, 10.0)
+"""Further values of weights, for those whose term is too small with the usual value."""
+
+
+def _is_felt(observed: Observed, setting: Setting, level: float) -> bool:
+    """Check one, two and three times the value `level` of a setting; return whether the effect was large enough to measure."""
+    variants = [observed.variant(**{setting.name: factor * level}) for factor in (1.0, 2.0, 3.0)]
+    known = [each for each in variants if each is not None]
+    effects = [_effect(each) for each in known]
+    if len(effects) < 2:
+        return True
+    difference, name = apart(effects[0], effects[1])
+    _require_more_than_rounding(setting, level, difference, name)
+    if len(effects) < 3 or not _is_factor(setting):
+        return True
+    learnt = {step.optimizer for each in known for step in each.steps}
+    felt = _require_factor(setting, level, [of_weights(effect, learnt) for effect in effects])
+    _require_others_stay(observed, setting, effects)
+    return felt
 
 
 def _is_factor(setting: Setting) -> bool:
@@ -179,19 +193,25 @@ def _require_more_than_rounding(setting: Setting, level: float, difference: floa
     )
 
 
-ROUNDING = 2e-6
+ROUNDING = 1e-5
 """Differences of float32 gradients up to this share of them come from rounding."""
 
 
-def _require_factor(setting: Setting, level: float, effects: list[Effect]) -> None:
-    """Check that effects with the values 1, 2 and 3 lie on a line at equal distances, if they lie on a line."""
+def _require_factor(setting: Setting, level: float, effects: list[Effect]) -> bool:
+    """Check that effects with the values 1, 2 and 3 lie on a line at equal distances, if they lie on a line.
+
+    Returns:
+        whether they differ by enough.
+    """
     one, two, three = effects
+    felt = False
     for name in one.keys() & two.keys() & three.keys():
         if not one[name].shape == two[name].shape == three[name].shape:
             continue
         near, far = two[name] - one[name], three[name] - one[name]
         if float(near.norm()) < FELT * float(one[name].norm()) + TINY:
             continue  # it has no effect here
+        felt = True
         factor = float(near @ far / (near @ near))
         if float((far - factor * near).norm()) > EQUAL * float(far.norm()):
             continue  # the changes have different directions: it takes part in a normalisation
@@ -200,6 +220,7 @@ def _require_factor(setting: Setting, level: float, effects: list[Effect]) -> No
             f"{setting.name} = {level:g}, {2 * level:g} and {3 * level:g}: from the first to the third value {name} changes"
             f" {factor:.3g} times as much as from the first to the second, and a factor changes it 2 times as much",
         )
+    return felt
 
 
 FELT = 1e-2
@@ -237,11 +258,14 @@ def tau(subject: Subject) -> None:
     if not copies:
         raise NotApplicable("it has no target network")
     moves: list[tuple[str, float]] = []
-    with kernels_off(), moves_of_copies(agent, copies, moves):
+    seen: list[Batch] = []
+    with kernels_off(), moves_of_copies(agent, copies, moves), recording(agent.parts.algorithm, seen.append):
         steps = 24
         while len(moves) < 12 and steps < 2000:
             agent.learn(steps, reset_num_timesteps=False)
             steps *= 2
+        for progress in PLACES if seen else ():  # of a training without steps, all of this may be its first round
+            agent.parts.algorithm.update(seen[-1], progress=progress)
     accepted = [1.0 - (1.0 - share) ** count for count in range(1, 9)]
     for path, moved in moves:
         require(

@@ -26,6 +26,12 @@ BIASED = 0.08
 MOST_ROWS = 16
 
 
+def in_one_step(subject: Subject, **changes: object) -> Observed:
+    """Return a watched learner; if it learns from rollouts, one that makes a step with all rows (`WHOLE` and `changes`)."""
+    observed = Observed(subject, **changes)
+    return Observed(subject, **{**WHOLE, **changes}) if isinstance(observed.batch, Rollout) else observed
+
+
 @clause(
     "batch.rows-averaged",
     "The gradient of a batch is the mean of the gradients of its rows.",
@@ -97,7 +103,7 @@ def _require_no_batch_norm(observed: Observed) -> None:
     "update(): take means over rows, never sums.",
 )
 def duplicates(subject: Subject) -> None:
-    observed = Observed(subject, ent_coef=0.1, **WHOLE)
+    observed = in_one_step(subject, ent_coef=0.1)
     batch = observed.batch
     if isinstance(batch, Scored):
         raise NotApplicable("the rows of a population method are its candidates, whose number is a setting")
@@ -171,7 +177,7 @@ def _twice_as_wide(batch: AnyRollout) -> AnyRollout:
     "update(): call zero_grad() before every backward(), inside the loop over minibatches.",
 )
 def gradients_fresh(subject: Subject) -> None:
-    observed = Observed(subject, **{**WHOLE, "n_epochs": 2})
+    observed = in_one_step(subject, n_epochs=2)
     first = list(observed.update(observed.batch))
     again = list(observed.update(observed.batch))
     if not first:
