@@ -22,7 +22,7 @@ if os.environ.get("RLSDK_TEST_GPU") != "1":
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="rlsdk-state-")  # no test writes a key into the user's home
 
 from rlsdk.cli.main import main  # after the settings above, which torch reads when it is imported
-from rlsdk.runtime import pip_commands
+from rlsdk.runtime import packages
 from rlsdk_kernels import compiled_library
 from tests.compiled_variants import RUNNABLE, loaded
 from tests.plugin_site import Site, installed
@@ -75,8 +75,8 @@ def pytest_collection_finish() -> None:
 def from_an_index() -> Iterator[None]:
     """Messages name packages as if rlsdk had been installed from an index; tests run in a copy of the repository."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pip_commands, "_place", lambda name: (None, False))
-        patch.setattr(pip_commands, "_record", lambda name: {})
+        patch.setattr(packages, "_place", lambda name: (None, False))
+        patch.setattr(packages, "_record", lambda name: {})
         yield
 
 

@@ -21,7 +21,7 @@ import rlsdk
 from benchmarks.arguments import positive
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Act, ActingState, Observation
-from rlsdk.training.collect import collect
+from rlsdk.training.collector import collect
 
 CASES = [("CartPole-v1", 12_000), ("HalfCheetah-v5", 3_000)]
 COUNTS = (1, 8, 64)

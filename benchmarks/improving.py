@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.cloning import Rows, mean_return
-from rlsdk.buffers.data_set_summary import summary_of
+from rlsdk.buffers.episodes import summary_of
 from rlsdk.settings import Dataset
 from rlsdk_bc import BC
 from rlsdk_interchange import record_episodes

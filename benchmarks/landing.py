@@ -23,8 +23,8 @@ import torch
 import rlsdk
 from benchmarks.arguments import positive
 from rlsdk.environments import make_vec_env
-from rlsdk.evaluation.aggregate import estimate, mean
 from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk.evaluation.statistics import estimate, mean
 from rlsdk.registry import preset
 from rlsdk_lab.plotting import new_figure, save_figure
 

@@ -23,7 +23,7 @@ import rlsdk
 from benchmarks.arguments import positive
 from benchmarks.marked import replaced
 from benchmarks.trained_peer import EPISODES, trained_peer
-from rlsdk.evaluation.aggregate import estimate, mean
+from rlsdk.evaluation.statistics import estimate, mean
 from rlsdk.registry import find, preset
 from rlsdk_lab import load_suite, suites
 

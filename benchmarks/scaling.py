@@ -30,7 +30,7 @@ import rlsdk
 from benchmarks.marked import write_table
 from rlsdk.environments import make_vec_env
 from rlsdk.executors import Executor, capacity, make_executor
-from rlsdk.experiments import RunRequest, run_all
+from rlsdk.runs import RunRequest, run_all
 from rlsdk.runtime import quietly
 
 DOCS = Path(__file__).parents[1] / "docs"

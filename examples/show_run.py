@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from rlsdk.experiments import read_metric
+from rlsdk.runs import read_metric
 
 WIDTH = 40
 """The number of characters of the longest bar."""

@@ -45,7 +45,7 @@ from rlsdk.buffers import ReplayBuffer
 from rlsdk.exploration import UniformWarmUp
 from rlsdk.interfaces import Parts, require_spaces
 from rlsdk.networks import ActionScale, build_encoder, build_squashed_actor
-from rlsdk.settings.networks import NetworkConfig
+from rlsdk.settings.actor_critic import NetworkConfig
 from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import FlatOptimizer
 

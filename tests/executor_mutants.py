@@ -12,7 +12,7 @@ import numpy as np
 
 from rlsdk.errors import WorkError
 from rlsdk.executors import SerialExecutor
-from rlsdk.executors.stateful import StatefulHere
+from rlsdk.executors.processes import StatefulHere
 
 Work = Callable[[Any], Any]
 

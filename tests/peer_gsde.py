@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlsdk.networks.state_dependent_noise import StateDependentNoise
+from rlsdk.networks.action_heads import StateDependentNoise
 
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 

@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from rlsdk.callbacks import CallbackList, CheckpointCallback, LambdaCallback, StopOnRewardThreshold
 from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
-from rlsdk.runtime.documented_names import ELSEWHERE
+from rlsdk.runtime.lazy import ELSEWHERE
 from rlsdk_acer import ACER
 from rlsdk_ars import ARS
 from rlsdk_envs.toy import BitFlippingEnv, IdentityEnv, InvalidActionEnvDiscrete, SimpleMultiObsEnv

@@ -14,8 +14,7 @@ import torch
 
 import rlsdk
 from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, LambdaCallback
-from rlsdk.callbacks.accepted import as_callbacks
-from rlsdk.callbacks.callback import StepCounter
+from rlsdk.callbacks.callback import StepCounter, as_callbacks
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import (
     ArtifactError,
@@ -158,7 +157,7 @@ def test_set_env_keeps_learning_elsewhere() -> None:
 
 def test_a_filled_memory_is_not_asked_to_fit_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small().learn(20)
-    monkeypatch.setattr("rlsdk.runtime.memory_budget.available_bytes", lambda: 10)
+    monkeypatch.setattr("rlsdk.runtime.process.available_bytes", lambda: 10)
     model.set_env(IdentityEnvBox(episode_length=10))
     assert model.learn(10, reset_num_timesteps=False).num_timesteps == 30
     with pytest.raises(ResourceError, match="lower buffer_size"):
@@ -326,7 +325,7 @@ def test_evaluate_policy_equals_a_loop_by_hand() -> None:
     assert lengths == [6, 6, 6]
     env = IdentityEnvBox(episode_length=6)
     by_hand = []
-    from rlsdk.runtime.seeding import derive
+    from rlsdk.runtime.process import derive
 
     observation, _ = env.reset(seed=derive(0, "environment", 0) % 2**31)
     for _ in range(3):

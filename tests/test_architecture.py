@@ -120,7 +120,7 @@ def test_private_names_of_torch_occur_in_kernels_only() -> None:
         if (match := PRIVATE_OF_TORCH.search(path.read_text()))
     }
     kernels = {path for path in found if path.startswith(("rlsdk/kernels/", "plugins/rlsdk-kernels/"))}
-    assert {"plugins/rlsdk-kernels/src/rlsdk_kernels/memory.py", "rlsdk/kernels/draws_mode.py"} <= kernels, (
+    assert {"plugins/rlsdk-kernels/src/rlsdk_kernels/memory.py", "rlsdk/kernels/structure.py"} <= kernels, (
         "the pattern finds them"
     )
     assert not found.keys() - kernels, {path: found[path] for path in found.keys() - kernels}
@@ -177,7 +177,7 @@ assert before == after, [i for i, (a, b) in enumerate(zip(before, after)) if a !
 
 def hot_functions() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     from rlsdk.distributions import Gaussian, SquashedGaussian
-    from rlsdk.math.quantiles import quantile_huber, quantile_huber_loss
+    from rlsdk.math.values import quantile_huber, quantile_huber_loss
     from rlsdk_tqc.loss import truncated_target
 
     def gaussian(mean: Any, log_std: Any, action: Any) -> Any:

@@ -26,8 +26,7 @@ from rlsdk.networks import ActionScale, build_actor_critic, build_encoder, build
 from rlsdk.records import Metrics, Transitions, successors
 from rlsdk.registry import AlgorithmSpec, Manifest, load, unregister
 from rlsdk.settings import without
-from rlsdk.settings.off_policy import OffPolicyConfig
-from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
+from rlsdk.settings.off_policy import OffPolicyConfig, SoftActorCriticConfig
 from rlsdk.spaces import Box, Space
 from rlsdk.training import OffPolicyPlan, OnPolicyPlan
 from rlsdk.updates import ClippedPolicy, EntropyCoefficient, FlatOptimizer

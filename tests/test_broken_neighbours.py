@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rlsdk.errors import PluginError, RlsdkError
-from rlsdk.experiments.run_sinks import named_sinks, write_reports
 from rlsdk.registry import capabilities, extension, extensions, find, load, preset, preset_names, presets
-from rlsdk.runtime.plain_files import PlainFileError, parse_toml
+from rlsdk.runs.runner import named_sinks, write_reports
+from rlsdk.runtime.files import PlainFileError, parse_toml
 from tests.effort import limited
 from tests.plugin_site import ENTRY, METADATA, Site
 from tests.throwaway import GOOD, MANIFEST

@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.kernels.switch import compiled_off
-from rlsdk.runtime.seeding import Streams
+from rlsdk.kernels.structure import compiled_off
+from rlsdk.runtime.process import Streams
 from rlsdk.training import LocalCollector, OffPolicyPlan, ReplayUpdates, begin_acting
 from rlsdk_envs.toy import IdentityEnv, InvalidActionEnvDiscrete
 from rlsdk_kernels.compiled_library import may_compile

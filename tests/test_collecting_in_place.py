@@ -20,8 +20,8 @@ import rlsdk
 from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.records import ActingState, Observation, Rollout
-from rlsdk.training import in_place
-from rlsdk.training.collect import collect
+from rlsdk.training import stepwise
+from rlsdk.training.collector import collect
 from rlsdk.tree import leaves
 from rlsdk_kernels.compiled_library import may_compile
 
@@ -71,7 +71,7 @@ class Masked(Walk):
 def counted() -> Iterator[list[bool]]:
     """A list with an entry per rollout that may be written in place: whether it was."""
     calls: list[bool] = []
-    real = in_place.InPlace.collect
+    real = stepwise.InPlace.collect
 
     def count(*args: Any, **kwargs: Any) -> Any:
         rollout = real(*args, **kwargs)
@@ -79,7 +79,7 @@ def counted() -> Iterator[list[bool]]:
         return rollout
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_place.InPlace, "collect", count)
+        patch.setattr(stepwise.InPlace, "collect", count)
         yield calls
 
 
@@ -87,7 +87,7 @@ def counted() -> Iterator[list[bool]]:
 def not_in_place() -> Iterator[None]:
     """Collect with records of single steps."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_place.InPlace, "collect", lambda *_, **__: None)
+        patch.setattr(stepwise.InPlace, "collect", lambda *_, **__: None)
         yield
 
 
@@ -212,7 +212,7 @@ def plain(step: Any) -> Any:
 def test_what_overrides_act_or_step_is_called() -> None:
     env = make_vec_env(Walk, 2, vectorization="sync", seed=3)
     policy = rlsdk.make("ppo", env=env, seed=0, device="cpu", **SMALL).parts.policy
-    assert in_place.in_place_of(policy, env, Generator()) is not None
+    assert stepwise.in_place_of(policy, env, Generator()) is not None
 
     class Own(type(policy)):  # type: ignore[misc]
         def act(self, *args: Any, **kwargs: Any) -> Any:
@@ -225,9 +225,9 @@ def test_what_overrides_act_or_step_is_called() -> None:
         def step(self, action: Any) -> Any:
             return env.step(action)
 
-    assert in_place.in_place_of(policy, Wrapper(), Generator()) is None
+    assert stepwise.in_place_of(policy, Wrapper(), Generator()) is None
     policy.__class__ = Own
-    assert in_place.in_place_of(policy, env, Generator()) is None
+    assert stepwise.in_place_of(policy, env, Generator()) is None
     at, calls = ActingState(env.reset(0), policy.initial_carry(2)), 0
 
     def act(*args: Any, **kwargs: Any) -> Any:

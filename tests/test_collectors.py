@@ -16,16 +16,15 @@ import gymnasium as gym
 import pytest
 
 import rlsdk
-from rlsdk import executors
 from rlsdk.callbacks import Callback, LambdaCallback
 from rlsdk.environments import CollectorsVectorEnv, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
-from rlsdk.executors import SerialExecutor
-from rlsdk.executors.stateful import StatefulHere
+from rlsdk.executors import SerialExecutor, choice
+from rlsdk.executors.processes import StatefulHere
 from rlsdk.executors.workers import WorkerDied
-from rlsdk.experiments.run_record import RunRecord
-from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.exploration import NormalActionNoise
+from rlsdk.runs.request import RunRecord, RunRequest
+from rlsdk.runs.runner import run
 from rlsdk_envs.toy import SimpleMultiObsEnv
 from rlsdk_testing.subject import differing, flat_state
 from tests.stateful_environments import Secretive
@@ -68,9 +67,9 @@ ENDING = {"ppo", "ppo-dict", "a2c", "recurrent-ppo", "acer", "acktr", "dqn", "qr
 @pytest.fixture(autouse=True)
 def apart() -> Iterator[None]:
     """Register the executor `apart`, whose collectors run in this process: it tests all of collecting except processes."""
-    executors.EXECUTORS["apart"] = lambda _: SerialExecutor()
+    choice.EXECUTORS["apart"] = lambda _: SerialExecutor()
     yield
-    del executors.EXECUTORS["apart"]
+    del choice.EXECUTORS["apart"]
 
 
 def envs(name: str, executor: str, collectors: int = 2) -> Any:
@@ -135,7 +134,7 @@ def dying(at: Mapping[int, int]) -> None:
         def stateful_workers(self, makers: Sequence[Callable[[], Any]]) -> StatefulHere:
             return Dying(makers, at)
 
-    executors.EXECUTORS["apart"] = lambda _: Executor()
+    choice.EXECUTORS["apart"] = lambda _: Executor()
 
 
 @pytest.mark.parametrize("name", ["ppo-normalised", "recurrent-ppo", "trpo-frames", "maskable-ppo", "td3", "dqn"])
@@ -336,12 +335,12 @@ def test_executors_that_remember_nothing_are_refused() -> None:
     class Forgets:
         map = submit = close = print
 
-    executors.EXECUTORS["forgets"] = lambda _: Forgets()  # type: ignore[assignment, return-value]
+    choice.EXECUTORS["forgets"] = lambda _: Forgets()  # type: ignore[assignment, return-value]
     try:
         with pytest.raises(SettingsError, match="Forgets has no workers that hold environments"):
             make_vec_env("CartPole-v1", 4, collectors=2, executor="forgets")
     finally:
-        del executors.EXECUTORS["forgets"]
+        del choice.EXECUTORS["forgets"]
     with pytest.raises(SettingsError, match="unknown executor 'proceses'; did you mean 'processes'"):
         make_vec_env("CartPole-v1", 4, collectors=2, executor="proceses")
     for name, value in (("vectorization", "sync"), ("workers", 2), ("restart", True), ("start_method", "fork")):
@@ -369,7 +368,7 @@ def test_groups_that_collectors_cannot_share_are_refused() -> None:
 
 
 def test_more_collectors_than_cores_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlsdk.environments.collecting_elsewhere import require_collectors
+    from rlsdk.environments.vectorize import require_collectors
 
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     with pytest.warns(RuntimeWarning, match="4 collectors on a machine with 2 cores"):

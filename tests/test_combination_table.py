@@ -12,7 +12,7 @@ import pytest
 
 import rlsdk
 from rlsdk.registry import find, load
-from rlsdk.settings.dataset import dataset_names
+from rlsdk.settings.load import dataset_names
 from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_testing.datasets import random_dataset
 from tests.combination_table import BEGIN, OURS, PAGES, SWITCHES, memories, settings_of, with_table

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from rlsdk.environments import make_vec_env
 from rlsdk.interfaces import BuildContext
 from rlsdk.networks import build_actor_critic
-from rlsdk.networks.initialisation import initialisation
-from rlsdk.runtime.seeding import Streams
+from rlsdk.networks.layers import initialisation
+from rlsdk.runtime.process import Streams
 from rlsdk.settings.actor_critic import RecurrentConfig
 from rlsdk.training import begin_acting
-from rlsdk.training.collect import collect
+from rlsdk.training.collector import collect
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy
 from rlsdk.updates.minibatches import policy_batch

@@ -14,8 +14,8 @@ import pytest
 
 import rlsdk
 from rlsdk.cli import main
-from rlsdk.experiments.agent_path import find_agent
-from rlsdk.experiments.watching import watching
+from rlsdk.runs.directory import find_agent
+from rlsdk.runs.sweep import watching
 
 SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
 

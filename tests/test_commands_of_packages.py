@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlsdk.cli import commands
+from rlsdk.cli import main
 from rlsdk.registry.manifest import RESERVED, ManifestError, parse_manifest
 from tests.throwaway import Environment, build_wheels, write_distribution
 
@@ -114,7 +114,7 @@ def test_a_wrong_table_is_refused(table: object, words: str) -> None:
 
 
 def test_a_command_of_a_package_that_is_absent_names_it(monkeypatch: pytest.MonkeyPatch, cli: object) -> None:
-    monkeypatch.setattr(commands, "PACKAGES", {"shine": "rlsdk-shine"})
+    monkeypatch.setattr(main, "PACKAGES", {"shine": "rlsdk-shine"})
     assert callable(cli)
     code, out, err = cli("shine")
     assert (code, out, err.count("\n")) == (1, "", 1)
@@ -122,4 +122,4 @@ def test_a_command_of_a_package_that_is_absent_names_it(monkeypatch: pytest.Monk
 
 
 def test_the_names_of_commands_of_the_core_are_reserved() -> None:
-    assert set(RESERVED["commands"]) <= set(commands.OWN)
+    assert set(RESERVED["commands"]) <= set(main.OWN)

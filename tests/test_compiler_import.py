@@ -29,8 +29,8 @@ print(json.dumps(found))
 OPTIMISERS = """
 import sys
 import torch
-from rlsdk.kernels.compiler_import import step, without_compiler
-from rlsdk.updates.optimizer_choice import CLASSES
+from rlsdk.kernels.vector_steps import step, without_compiler
+from rlsdk.updates.optimizer import CLASSES
 
 def trained(make, step):
     generator = torch.Generator().manual_seed(0)
@@ -57,7 +57,7 @@ assert "torch._dynamo" in sys.modules
 """
 HOOKED = """
 import torch
-from rlsdk.kernels.compiler_import import step, without_compiler
+from rlsdk.kernels.vector_steps import step, without_compiler
 
 seen = []
 weights = torch.nn.Parameter(torch.ones(3))

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from rlsdk import executors
 from rlsdk.cli import completions, main
-from rlsdk.experiments import run_sinks
+from rlsdk.executors import choice
+from rlsdk.runs import runner
 
 ASK = (
     "import sys; from rlsdk.cli.main import main; sys.argv = ['rlsdk']\n"
@@ -67,5 +67,5 @@ def test_nothing_slow_is_imported() -> None:
 
 
 def test_the_names_of_rlsdk_itself_are_those_it_has() -> None:
-    assert set(completions.SINKS) == set(run_sinks.BUILT_IN)
-    assert set(completions.EXECUTORS) == set(executors.EXECUTORS)
+    assert set(completions.SINKS) == set(runner.BUILT_IN)
+    assert set(completions.EXECUTORS) == set(choice.EXECUTORS)

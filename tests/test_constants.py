@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rlsdk.math.constants import constant, multiples
+from rlsdk.math.values import constant, multiples
 
 
 def test_constants_are_made_once() -> None:

@@ -143,7 +143,7 @@ def test_a2c_is_ppo_with_its_settings(env: str) -> None:
 
 def test_a_dueling_head_adds_advantages_without_their_mean() -> None:
     """The dueling head computes equation 9 of arXiv:1511.06581, for each choice of a MultiDiscrete action."""
-    from rlsdk.networks.dueling_head import DuelingHead
+    from rlsdk.networks.layers import DuelingHead
 
     head, features = DuelingHead(3, (2, 3), 2), torch.randn(4, 3)
     found = head(features).view(4, 5, 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlsdk.math.value_losses import clipped_double_q, half_squared_error, minimum_value, smooth_l1
+from rlsdk.math.values import clipped_double_q, half_squared_error, minimum_value, smooth_l1
 from rlsdk.networks import ActionScale, DeterministicActor, FlattenEncoder, smoothed
 from rlsdk.records import Observation
 from rlsdk.spaces import Box

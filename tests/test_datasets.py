@@ -23,10 +23,10 @@ from rlsdk.buffers import (
     write_episodes,
 )
 from rlsdk.environments import make_vec_env, to_space
-from rlsdk.environments.vector.seeds import seed_of
+from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import ArtifactError, ObservationError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.interfaces import BuildContext
-from rlsdk.runtime.seeding import Streams
+from rlsdk.runtime.process import Streams
 from rlsdk.settings import Dataset, structure
 from rlsdk_envs.toy import ChainEnv
 from rlsdk_interchange import export_minari, import_minari, record_episodes, remember
@@ -345,7 +345,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_frames_are_stacked_within_episodes(demo: Path) -> None:
-    from rlsdk.preprocessing.frames import FrameStacker
+    from rlsdk.preprocessing.preprocessing import FrameStacker
 
     frames = FrameStacker(SEEN, 3)
     stacking = BuildContext(frames.space, DONE, 1, "cpu", Streams(0), frames=frames)

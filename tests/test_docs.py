@@ -14,8 +14,7 @@ import attrs
 import pytest
 from typer.testing import CliRunner
 
-from rlsdk.cli.commands import Commands
-from rlsdk.cli.main import app
+from rlsdk.cli.main import Commands, app
 from rlsdk.registry import AlgorithmSpec, load, unregister
 from rlsdk_testing import clauses
 

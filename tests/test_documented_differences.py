@@ -30,7 +30,7 @@ from rlsdk.errors import (
     UnsupportedSpaceError,
     UsageError,
 )
-from rlsdk.math.natural_gradient import conjugate_gradient
+from rlsdk.math.surrogate import conjugate_gradient
 from rlsdk.networks import BaseFeaturesExtractor
 from rlsdk.sinks import Image, Logger
 from rlsdk_ars import ARS

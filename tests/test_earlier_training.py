@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from rlsdk.callbacks import CheckpointCallback, EvalCallback, LambdaCallback
-from rlsdk.callbacks.earlier_training import set_aside
+from rlsdk.callbacks.checkpoint import set_aside
 from rlsdk.errors import ArtifactError
-from rlsdk.experiments.run_directory import RunDirectory
+from rlsdk.runs.directory import RunDirectory
 from rlsdk.tree import flatten
 from rlsdk_dqn import DQN
 from rlsdk_envs.toy import ChainEnv
@@ -243,7 +243,7 @@ def test_a_file_that_cannot_be_moved_is_not_replaced(tmp_path: Path, monkeypatch
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("rlsdk.callbacks.earlier_training.os.replace", refuse)
+    monkeypatch.setattr("rlsdk.callbacks.checkpoint.os.replace", refuse)
     with pytest.raises(ArtifactError, match="cannot be moved aside: Permission denied; choose another folder"):
         on_policy().learn(16, CheckpointCallback(16, tmp_path))
     assert (tmp_path / "step_000000016.rlsdk").read_bytes() == before

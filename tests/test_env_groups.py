@@ -80,7 +80,7 @@ def test_a_file_goes_on_with_another_number_of_groups(groups: int, tmp_path: Pat
 
 
 def test_carries_are_split_and_joined_with_their_rows(tmp_path: Path) -> None:
-    from rlsdk.agent.resumption import begin, training_env
+    from rlsdk.agent.training_state import begin, training_env
 
     agent = made("recurrent-ppo", 2).learn(128)
     agent.save(tmp_path / "agent")

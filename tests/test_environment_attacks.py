@@ -13,11 +13,10 @@ import pytest
 import torch
 
 from rlsdk.environments.states import capture, restore
-from rlsdk.environments.states.attributes import Assigned
+from rlsdk.environments.states.capture import Assigned
 from rlsdk.environments.states.generators import legacy_generator, numpy_generator, python_generator
 from rlsdk.errors import ArtifactError
-from rlsdk.runtime.seeding import Streams
-from rlsdk.runtime.stored import put_back
+from rlsdk.runtime.process import Streams, put_back
 from tests.altered_files.environments import Assorted, Recording
 
 KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")

@@ -16,7 +16,7 @@ import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.registry import preset
-from rlsdk.settings.environment_id import EnvironmentId, applied, changed_environment, environment_id, text_of
+from rlsdk.settings.load import EnvironmentId, applied, changed_environment, environment_id, text_of
 
 NAMES = st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(lambda name: name != "wrapper")
 SCALARS = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9)

@@ -14,9 +14,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rlsdk.environments import connect, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.exploration.uniform import UniformWarmUp
+from rlsdk.exploration.behavior import UniformWarmUp
 from rlsdk.training import begin_acting
-from rlsdk.training.collect import collect
+from rlsdk.training.collector import collect
 from rlsdk_envs.toy import ChainEnv
 from rlsdk_tqc import TQC
 

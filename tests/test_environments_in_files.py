@@ -13,7 +13,7 @@ import pytest
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.named_in_files import refusal
+from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.registry import preset
 from rlsdk_interchange import hub, record_episodes
 from rlsdk_zoo import installed as zoo

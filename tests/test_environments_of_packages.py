@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import NumpyVectorEnv, make_vec_env
-from rlsdk.environments.named_in_files import refusal
+from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import PluginError, RlsdkError, SettingsError
 from rlsdk.registry import plugins

@@ -460,7 +460,7 @@ def test_who_waits_for_the_end_of_an_episode_is_warned(monkeypatch: pytest.Monke
 
 def test_a_rollout_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = rlsdk.make("ppo", env=ChainEnv(3), n_steps=64, batch_size=8, seed=0)
-    monkeypatch.setattr("rlsdk.runtime.memory_budget.available_bytes", lambda: 100)
+    monkeypatch.setattr("rlsdk.runtime.process.available_bytes", lambda: 100)
     with pytest.raises(ResourceError, match=r"a rollout of 64 steps needs .*lower n_steps"):
         agent.learn(64)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlsdk.environments import Monitor, make_vec_env
-from rlsdk.environments.vector.seeds import seed_of
+from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, evaluate_policy, run_episodes
 from rlsdk.evaluation.statistics import summarise

@@ -19,7 +19,7 @@ from rlsdk.exploration import (
     OrnsteinUhlenbeckActionNoise,
     UniformWarmUp,
 )
-from rlsdk.exploration.uniform_actions import allowed_actions, uniform_log_prob
+from rlsdk.exploration.behavior import allowed_actions, uniform_log_prob
 from rlsdk.networks import ActionScale
 from rlsdk.records import Act, Observation
 from rlsdk.settings.action_noise import as_action_noise

@@ -14,8 +14,8 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rlsdk.agent import agent_class
+from rlsdk.registry.loading import spec_of
 from rlsdk.registry.manifest import read_manifest
-from rlsdk.registry.named import spec_of
 from rlsdk.updates import in_order, shuffled
 from rlsdk_envs.toy import IdentityEnv
 from rlsdk_maskable_ppo import MaskablePPO

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rlsdk
-from rlsdk.networks.running_moments import RunningMoments
-from rlsdk.preprocessing.rewards import RewardScale
-from rlsdk.settings.preprocessing import Normalization
+from rlsdk.networks.normalizer import RunningMoments
+from rlsdk.preprocessing.normalizer import RewardScale
+from rlsdk.settings.agent_config import Normalization
 from rlsdk_testing.rollouts import rollout_of
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -17,15 +17,13 @@ import attrs
 import pytest
 
 import rlsdk
-from rlsdk.buffers import preallocated_rows
-from rlsdk.buffers.storage import OnDisk
+from rlsdk.buffers import rows
+from rlsdk.buffers.rows import OnDisk
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.experiments.lock import claimed
-from rlsdk.experiments.metrics_file import read_metric
-from rlsdk.experiments.run_directory import RunDirectory
-from rlsdk.experiments.run_record import RunRecord
-from rlsdk.experiments.runner import run
-from rlsdk.experiments.sweep import RunRequest, Sweep, stored, sweep
+from rlsdk.runs.directory import RunDirectory, claimed, read_metric
+from rlsdk.runs.request import RunRecord
+from rlsdk.runs.runner import run
+from rlsdk.runs.sweep import RunRequest, Sweep, stored, sweep
 from rlsdk.settings import load_settings
 from rlsdk_lab import Bench, Cell, Suite, bench, scores_below
 from rlsdk_lab.plotting import plot_runs
@@ -159,7 +157,7 @@ def test_a_replay_memory_is_on_disk_again_where_its_directory_is_given(
             used.append(str(directory))
             super().__init__(directory, device)
 
-    monkeypatch.setattr(preallocated_rows, "OnDisk", Noted)
+    monkeypatch.setattr(rows, "OnDisk", Noted)
     first, second = ({"replay_buffer_kwargs": {"directory": str(tmp_path / name)}} for name in ("first", "second"))
     small = {"policy_kwargs": {"net_arch": [4]}, "buffer_size": 100, "learning_starts": 100, "seed": 0}
     request = RunRequest(

@@ -15,7 +15,7 @@ import rlsdk
 from rlsdk.callbacks import CheckpointCallback
 from rlsdk.errors import ArtifactError, PluginError, UsageError
 from rlsdk.interfaces import BuildContext, Parts, Training
-from rlsdk.interfaces.own_state import load_state_of, state_of
+from rlsdk.interfaces.abilities import load_state_of, state_of
 from rlsdk.records import Cursor, Report, Rollout
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
 from rlsdk.training import OnPolicyPlan
@@ -201,7 +201,7 @@ def test_replaced_layers_among_them_are_no_file(curious: None, tmp_path: Path) -
 
 def test_networks_among_them_move(curious: None) -> None:
     made_parts = build(made().context, Config("MlpPolicy", n_steps=4))
-    from rlsdk.agent.further_states import move
+    from rlsdk.agent.training_state import move
 
     move(made_parts, "meta")
     network: Any = made_parts.states["curiosity"]

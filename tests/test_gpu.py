@@ -23,7 +23,7 @@ from rlsdk.kernels import factory
 from rlsdk.kernels.factory import Graphed
 from rlsdk.records import Act, Observation
 from rlsdk.registry import algorithms
-from rlsdk.settings.dataset import dataset_names
+from rlsdk.settings.load import dataset_names
 from rlsdk_envs.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
 from rlsdk_kernels import cuda_graphs
 from rlsdk_kernels.cuda_graphs import Capture

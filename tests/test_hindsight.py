@@ -19,7 +19,7 @@ from rlsdk.errors import EnvironmentFault, SettingsError, UnsupportedSpaceError,
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.records import ActingState
 from rlsdk.training import begin_acting
-from rlsdk.training.collect import collect
+from rlsdk.training.collector import collect
 from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_qrdqn import QRDQN
 from rlsdk_testing.subject import differing, flat_state

@@ -20,9 +20,9 @@ import torch
 
 import rlsdk
 from rlsdk.agent.agent_file import KIND
-from rlsdk.callbacks.evaluation_log import EvaluationLog
+from rlsdk.callbacks.evaluation import EvaluationLog
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError
-from rlsdk.settings.networks import MAX_LAYERS
+from rlsdk.settings.actor_critic import MAX_LAYERS
 from rlsdk.storage import SafetensorsSerializer, archive, read_archive, write_archive
 from rlsdk.tree import flatten
 from rlsdk_interchange.sb3 import import_sb3, read_sb3
@@ -117,7 +117,7 @@ def test_every_setting_that_is_a_place_is_known() -> None:
 
     from rlsdk.agent.agent_file import NOT_RESTORED
     from rlsdk.registry import load
-    from rlsdk.runtime.places import NAMES
+    from rlsdk.runtime.files import NAMES
 
     for plugin in rlsdk.algorithms():
         for field in attrs.fields(load(plugin.id).config_type):

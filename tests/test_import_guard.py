@@ -16,10 +16,9 @@ import pytest
 import torch
 
 from rlsdk.errors import PluginError
-from rlsdk.registry import child_process, find, load, loading, plugins, trial
-from rlsdk.registry.guard import PluginSideEffect, protected
-from rlsdk.registry.library_state import of_library
-from rlsdk.registry.process_state import of_process
+from rlsdk.registry import find, load, loading, plugins, trial
+from rlsdk.registry import trial as child_process
+from rlsdk.registry.guard import PluginSideEffect, of_library, of_process, protected
 from tests.effort import limited
 from tests.plugin_site import Site
 from tests.throwaway import GOOD

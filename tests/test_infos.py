@@ -101,7 +101,7 @@ def test_an_info_that_cannot_be_sent_is_named() -> None:
 
 
 def test_infos_of_vectors_without_presence_masks() -> None:
-    from rlsdk.environments.vector.vector_infos import infos_of
+    from rlsdk.environments.vector.native_vector import infos_of
 
     rows = infos_of({"lives": np.array([3, 2]), "version": "1.0", "players": {"id": np.array([7, 8])}}, 2)
     assert rows == [

@@ -19,8 +19,8 @@ import pytest
 
 import rlsdk
 from rlsdk.callbacks import StopOnInterrupt
-from rlsdk.experiments.run_directory import RunDirectory
-from rlsdk.experiments.runner import run
+from rlsdk.runs.directory import RunDirectory
+from rlsdk.runs.runner import run
 from rlsdk.training.run import Run
 from rlsdk_envs.toy import IdentityEnv
 from tests.test_cli import SMALL

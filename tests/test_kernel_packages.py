@@ -11,9 +11,10 @@ import torch
 
 import rlsdk_kernels
 from rlsdk.errors import UsageError
-from rlsdk.kernels import factory, kernels_off, reference, table
+from rlsdk.kernels import factory, kernels_off, reference
+from rlsdk.kernels import factory as table
 from rlsdk.registry import discovery, loading
-from rlsdk.runtime.plain_files import read_toml
+from rlsdk.runtime.files import read_toml
 from rlsdk_kernels.hooks import kernels as own_table
 from tests.plugin_site import Site
 

@@ -20,7 +20,7 @@ import pytest
 
 import rlsdk
 from rlsdk.buffers import open_episodes
-from rlsdk.experiments.run_directory import RunDirectory
+from rlsdk.runs.directory import RunDirectory
 
 KILLS = 12
 """Kills of each command in the slow test."""
@@ -122,7 +122,7 @@ def attack(name: str, folder: Path, kills: int, seed: int) -> None:
     draw, work, before = random.Random(f"{name} {seed}"), folder / "work", dict[str, float]()
     (folder / "mine.toml").write_text(SUITE)
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import rlsdk.experiments.runner"], check=True)
+    subprocess.run([sys.executable, "-c", "import rlsdk.runs.runner"], check=True)
     start = time.monotonic() - began
     for kill in range(kills):
         resumed = name in RESUMED and any(before.values())

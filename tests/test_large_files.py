@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlsdk.errors import ArtifactError
-from rlsdk.runtime import whole_files
-from rlsdk.storage import archive, hashing, read_archive, write_archive
+from rlsdk.runtime import files
+from rlsdk.storage import archive, read_archive, write_archive
+from rlsdk.storage import archive as hashing
 from rlsdk.storage.tensors import DTYPES, TensorBlock, read_header
 
 EVERYTHING: dict[str, torch.Tensor] = {
@@ -239,7 +240,7 @@ def test_writing_begins_early_only_for_large_chunks_of_real_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(whole_files.os, "posix_fadvise", lambda _, *where: asked.append(where[:2]), raising=False)
+    monkeypatch.setattr(files.os, "posix_fadvise", lambda _, *where: asked.append(where[:2]), raising=False)
     tensors = {"rows": torch.arange(3 * 2**20 // 8)}
     write_archive(file := io.BytesIO(), {}, {"part": tensors})
     assert not asked
@@ -248,6 +249,6 @@ def test_writing_begins_early_only_for_large_chunks_of_real_files(
     assert size == 3 * 2**20
     assert path.read_bytes() == file.getvalue()
     assert path.read_bytes()[start : start + size] == tensors["rows"].numpy().tobytes()
-    monkeypatch.delattr(whole_files.os, "posix_fadvise")  # other systems than Linux
+    monkeypatch.delattr(files.os, "posix_fadvise")  # other systems than Linux
     write_archive(tmp_path / "elsewhere.rlsdk", {}, {"part": tensors})
     assert (tmp_path / "elsewhere.rlsdk").read_bytes() == file.getvalue()

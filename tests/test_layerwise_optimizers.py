@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.networks.ensemble import EnsembleMLP
+from rlsdk.networks.layers import EnsembleMLP
 from rlsdk.updates import FlatOptimizer
 
 RATE, STEPS = 1e-2, 6

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import rlsdk
-import rlsdk.exploration.uniform
+import rlsdk.exploration.behavior
 from rlsdk.environments import make_vec_env
 from rlsdk_interchange.sb3 import import_sb3
 from tests.peer_updates import distance
@@ -108,7 +108,7 @@ def test_a_whole_training_is_that_of_the_peer(case: str, tmp_path: Path, monkeyp
     drawn = follow(peer, warm_up, count)
     own, own_actions = Draws(), iter(warm_up)
     monkeypatch.setattr(
-        rlsdk.exploration.uniform,
+        rlsdk.exploration.behavior,
         "uniform_actions",
         lambda space, batch, generator: torch.as_tensor(np.stack([next(own_actions) for _ in range(batch)])),
     )

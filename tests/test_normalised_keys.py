@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.networks.numpy_encoder import encoded, encoded_slices
+from rlsdk.networks.encoders import encoded, encoded_slices
 
 KEYS = {"a": (50.0, (3,)), "k": None, "m": (7.0, (2, 2)), "z": (-90.0, (1,))}
 SMALL: dict[str, dict[str, Any]] = {

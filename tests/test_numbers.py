@@ -14,8 +14,8 @@ from torch.distributions import Normal, TanhTransform
 
 from rlsdk.distributions import Gaussian, SquashedGaussian
 from rlsdk.math import quantile_huber_loss
-from rlsdk.math.quantiles import midpoints, quantile_huber
-from rlsdk.networks.state_dependent_noise import StateDependentNoise
+from rlsdk.math.values import midpoints, quantile_huber
+from rlsdk.networks.action_heads import StateDependentNoise
 from rlsdk_kernels import pairwise_huber
 
 SEEDS = st.integers(0, 10_000)

@@ -24,7 +24,7 @@ from rlsdk.agent.agent_file import KIND
 from rlsdk.buffers import RecordedTransitions
 from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.spaces import choices_of
-from rlsdk.storage.factory import read
+from rlsdk.storage.archive import read
 from rlsdk_envs.toy import AnySpaceEnv, ExtraInfo
 from rlsdk_interchange.export import Exported, export
 from rlsdk_testing import Clause, clauses, settings_clauses

@@ -13,7 +13,7 @@ import rlsdk
 from rlsdk.cli import run as run_command
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.executors import make_executor
-from rlsdk.experiments import sweep
+from rlsdk.runs import sweep
 from rlsdk_interchange import record_episodes
 from rlsdk_lab import load_suite
 from rlsdk_lab.video import record_video

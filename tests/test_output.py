@@ -18,10 +18,11 @@ import rlsdk
 from rlsdk.callbacks import ProgressBar, StopOnInterrupt
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError, one_line, printable
-from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.registry import find, load, register
+from rlsdk.runs.request import RunRequest
+from rlsdk.runs.runner import run
+from rlsdk.runtime.files import append_whole
 from rlsdk.runtime.output import Lasting, counted, print_line
-from rlsdk.runtime.whole_files import append_whole
 from rlsdk.sinks import ConsoleSink
 from rlsdk_envs.toy import IdentityEnv
 from rlsdk_lab.plotting import literal

@@ -18,10 +18,9 @@ import torch
 
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError
-from rlsdk.experiments.made_here import KEY, record_made_here, state_folder
-from rlsdk.experiments.run_directory import RunDirectory, folder_name
-from rlsdk.runtime.named_modules import named_module
-from rlsdk.settings.environment_id import wrapper_call
+from rlsdk.runs.directory import KEY, RunDirectory, folder_name, record_made_here, state_folder
+from rlsdk.runtime.packages import named_module
+from rlsdk.settings.load import wrapper_call
 
 MODULE = """
 import gymnasium

@@ -15,7 +15,7 @@ from rlsdk.buffers import PrioritizedReplay, ReplayBuffer
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts
-from rlsdk.interfaces.require_parts import require_parts
+from rlsdk.interfaces.abilities import require_parts
 from rlsdk.records import Rollout, Sequences, Transitions
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
 from rlsdk.training import OffPolicyPlan

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from rlsdk.runtime import pip_commands
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime import packages
+from rlsdk.runtime.packages import pip_install
 
 ROOT = Path(__file__).parents[1]
 PLACES = ("rlsdk", "plugins/*/src", "contrib_algos/*/src")
@@ -23,7 +23,7 @@ PLACES = ("rlsdk", "plugins/*/src", "contrib_algos/*/src")
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A site with an rlsdk that pip did not install from the folder that these tests run in."""
-    monkeypatch.setattr(pip_commands, "OURS", tmp_path / "site" / "rlsdk")
+    monkeypatch.setattr(packages, "OURS", tmp_path / "site" / "rlsdk")
     others = [place for place in sys.path if "site-packages" not in place]
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *others])
     (tmp_path / "site").mkdir()

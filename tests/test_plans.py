@@ -17,7 +17,7 @@ from rlsdk.errors import DivergenceError, PluginError, UsageError
 from rlsdk.interfaces import BuildContext, Parts
 from rlsdk.records import ActingState, Report
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
-from rlsdk.runtime.seeding import Streams
+from rlsdk.runtime.process import Streams
 from rlsdk.training import (
     Cursor,
     LocalCollector,
@@ -29,7 +29,7 @@ from rlsdk.training import (
     join_rollouts,
     split_acting,
 )
-from rlsdk.training.collect import collect
+from rlsdk.training.collector import collect
 from rlsdk.tree import flatten, leaves, map_tensors
 from rlsdk_envs.toy import IdentityEnv
 from tests import small_algorithms

@@ -16,7 +16,7 @@ import rlsdk
 from rlsdk.agent import agent_class, agent_file
 from rlsdk.errors import ArtifactError, PluginError, RlsdkError, SettingsError
 from rlsdk.registry import discovery, load, plugin_of, plugins
-from rlsdk.storage import factory
+from rlsdk.storage import archive
 from tests.plugin_site import Site
 
 ROOT = Path(__file__).parents[1]
@@ -188,7 +188,7 @@ def test_a_file_is_opened_by_the_distribution_it_names(site: Site, old: Path, tm
     other = rlsdk.make("acme-twin/bad", env="CartPole-v1", other=0.5)
     other.save(tmp_path / "twin")
     assert rlsdk.load(tmp_path / "twin").config.other == 0.5
-    assert factory.inspect(tmp_path / "twin.rlsdk", kind=agent_file.KIND)["kind"] == agent_file.KIND
+    assert archive.inspect(tmp_path / "twin.rlsdk", kind=agent_file.KIND)["kind"] == agent_file.KIND
     assert [plugin_of(each.spec).distribution for each in (agent, other)] == ["acme-bad", "acme-twin"]  # type: ignore[union-attr]
 
 

@@ -18,7 +18,7 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import FrameStack, NormalizeObservation, NormalizeReward, make_vec_env, to_space
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.preprocessing.frames import FrameStacker
+from rlsdk.preprocessing.preprocessing import FrameStacker
 from rlsdk.registry import unregister
 from rlsdk.tree import flatten, leaves
 from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, IdentityEnv, SimpleMultiObsEnv
@@ -72,8 +72,8 @@ def test_on_policy_training_sees_what_the_peers_wrapper_gives(envs: int) -> None
     agent.learn(400 * envs)
     rollouts = agent.parts.algorithm.rollouts  # type: ignore[attr-defined]
     theirs = VecNormalize(DummyVecEnv([cartpole] * envs), gamma=0.99)
-    from rlsdk.environments.vector.seeds import seed_of
-    from rlsdk.runtime.seeding import derive
+    from rlsdk.environments.vector.connected import seed_of
+    from rlsdk.runtime.process import derive
 
     base = derive(agent.seed, "environments", 0)
     theirs.venv._seeds = [seed_of(base, i) for i in range(envs)]  # type: ignore[attr-defined]
@@ -191,8 +191,8 @@ def test_frames_are_those_of_gymnasiums_wrapper() -> None:
     env = FrameStackObservation(gymnasium.make("CartPole-v1"), 3)  # it repeats the first observation too
     agent = rlsdk.make("reinforce", env=make_vec_env("CartPole-v1", 1), frame_stack=3, n_steps=60, seed=1).learn(60)
     rollout = agent.parts.algorithm.rollouts[0]  # type: ignore[attr-defined]
-    from rlsdk.environments.vector.seeds import seed_of
-    from rlsdk.runtime.seeding import derive
+    from rlsdk.environments.vector.connected import seed_of
+    from rlsdk.runtime.process import derive
 
     seen, _ = env.reset(seed=seed_of(derive(agent.seed, "environments", 0), 0))
     for t in range(60):

@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from rlsdk.buffers import PrioritizedReplay, ReplayBuffer
-from rlsdk.buffers.sum_tree import SumTree
+from rlsdk.buffers.replay import SumTree
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import BuildContext
-from rlsdk.math.quantiles import quantile_huber, quantile_huber_loss, td_error
-from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
-from rlsdk.preprocessing.frames import FrameStacker
+from rlsdk.math.values import quantile_huber, quantile_huber_loss, td_error
+from rlsdk.preprocessing.preprocessing import FrameStackEnv, FrameStacker
 from rlsdk.records import Act, ActingState
-from rlsdk.runtime.seeding import Streams
-from rlsdk.training.collect import collect
+from rlsdk.runtime.process import Streams
+from rlsdk.training.collector import collect
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk_qrdqn import QRDQN
 from rlsdk_tqc import TQC

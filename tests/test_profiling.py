@@ -9,7 +9,7 @@ import torch
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.experiments.profiling import PHASES, Profile, profiled
+from rlsdk.runs.profiling import PHASES, Profile, profiled
 from rlsdk.tree import flatten
 
 QUICK: dict[str, tuple[str, dict[str, Any]]] = {

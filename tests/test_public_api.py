@@ -36,7 +36,7 @@ PACKAGES = [
     "rlsdk_envs",
     "rlsdk_envs.toy",
     "rlsdk.executors",
-    "rlsdk.experiments",
+    "rlsdk.runs",
     "rlsdk.exploration",
     "rlsdk.kernels",
     "rlsdk.math",
@@ -54,40 +54,32 @@ PACKAGES = [
 """Packages whose public names are those in `__all__`."""
 MODULES = [
     "rlsdk.errors",
-    "rlsdk.evaluation.aggregate",
-    "rlsdk.evaluation.evaluate",
     "rlsdk.evaluation.statistics",
+    "rlsdk.evaluation.evaluate",
     "rlsdk_interchange.export",
     "rlsdk_interchange.hub",
     "rlsdk_interchange.sb3",
     "rlsdk_zoo.installed",
-    "rlsdk.math.quantiles",
+    "rlsdk.math.values",
     "rlsdk.settings.schedules",
     "rlsdk.math.surrogate",
-    "rlsdk.networks.architecture",
+    "rlsdk.networks.layers",
     "rlsdk.networks.critics",
     "rlsdk.records",
     "rlsdk.runtime.lazy",
-    "rlsdk.runtime.pip_commands",
-    "rlsdk.runtime.stored",
+    "rlsdk.runtime.packages",
+    "rlsdk.runtime.process",
     "rlsdk.settings.actor_critic",
-    "rlsdk.math.value_losses",
-    "rlsdk.settings.clipped_policy",
-    "rlsdk.settings.deterministic_actor_critic",
-    "rlsdk.settings.constructor",
-    "rlsdk.settings.frequency",
-    "rlsdk.settings.glossary",
-    "rlsdk.settings.networks",
     "rlsdk.settings.off_policy",
-    "rlsdk.settings.q_learning",
-    "rlsdk.settings.soft_actor_critic",
+    "rlsdk.settings.constructor",
+    "rlsdk.settings.glossary",
     "rlsdk.spaces",
     "rlsdk.training.population",
     "rlsdk.tree",
-    "rlsdk.updates.evaluation",
+    "rlsdk.updates.clipped_policy",
     "rlsdk.updates.minibatches",
 ]
-"""Modules whose public names are their own names without a leading underscore, and the names in `__all__`."""
+"""Modules whose public names are those in `__all__`; without it, their own names without a leading underscore."""
 
 
 def described() -> dict[str, Any]:
@@ -117,8 +109,9 @@ def _is_public(module: Any, name: str) -> bool:
     """Whether the name is public: the module defines it, or lists it in `__all__`. Type variables are not."""
     if isinstance(getattr(module, name), TypeVar | ParamSpec):
         return False
-    here = getattr(getattr(module, name), "__module__", "") == module.__name__
-    return not name.startswith("_") and (here or name in getattr(module, "__all__", ()))
+    if hasattr(module, "__all__"):
+        return name in module.__all__
+    return not name.startswith("_") and getattr(getattr(module, name), "__module__", "") == module.__name__
 
 
 def _assigned(module: Any) -> list[str]:
@@ -129,7 +122,8 @@ def _assigned(module: Any) -> list[str]:
             found += statement.targets
         elif isinstance(statement, ast.AnnAssign):
             found.append(statement.target)
-    return sorted({each.id for each in found if isinstance(each, ast.Name) and not each.id.startswith("_")})
+    names = {each.id for each in found if isinstance(each, ast.Name) and not each.id.startswith("_")}
+    return sorted(names & set(getattr(module, "__all__", names)))
 
 
 def _kind(value: Any) -> Any:
@@ -175,7 +169,7 @@ def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("rlsdk.tree"), "leaves", lambda value, more: value)
     assert described() != stored
     monkeypatch.undo()
-    monkeypatch.delattr(import_module("rlsdk.agent.session").Session, "ended")
+    monkeypatch.delattr(import_module("rlsdk.agent.prediction").Session, "ended")
     assert described() != stored
 
 

@@ -93,7 +93,7 @@ def test_only_public_names_are_used(place: str) -> None:
         "from rlsdk.agent.assembled import AssembledAgent",
         "from rlsdk.buffers import _rows",
         "from rlsdk import nothing",
-        "def f():\n    from rlsdk.networks.own_networks import Columns",
+        "def f():\n    from rlsdk.networks.critics import Columns",
         "import rlsdk.agent.assembled",
         "import rlsdk\nrlsdk.agent_classes",
         "import rlsdk\nrlsdk._lazy",

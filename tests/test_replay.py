@@ -17,8 +17,7 @@ from rlsdk.environments import to_space
 from rlsdk.errors import ResourceError, UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.records import ActingState, FinalObservations, Observation, Rollout, StepData
-from rlsdk.runtime.memory_budget import available_bytes, gigabytes, require_memory
-from rlsdk.runtime.seeding import Streams
+from rlsdk.runtime.process import Streams, available_bytes, gigabytes, require_memory
 
 SPACE = spaces.Dict({"x": spaces.Box(-1e9, 1e9, (1,), np.float32), "k": spaces.Discrete(7)})
 ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -203,8 +202,7 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
 ) -> None:
     """Compare with a buffer that stores whole stacks: images, vectors, Discrete values, ends of episodes, full buffers."""
     from rlsdk.environments import make_vec_env
-    from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
-    from rlsdk.preprocessing.frames import FrameStacker
+    from rlsdk.preprocessing.preprocessing import FrameStackEnv, FrameStacker
     from rlsdk_envs.toy import AnySpaceEnv
 
     single = spaces.Dict(
@@ -248,9 +246,9 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
 
 
 def _played(env: Any, seen: Observation, length: int, generator: torch.Generator) -> Rollout[Any, Any]:
-    from rlsdk.exploration.uniform import UniformWarmUp
+    from rlsdk.exploration.behavior import UniformWarmUp
     from rlsdk.records import Act
-    from rlsdk.training.collect import collect
+    from rlsdk.training.collector import collect
 
     class Still:
         def initial_carry(self, batch: int) -> tuple[()]:

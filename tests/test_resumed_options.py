@@ -15,9 +15,9 @@ import rlsdk
 from rlsdk.callbacks import StopOnInterrupt
 from rlsdk.cli.run import run_training
 from rlsdk.errors import SettingsError
-from rlsdk.experiments.run_record import RunRecord
-from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.experiments.sweep import Sweep, stored, sweep
+from rlsdk.runs.request import RunRecord, RunRequest
+from rlsdk.runs.runner import run
+from rlsdk.runs.sweep import Sweep, stored, sweep
 from rlsdk_testing.subject import differing, flat_state
 
 STEPS, STOP = 48, 24
@@ -167,7 +167,7 @@ def test_the_command_line_hands_over_every_option(cli: Any, monkeypatch: pytest.
         caught.append(request)
         raise SettingsError("enough")
 
-    monkeypatch.setattr("rlsdk.experiments.runner.run", refuse)
+    monkeypatch.setattr("rlsdk.runs.runner.run", refuse)
     assert set(TYPED) == set(SHAPING)
     cli("run", "trpo")
     for name, value in TYPED.items():

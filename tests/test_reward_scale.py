@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import rlsdk
 from rlsdk.environments import RecordedOnly, make_vec_env
 from rlsdk.kernels.reference import FEW
-from rlsdk.math.returns import discounted_sums
-from rlsdk.networks.running_moments import FIRST_COUNT, RunningMoments
-from rlsdk.preprocessing.rewards import RewardScale
+from rlsdk.math.surrogate import discounted_sums
+from rlsdk.networks.normalizer import FIRST_COUNT, RunningMoments
+from rlsdk.preprocessing.normalizer import RewardScale
 from rlsdk.records import Rollout, StepData
-from rlsdk.settings.preprocessing import Normalization
+from rlsdk.settings.agent_config import Normalization
 from rlsdk_envs.toy import ChainEnv, IdentityEnv
 from rlsdk_interchange.recorded_data import remember
 from rlsdk_qrdqn import QRDQN

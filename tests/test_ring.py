@@ -6,7 +6,7 @@ import random
 
 import torch
 
-from rlsdk.buffers.ring import Ring
+from rlsdk.buffers.rows import Ring
 
 
 def walked(ring: Ring, start: int, count: int, oldest: int) -> tuple[list[int], bool]:

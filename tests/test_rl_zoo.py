@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rlsdk.errors import SettingsError
-from rlsdk.experiments import rl_zoo_preset
 from rlsdk.registry import load
+from rlsdk.runs import rl_zoo_preset
 from rlsdk.settings import structure
 
 FILE = """

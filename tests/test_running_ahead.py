@@ -14,16 +14,15 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk import executors
 from rlsdk.agent.training_state import restore
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
-from rlsdk.executors.background import Background
-from rlsdk.executors.stateful import StatefulHere
+from rlsdk.executors import choice
+from rlsdk.executors.processes import Background, StatefulHere
 from rlsdk.executors.workers import WorkerDied
-from rlsdk.experiments.run_record import RunRecord
-from rlsdk.experiments.runner import RunRequest, run
+from rlsdk.runs.request import RunRecord, RunRequest
+from rlsdk.runs.runner import run
 from rlsdk_testing.subject import differing, equal_values, flat_state
 from tests.stateful_environments import Secretive
 from tests.test_collectors import CASES, SMALL, Kill, trained
@@ -78,7 +77,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """A function that registers the executor `elsewhere` and returns its name."""
 
     def make(at: Mapping[int, int] | None = None, wait: float = 0.0) -> str:
-        monkeypatch.setitem(executors.EXECUTORS, "elsewhere", lambda _: Elsewhere(at or {}, wait))  # type: ignore[arg-type, return-value]
+        monkeypatch.setitem(choice.EXECUTORS, "elsewhere", lambda _: Elsewhere(at or {}, wait))  # type: ignore[arg-type, return-value]
         return "elsewhere"
 
     return make

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlsdk.executors.main_module import Script
+from rlsdk.executors.workers import Script
 
 ENVIRONMENT = """
 import gymnasium

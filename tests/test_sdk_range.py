@@ -21,14 +21,15 @@ import rlsdk
 import rlsdk_lab
 from rlsdk import registry
 from rlsdk.agent import agent_class
-from rlsdk.cli.commands import Commands
+from rlsdk.cli.main import Commands
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ContractViolation, PluginError
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.executors import capacity, make_executor
-from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.experiments.sweep import Sweep, sweep
-from rlsdk.registry.sdk_range import misfit
+from rlsdk.registry.discovery import misfit
+from rlsdk.runs.request import RunRequest
+from rlsdk.runs.runner import run
+from rlsdk.runs.sweep import Sweep, sweep
 from rlsdk_interchange.sb3 import import_sb3
 from rlsdk_testing import Subject, run_checks, verify
 from tests.plugin_site import Site
@@ -164,10 +165,8 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk_interchange.sb3.import_sb3": lambda w: import_sb3(w.folder / "model.zip", "bad", "CartPole-v1"),
     "rlsdk_testing.run_checks": lambda w: run_checks("bad"),
     "rlsdk_testing.Subject": lambda w: Subject("bad"),
-    "rlsdk.experiments.runner.run": lambda w: run(request(w)),
-    "rlsdk.experiments.sweep.sweep": lambda w: sweep(
-        Sweep(request=request(w), seeds=(0, 1), jobs=1, executor="in-process")
-    ),
+    "rlsdk.runs.runner.run": lambda w: run(request(w)),
+    "rlsdk.runs.sweep.sweep": lambda w: sweep(Sweep(request=request(w), seeds=(0, 1), jobs=1, executor="in-process")),
     "rlsdk_lab.tune": lambda w: rlsdk_lab.tune(
         rlsdk_lab.Tuning(algorithm="bad", env="CartPole-v1", steps=8, trials=1, out=w.folder / "tuning")
     ),
@@ -211,8 +210,8 @@ NOT_ENTRANCES = {
     "rlsdk.registry.unregister": "forgets",
     "rlsdk.interfaces.require_spaces": "its algorithm is a word of the message",
     "rlsdk_lab.load_suite": "reads a table of names",
-    "rlsdk.experiments.read_metric": "reads a table of numbers",
-    "rlsdk.experiments.rl_zoo_preset": "takes the spec of an algorithm that was loaded",
+    "rlsdk.runs.read_metric": "reads a table of numbers",
+    "rlsdk.runs.rl_zoo_preset": "takes the spec of an algorithm that was loaded",
     "rlsdk_lab.Range": "a record",
     "rlsdk_lab.Suite": "a record",
     "rlsdk.interfaces.BuildContext": "a record",
@@ -228,7 +227,7 @@ NOT_ENTRANCES = {
     "rlsdk_interchange.import_minari": "recorded episodes hold no agent",
     "rlsdk_interchange.record_episodes": "takes an agent",
     "rlsdk_interchange.RecordEpisodes": "a callback",
-    "rlsdk.executors.Raised": "a record",
+    "rlsdk.executors.choice.Raised": "a record",
     "rlsdk_interchange.export.Exported": "a record",
     "rlsdk_zoo.installed.ZooAgent": "a record",
     "rlsdk_zoo.installed.find": "agents of a refused plugin are not listed",
@@ -287,7 +286,7 @@ def test_every_public_name_that_takes_a_plugin_is_tried() -> None:
         "rlsdk",
         "rlsdk.agent",
         "rlsdk.executors",
-        "rlsdk.experiments",
+        "rlsdk.runs",
         "rlsdk.interfaces",
         "rlsdk.registry",
         "rlsdk_testing",

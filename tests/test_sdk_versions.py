@@ -13,7 +13,7 @@ from packaging.version import Version
 import rlsdk
 from rlsdk.errors import ContractViolation, PluginError
 from rlsdk.registry import discovery, plugins
-from rlsdk.registry.sdk_range import misfit
+from rlsdk.registry.discovery import misfit
 from rlsdk_testing import clauses, verify
 from tests.sdk_versions.frozen import (
     AGENTS,

@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, make_vec_env
 from rlsdk.environments.states import capture, restore
-from rlsdk.environments.vector.seeds import seed_of
+from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk_ars import ARS
 from rlsdk_ppo import PPO

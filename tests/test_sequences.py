@@ -15,7 +15,7 @@ from rlsdk.buffers import ReplayBuffer, SequenceReplay
 from rlsdk.buffers.columns import Columns
 from rlsdk.errors import PluginError, SettingsError, UsageError
 from rlsdk.records import Observation, Rollout, Sequences, StepData
-from rlsdk.storage.factory import read, write
+from rlsdk.storage.archive import read, write
 from tests.test_replay import Script, context
 
 

@@ -16,9 +16,9 @@ from rlsdk.buffers import ReplayBuffer
 from rlsdk.interfaces import SamplesSeveral, UpdatesSeveral
 from rlsdk.interfaces.abilities import shortcut
 from rlsdk.kernels import KernelChoice
-from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
+from rlsdk.networks.discrete_values import DiscreteValuePolicy
 from rlsdk.networks.encoders import FlattenEncoder
-from rlsdk.runtime.seeding import Streams
+from rlsdk.runtime.process import Streams
 from rlsdk.spaces import Box, Discrete
 from rlsdk.training import ReplayUpdates
 from rlsdk.tree import leaves, split
@@ -84,7 +84,7 @@ def test_large_batches_are_sampled_one_by_one(monkeypatch: pytest.MonkeyPatch) -
         "sample_several",
         lambda self, count, size, generator: sizes.append(count) or draw(self, count, size, generator),
     )
-    monkeypatch.setattr("rlsdk.training.updates_together.BYTES_AT_ONCE", 16 * 60 * 3)
+    monkeypatch.setattr("rlsdk.training.off_policy.BYTES_AT_ONCE", 16 * 60 * 3)
     agent()
     assert 1 < max(sizes) <= 4
     sizes.clear()

@@ -20,10 +20,9 @@ from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault
 from rlsdk.records import ActingState, EnvStep, Observation, Rollout
-from rlsdk.runtime.last_prepared import LastPrepared
-from rlsdk.training import in_place
-from rlsdk.training.in_place import SHARED_BYTES, InPlace, RolloutStorage
-from rlsdk.training.stepwise import act_and_step
+from rlsdk.runtime.files import LastPrepared
+from rlsdk.training import stepwise as in_place
+from rlsdk.training.stepwise import SHARED_BYTES, InPlace, RolloutStorage, act_and_step
 from rlsdk.tree import leaves
 from rlsdk_kernels.compiled_library import may_compile
 from tests.test_collecting_in_place import Masked, Walk, small

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from rlsdk import spaces, tree
 from rlsdk.environments import to_gymnasium, to_space
-from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.observations import batch_of, stack
+from rlsdk.environments.adapters.observations import ActionDecoder, batch_of, stack
 from rlsdk.errors import ArtifactError, DivergenceError, ObservationError, UnsupportedSpaceError
-from rlsdk.exploration.uniform_actions import uniform_actions
+from rlsdk.exploration.behavior import uniform_actions
 from rlsdk.networks import FlattenEncoder
 from rlsdk_testing.strategies import box_spaces, examples, leaf_spaces, nested_spaces
 

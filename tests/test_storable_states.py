@@ -10,7 +10,7 @@ import torch
 
 from rlsdk.errors import PluginError
 from rlsdk.storage import read_archive, write_archive
-from rlsdk.storage.storable import nested_state
+from rlsdk.storage.tensors import nested_state
 from rlsdk.tree import flatten
 
 

@@ -21,8 +21,9 @@ from rlsdk.callbacks import StopOnInterrupt
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
 from rlsdk.executors import SerialExecutor, make_executor
-from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.experiments.sweep import Sweep, _run_named, jobs_for, open_workers, run_all, seeds_from, stored, sweep
+from rlsdk.runs.request import RunRequest
+from rlsdk.runs.runner import run
+from rlsdk.runs.sweep import Sweep, _run_named, jobs_for, open_workers, run_all, seeds_from, stored, sweep
 from rlsdk_ars import ARS
 from rlsdk_interchange import record_episodes
 from rlsdk_testing.subject import differing, flat_state
@@ -185,7 +186,7 @@ def test_an_interrupt_in_this_process_begins_no_other_seed(tmp_path: Path, monke
             self.interrupted = True
 
     with monkeypatch.context() as patch:
-        patch.setattr("rlsdk.experiments.runner.StopOnInterrupt", Stopped)
+        patch.setattr("rlsdk.runs.runner.StopOnInterrupt", Stopped)
         with pytest.raises(KeyboardInterrupt):
             sweep(plan(tmp_path / "x", executor="in-process"))
         request = attrs.evolve(SMALL, settings={"seed": 0}, out=tmp_path / "y")

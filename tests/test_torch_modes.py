@@ -17,8 +17,8 @@ from torch import nn
 
 import rlsdk
 from rlsdk.errors import UsageError
-from rlsdk.networks.initialisation import initialisation
-from rlsdk.runtime.seeding import derive
+from rlsdk.networks.layers import initialisation
+from rlsdk.runtime.process import derive
 from rlsdk_trpo import TRPO
 
 SEEN = {

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.environments import load_results, make_vec_env
-from rlsdk.environments.vector.by_value import ByValue
-from rlsdk.environments.vector.item_groups import groups
 from rlsdk.environments.vector.native_vector import NativeVectorEnv
 from rlsdk.environments.vector.process_vector import ProcessVectorEnv
+from rlsdk.environments.vector.stepping import groups
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
+from rlsdk.environments.vector.worker import ByValue
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.tree import leaves
 from rlsdk_envs.toy import ChainEnv, IdentityEnvBox

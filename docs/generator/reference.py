@@ -14,7 +14,7 @@ from rlsdk import Agent
 from tests.test_public_api import MODULES, PACKAGES
 
 ROOT = Path(__file__).parents[2]
-FURTHER = ("rlsdk.agent.session", "rlsdk_lab.comparison", "rlsdk_lab.plotting", "rlsdk.math.returns")
+FURTHER = ("rlsdk.agent.prediction", "rlsdk_lab.comparison", "rlsdk_lab.plotting", "rlsdk.math.surrogate")
 """Modules outside the reviewed list whose functions the pages use."""
 GROUPS = {
     "Everyday": (
@@ -26,7 +26,7 @@ GROUPS = {
         "rlsdk.sinks",
         "rlsdk.errors",
     ),
-    "Experiments and files": ("rlsdk.experiments", "rlsdk.cli", "rlsdk_lab", "rlsdk_interchange", "rlsdk.executors"),
+    "Experiments and files": ("rlsdk.runs", "rlsdk.cli", "rlsdk_lab", "rlsdk_interchange", "rlsdk.executors"),
     "Parts of algorithms": (
         "rlsdk.interfaces",
         "rlsdk.records",

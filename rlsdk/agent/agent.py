@@ -2,46 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import IO, Any, ClassVar, Generic, NoReturn, Self, cast
 
 from typing_extensions import TypeVar
 
-from rlsdk.agent import attributes, parameters, persistence
-from rlsdk.agent.arguments import check_learn_arguments, positive, replaced_settings
-from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent import attributes, persistence
+from rlsdk.agent import persistence as parameters
+from rlsdk.agent.agent_file import ConstructionLimit, bind, bytes_of, class_for, class_of
+from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import from_arguments, reseed
-from rlsdk.agent.attributes import DeviceName, own, setting_names
-from rlsdk.agent.classes import bind, class_for
-from rlsdk.agent.copying import acting_copy, copied, not_pickled
-from rlsdk.agent.learning import Request, callbacks_of, run_training
-from rlsdk.agent.loggers import dump_logs, set_logger
-from rlsdk.agent.offline_updates import update_from_memory
-from rlsdk.agent.policy_transfer import StoredPolicy, warn_of_rest, without_environment
-from rlsdk.agent.prediction import predict
-from rlsdk.agent.pretraining import Pretraining, pretrain
-from rlsdk.agent.reconfiguration import change_settings
-from rlsdk.agent.resumption import leave_episodes, restart_episodes
-from rlsdk.agent.session import Session
-from rlsdk.agent.stored_replay import load_replay_buffer, restore_replay, save_replay_buffer
-from rlsdk.agent.switch_environment import env_for_users, numpy_environment, require_same_spaces, switch_environment
-from rlsdk.agent.torch_modes import in_plain_modes
-from rlsdk.agent.training_state import TrainingState, training_state
-from rlsdk.agent.transferred import PolicyTransfer
+from rlsdk.agent.attributes import (
+    DeviceName,
+    change_settings,
+    check_learn_arguments,
+    own,
+    positive,
+    replaced_settings,
+    setting_names,
+)
+from rlsdk.agent.changes import (
+    acting_copy,
+    copied,
+    env_for_users,
+    not_pickled,
+    numpy_environment,
+    require_same_spaces,
+    switch_environment,
+)
+from rlsdk.agent.learning import (
+    Pretraining,
+    Request,
+    callbacks_of,
+    dump_logs,
+    pretrain,
+    run_training,
+    set_logger,
+    update_from_memory,
+)
+from rlsdk.agent.persistence import StoredPolicy, warn_of_rest, without_environment
+from rlsdk.agent.prediction import Session, predict
+from rlsdk.agent.training_state import (
+    TrainingState,
+    leave_episodes,
+    load_replay_buffer,
+    restart_episodes,
+    restore_replay,
+    save_replay_buffer,
+    training_state,
+)
 from rlsdk.callbacks import BaseCallback, Callback
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, to_gymnasium
-from rlsdk.environments.adapters.actions import ActionDecoder
 from rlsdk.environments.adapters.masks import MaskValidator
-from rlsdk.environments.adapters.space_conversion import GymSpace
+from rlsdk.environments.adapters.observations import ActionDecoder, GymSpace
+from rlsdk.errors import ArtifactError
 from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
 from rlsdk.preprocessing import Normalizer, Preprocessing
 from rlsdk.records import ActingState, Cursor
 from rlsdk.registry import AlgorithmSpec
-from rlsdk.runtime.seeding import Streams, derive
+from rlsdk.registry import load as load_plugin
+from rlsdk.runtime.process import Streams, derive
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import class_only
-from rlsdk.settings.dataset import Dataset
+from rlsdk.settings.load import Dataset
 from rlsdk.sinks import Logger, MetricSink
 from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
@@ -467,3 +494,78 @@ class Agent(Generic[ConfigT]):
     def dump_logs(self, iteration: int = 0) -> None:
         """Write the metrics of the running training, or else the recorded values; a positive `iteration` is logged too."""
         dump_logs(self._assembled, iteration)
+
+
+def agent_class(spec: AlgorithmSpec) -> type[Agent]:
+    """The agent class that the plugin defines, or a generated one if it defines none."""
+    return class_of(spec, Agent)
+
+
+def make(algorithm: str, *, env: object, policy: str | None = None, **settings: object) -> Agent:
+    """Make an agent from the id of its algorithm: `rlsdk.make("tqc", env="Pendulum-v1", learning_rate=1e-3)`.
+
+    Raises:
+        PluginError: the algorithm is unknown or its plugin is broken. SettingsError, EnvironmentFault: as for the agent class.
+    """
+    spec = load_plugin(algorithm)
+    return agent_class(spec)(policy or spec.policies[0], env, **settings)
+
+
+def from_parameters(
+    algorithm: str,
+    parameters: Mapping[str, State],
+    *,
+    env: object,
+    policy: str | None = None,
+    **settings: object,
+) -> Agent:
+    """Make an agent with parameters from elsewhere, such as the file of another library.
+
+    Args:
+        algorithm: id of the algorithm.
+        parameters: name -> state of each network, in the form of `Agent.get_parameters`. Every weight of `policy` is needed;
+            of the rest, such as optimizers, what is absent stays as it is in a new agent.
+        env, policy, settings: as for `make`. They may come from the file too: networks far larger than the parameters are
+            refused before there is memory for them.
+
+    Raises:
+        ArtifactError: a weight of the policy is missing, parameters do not fit, or the networks are far larger than they are.
+        PluginError, SettingsError, EnvironmentFault: as for `make`.
+    """
+    with ConstructionLimit(bytes_of(parameters)):
+        agent = make(algorithm, env=env, policy=policy, **settings)
+    inner = getattr(agent.policy, "inner", agent.policy)  # the policy inside the normalization
+    if missing := sorted({name for name, _ in inner.named_parameters()} - set(parameters.get("policy", {}))):
+        raise ArtifactError(f"{', '.join(missing)} missing")
+    agent.set_parameters(parameters, exact_match=False)
+    return agent
+
+
+def load(path: str | Path | IO[bytes], env: object = None, device: str = "auto", **kwargs: Any) -> Agent:
+    """Load an agent of any algorithm from a file. The arguments are those of `Agent.load`."""
+    return Agent.load(path, env, device, **kwargs)
+
+
+@contextmanager
+def substituted(agent: Agent, parts: Parts, env: ConnectedEnv | None) -> Iterator[None]:
+    """Replace the parts and the environment of `agent` inside the block, and restore them afterwards."""
+    own, before = agent._assembled, (agent.parts, agent.env)
+    own.parts, own.env = parts, env
+    try:
+        yield
+    finally:
+        plan = own.parts.plan  # new settings may have changed it
+        own.parts, own.env = before if plan is parts.plan else (replace(before[0], plan=plan), before[1])
+
+
+def part(path: str, doc: str) -> Any:
+    """A read-only property of an agent class that returns the attribute `path` (with dots) of the agent's `Parts`.
+
+    `critic_target: ContinuousCritics = part("algorithm.target.network", "The target network of the critics.")`
+    """
+    names = path.split(".")
+
+    def get(agent: Agent) -> object:
+        return reduce(getattr, names, agent.parts)
+
+    return property(get, doc=doc)

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOBase
 from math import isfinite
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar, Protocol, TypeVar, cast
 
-from rlsdk import spaces
-from rlsdk.errors import ArtifactError
-from rlsdk.interfaces import BuildContext
-from rlsdk.registry import AlgorithmSpec, find, plugin_of
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from rlsdk import spaces, tree
+from rlsdk.errors import (
+    ArtifactError,
+    PluginError,
+    RlsdkError,
+    SettingsError,
+    UnsupportedSpaceError,
+    UsageError,
+    fitting,
+    one_line,
+    shown,
+)
+from rlsdk.interfaces import BuildContext, State
+from rlsdk.networks.encoders import encoded_slices
+from rlsdk.registry import AlgorithmSpec, agent_type, find, plugin_of, plugins, spec_of_class
+from rlsdk.registry import load as load_plugin
 from rlsdk.registry.loading import is_offered
-from rlsdk.runtime.places import PLACES, may_be_place
-from rlsdk.settings import merge, unstructure
+from rlsdk.runtime.files import PLACES, may_be_place
+from rlsdk.runtime.packages import pip_install
+from rlsdk.settings import docstring, merge, unstructure
 from rlsdk.settings.load import nested
-from rlsdk.storage import factory
+from rlsdk.spaces import Dict, Space, Tuple, choice_places, dtype_of, from_json, leaf_spaces, to_json
+from rlsdk.storage import archive
 from rlsdk.storage.archive import AGENT_KIND
 
 KIND = AGENT_KIND
@@ -150,7 +171,7 @@ def inspect_file(path: str | Path | IO[bytes]) -> dict[str, object]:
     Raises:
         ArtifactError: the file is missing, damaged, or not of an agent.
     """
-    document = factory.inspect(existing(path), kind=KIND)
+    document = archive.inspect(existing(path), kind=KIND)
     require_manifest(document)
     return document
 
@@ -281,3 +302,304 @@ def policy_in(sections: Mapping[str, object]) -> dict[str, object]:
     if not isinstance(policy, dict):
         raise ArtifactError("the file is damaged: it has no section of a policy")
     return policy
+
+
+_PACKAGE, _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), re.compile(r"[\w.!+-]{1,100}")
+UNKNOWN = "unknown"
+
+
+def made_with(document: Mapping[str, object]) -> tuple[str, str]:
+    """(distribution, version) of the plugin that a file was made with; `unknown` for an entry that is missing or malformed."""
+    named = document.get("plugin")
+    named = named if isinstance(named, dict) else {}
+    context = (named.get("distribution"), _PACKAGE), (named.get("version"), _VERSION)
+    name, number = (v if isinstance(v, str) and pattern.fullmatch(v) else UNKNOWN for v, pattern in context)
+    return name, number
+
+
+def algorithm_in(document: Mapping[str, object]) -> str:
+    """The id of the algorithm of a file; raises ArtifactError if its manifest names none."""
+    name = document.get("algorithm")
+    if not isinstance(name, str):
+        raise ArtifactError("the file is damaged: its manifest names no algorithm")
+    return name
+
+
+def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
+    """The spec of the algorithm of a file. If several installed plugins offer the algorithm, that of the file's plugin.
+
+    Raises:
+        ArtifactError: the file names no algorithm. PluginError: its plugin is not installed or is broken.
+    """
+    name, (distribution, _) = algorithm_in(document), made_with(document)
+    qualified = f"{distribution}/{name}"
+    installed = any(plugin.qualified_id == qualified for plugin in plugins())
+    try:
+        return load_plugin(qualified if installed else name)
+    except PluginError as error:
+        missing = not installed and distribution not in (UNKNOWN, "registered")
+        fix = f"; install its plugin: {pip_install(distribution)}" if missing else ""
+        raise PluginError(
+            f"the file holds a {shown(name, 100)} agent made with {distribution}: {error}{fix}"
+        ) from error
+
+
+def upgraded(document: Mapping[str, object], sections: State, spec: AlgorithmSpec) -> tuple[dict[str, object], State]:
+    """(document, sections) of a file, converted to the form that the installed plugin writes.
+
+    The plugin converts its settings and state with `AlgorithmSpec.upgrade`.
+
+    Raises:
+        ArtifactError: that function fails. PluginError: it does not return settings and state.
+    """
+    settings, missing = document.get("config"), document.get("not_stored")
+    if spec.upgrade is None or not isinstance(settings, dict) or not isinstance(missing, list):
+        return dict(document), dict(sections)
+    _, number = made_with(document)
+    with fitting(f"the file cannot be changed from version {number} of its plugin to the one that is installed"):
+        answer = spec.upgrade(dict(settings), dict(sections), number)
+    if not isinstance(answer, tuple) or len(answer) != 2 or not all(isinstance(part, dict) for part in answer):
+        raise PluginError(f"{spec.id} is broken: its `upgrade` returned {shown(answer)}; return (settings, state)")
+    settings, state = answer
+    left_out = [name for name in missing if isinstance(name, str) and name.partition(".")[0] in settings]
+    return {**document, "config": settings, "not_stored": left_out}, state
+
+
+@contextmanager
+def naming(source: Path | IO[bytes], document: Mapping[str, object], spec: AlgorithmSpec) -> Iterator[None]:
+    """Add to errors inside the block the file, the version of the plugin it was made with, and the installed version."""
+    try:
+        yield
+    except RlsdkError as error:
+        plugin, (distribution, number) = plugin_of(spec), made_with(document)
+        file = str(source) if isinstance(source, Path) else "the file"
+        if plugin is not None and (distribution, number) == (plugin.distribution, plugin.version):
+            raise type(error)(str(error) if file in str(error) else f"{file}: {error}") from error
+        here = f", installed is {plugin.distribution} {plugin.version}" if plugin is not None else ""
+        if plugin is not None and UNKNOWN not in (distribution, number) and number != plugin.version:
+            here += f"; {pip_install(f'{distribution}=={number}')}, or give other settings: load(..., custom_objects={{...}})"
+        raise type(error)(f"{error}; {file} was made with {distribution} {number}{here}") from error
+
+
+@contextmanager
+def blaming_the_file(own: bool) -> Iterator[None]:
+    """Turn errors about settings, spaces and buffers inside the block into errors about the file.
+
+    `own`: whether the settings are the file's; errors about settings that the caller changed are raised unchanged.
+    """
+    try:
+        yield
+    except (SettingsError, UnsupportedSpaceError, UsageError) as error:
+        if not own:
+            raise
+        raise ArtifactError(f"the file is damaged, or of another version of its algorithm: {error}") from None
+
+
+def bytes_of(sections: Mapping[str, object]) -> int:
+    """The number of bytes of the tensors in `sections`."""
+    return sum(leaf.nbytes for leaf in tree.flatten(sections).values() if isinstance(leaf, Tensor))
+
+
+def require_finite(mine: State, stored: State, where: str) -> None:
+    """Raise ArtifactError if a stored tensor has NaN or infinite values, unless the new agent has the same ones.
+
+    Training raises an error at such values before it could save them.
+    """
+    own = tree.flatten(mine)
+    for name, value in tree.flatten(stored).items():
+        if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
+            built = own.get(name)
+            if not isinstance(built, Tensor) or built.shape != value.shape or not torch.equal(built.cpu(), value):
+                raise ArtifactError(f"the file is damaged: {name} of its {where} holds NaN or infinity")
+
+
+SPACES = ("observation_space", "action_space")
+"""Entries of manifests with the spaces of an agent."""
+
+
+def spaces_of(context: BuildContext) -> dict[str, object]:
+    """The spaces of an agent as manifests hold them, without those that have no entries."""
+    spaces = {name: getattr(context, name) for name in SPACES}
+    return {name: to_json(space) for name, space in spaces.items() if isinstance(space, Dict | Tuple)}
+
+
+def require_same_entries(document: Mapping[str, object], context: BuildContext) -> None:
+    """Check that recorded steps have the entries of Dicts and Tuples that the agent has, which its buffer finds by sorted key.
+
+    Raises:
+        ArtifactError: they have others, or discrete actions in another order, in which stored action masks count them.
+    """
+    for name in SPACES:
+        if document.get(name) is None:  # it has no Dict or Tuple
+            continue
+        space, stored = getattr(context, name), from_json(document[name])
+        paths = [{path for path, _ in leaf_spaces(each)} for each in (space, stored)]
+        if paths[0] != paths[1] or (name == "action_space" and choice_places(space, stored) is not None):
+            raise ArtifactError(
+                f"the file holds steps with the entries {_entries(stored)} of the {name.replace('_', ' ')}, the agent has"
+                f" {_entries(space)}; load it into an agent with the same entries in the same order"
+            )
+
+
+def require_same_places(document: Mapping[str, object], context: BuildContext) -> None:
+    """Check that weights and statistics, which belong to entries of Dicts and Tuples by position, belong to the same ones here.
+
+    `document` has the spaces of the stored agent, as `spaces_of` returns them. Their entries must be the first ones of the
+    agent's spaces.
+
+    Raises:
+        ArtifactError: they are others, or in another order.
+    """
+    for name in SPACES:
+        space = getattr(context, name)
+        if document.get(name) is None or not isinstance(space, Dict | Tuple):
+            continue
+        stored = from_json(document[name])
+        if type(space) is not type(stored):
+            continue
+        mine, theirs = (encoded_slices(each) for each in (space, stored))
+        kinds = [[(path, type(leaf), dtype_of(leaf)) for path, leaf in leaf_spaces(each)] for each in (space, stored)]
+        ends = [list(slices.values())[-1].stop for slices in (mine, theirs)]
+        if kinds[0][: len(theirs)] != kinds[1] or (ends[0] == ends[1] and mine != theirs):
+            raise ArtifactError(
+                f"the stored weights belong to the entries {_entries(stored)} of the {name.replace('_', ' ')} by position, and"
+                f" the agent has {_entries(space)}; load_policy(file, env) takes over the order of the file, and needs an"
+                " environment with all of its entries"
+            )
+
+
+def _entries(space: Space) -> str:
+    """The entries of a nested space and the number of their values, in order."""
+    parts = (f"{path} of {part.stop - part.start}" for path, part in encoded_slices(space, "").items())
+    return one_line(", ".join(parts), 200)
+
+
+def require_same_shapes(mine: State, stored: State, where: str) -> None:
+    """Raise ArtifactError if the stored weights have other names or shapes than those of `mine`."""
+    shapes = [
+        {name: value.shape for name, value in tree.flatten(state).items() if isinstance(value, Tensor)}
+        for state in (mine, stored)
+    ]
+    if shapes[0] != shapes[1]:
+        raise ArtifactError(f"the file is damaged: its {where} has weights of other shapes than its policy")
+
+
+FREE_BYTES = 512 * 2**20
+PER_BYTE = 16
+"""The allowed bytes of networks, targets, gradients and optimisers per byte of the file, in addition to `FREE_BYTES`."""
+FREE_WORK = 2e10
+"""The allowed multiplications for orthogonal initial weights, for a file of any size."""
+BY_SIZE = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full)
+OF_TENSOR = (Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full)
+
+
+class ConstructionLimit(TorchFunctionMode):
+    """Limits the total size of tensors that are made inside the block, for the agent of a file with `size` bytes of tensors."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.left = FREE_BYTES + PER_BYTE * size
+        self.work_left = FREE_WORK + float(size) ** 1.5
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        """Call a torch function. Raises ArtifactError before it would allocate a tensor that passes the limit."""
+        options = kwargs or {}
+        if func in BY_SIZE:
+            self._charge(options.get("size", args), options.get("dtype"))
+        elif func in OF_TENSOR:
+            self._charge(options.get("size", args[1:]), options.get("dtype"))
+        elif func is torch.linalg.qr and isinstance(matrix := args[0], Tensor):
+            self.work_left -= matrix.numel() * min(matrix.shape[-2:])
+            self._require_rest()
+        return func(*args, **options)
+
+    def _require_rest(self) -> None:  # not for every function: those that leave `no_grad` are also intercepted
+        if self.left < 0 or self.work_left < 0:
+            raise ArtifactError(
+                "the file's settings and spaces describe networks that are far larger than the file; they do not belong to it"
+            )
+
+    def _charge(self, size: object, dtype: object) -> None:
+        parts = list(size) if isinstance(size, Iterable) else []
+        if parts and isinstance(inner := parts[0], Iterable):
+            parts = list(inner)
+        whole = [n for n in parts if isinstance(n, int) and not isinstance(n, bool)]
+        itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
+        self.left -= math.prod(whole) * itemsize
+        self._require_rest()
+
+
+class OfAlgorithm(Protocol):
+    """An agent class, which has the spec of its algorithm."""
+
+    spec: ClassVar[AlgorithmSpec]
+
+
+AgentT = TypeVar("AgentT", bound=OfAlgorithm)
+NOT_CALLED = {
+    "trainings": (
+        "train",
+        "collect_rollouts",
+        "_store_transition",
+        "_sample_action",
+        "_setup_model",
+        "_update_learning_rate",
+    ),
+    "evaluations": ("predict",),
+}
+"""Activity -> methods that it does not call, so that overriding them has no effect; most are internal in stable-baselines3."""
+
+
+def bind(cls: type[Any]) -> None:
+    """Set the `spec` of a new subclass of `rlsdk.Agent`, and warn of overridden methods that would have no effect."""
+    if "spec" not in vars(cls) and (spec := spec_of_class(cls)) is not None:
+        cls.spec = spec
+    if "spec" in vars(cls):
+        cls.policy_aliases = {name: name for name in cls.spec.policies}
+    for caller, names in NOT_CALLED.items():
+        if overridden := [name for name in names if name in vars(cls)]:
+            warnings.warn(
+                f"{cls.__name__} overrides {', '.join(overridden)}, which {caller} do not call; change what is learnt"
+                " in a plugin (rlsdk new), what happens during training in a callback, and actions in a wrapper of the"
+                " environment",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+def class_of(spec: AlgorithmSpec, base: type[AgentT]) -> type[AgentT]:
+    """The agent class that the plugin defines, or a generated one if it defines none; a subclass of `base`.
+
+    Raises:
+        PluginError: the plugin's class is not a subclass of `base`.
+    """
+    own = agent_type(spec)
+    if own is None:
+        members = {"spec": spec, "__doc__": docstring(spec.config_type)}
+        return cast("type[AgentT]", type(spec.id.replace("-", "_").upper(), (base,), members))
+    if not issubclass(own, base):
+        raise PluginError(f"the class that {spec.id!r} names, {own.__name__}, is not a subclass of rlsdk.Agent")
+    return own
+
+
+def class_for(document: Mapping[str, object], asked: type[AgentT], base: type[AgentT]) -> type[AgentT]:
+    """The class for the agent in a file: `asked`, the class whose `load` was called, or if that is `base` the plugin's class.
+
+    Raises:
+        ArtifactError: the file holds an agent of another algorithm than `asked`. PluginError: its plugin is not installed, or
+        is broken.
+    """
+    name = algorithm_in(document)
+    if asked is base:
+        return class_of(spec_for(document), base)
+    if asked.spec.id != name:
+        raise ArtifactError(
+            f"the file holds a {shown(name, 100)} agent, not a {asked.spec.id!r}; rlsdk.load(path) opens any"
+        )
+    return asked

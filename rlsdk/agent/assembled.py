@@ -5,31 +5,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, cast
 
+import attrs
+import torch
+from torch import Tensor, nn
 from typing_extensions import TypeVar
 
-from rlsdk.agent.stored_cursor import StoredCursor
-from rlsdk.agent.transferred import PolicyTransfer
-from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
-from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk import tree
+from rlsdk.environments import CollectorsVectorEnv, ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.masks import MaskValidator
-from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.interfaces import BuildContext, Parts, State
+from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
+from rlsdk.errors import SettingsError, UsageError, fitting
+from rlsdk.interfaces import AllowsLag, BuildContext, NormalizesEpisodes, Parts, State
+from rlsdk.interfaces.abilities import ability, require_inside
+from rlsdk.kernels import function_modes
+from rlsdk.kernels.structure import is_hooked
+from rlsdk.networks.layers import architecture
 from rlsdk.preprocessing import Preprocessing
-from rlsdk.records import ActingState, Cursor
-from rlsdk.runtime.seeding import Streams
+from rlsdk.records import ActingState, Cursor, Features, Observation
+from rlsdk.runtime.process import Streams, count_in, stored_like
+from rlsdk.settings import evolve
 from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.fields import MEMORY
 from rlsdk.sinks import Logger
-from rlsdk.training.acting_weights import ActingWeights
+from rlsdk.spaces import Space
+from rlsdk.training import OffPolicyPlan
+from rlsdk.training.collector import joined
 from rlsdk.training.run import Run
+from rlsdk.training.trained_agent import ActingWeights
+from rlsdk.tree import leaves
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
+P = ParamSpec("P")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(eq=False)
@@ -132,4 +149,310 @@ class AssembledAgent(Generic[ConfigT]):
         return (
             f"<{self.class_name} {config.policy} on {place}, {envs}, {self.num_timesteps:,} steps,"
             f" seed {self.seed}, {self.context.device}>"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCursor:
+    """A cursor in the form that files store. With `episodes`, training continues the running episodes; without, it begins new
+    ones.
+
+    Observations and environments of all groups are joined in order, so that they fit any number of groups.
+    """
+
+    counts: Cursor
+    carry: Mapping[str, Tensor]
+    """The leaves of the carry of the first group, then those of the second, and so on."""
+    episodes: Mapping[str, object] | None = None
+    """The running episodes: `environments` is the state of the environments; `features`, `is_first` and `mask` are the
+    observation to act on next."""
+
+    @staticmethod
+    def of(counts: Cursor, acting: tuple[ActingState[object], ...], environments: State | None = None) -> StoredCursor:
+        episodes: dict[str, object] | None = None
+        if environments is not None:
+            seen = joined([state.observation for state in acting])
+            mask = {} if seen.action_mask is None else {"mask": seen.action_mask}
+            features = tree.number(seen.features)
+            episodes = {"environments": environments, "features": features, "is_first": seen.is_first, **mask}
+        return StoredCursor(counts, tree.number(tuple(state.carry for state in acting)), episodes)
+
+    @staticmethod
+    def from_state(counts: State, state: State) -> StoredCursor:
+        """The cursor that `state_dict` returned, with its counts. Raises ValueError if the state is malformed."""
+        carry, episodes = state.get("carry", {}), state.get("episodes")
+        if not isinstance(carry, Mapping) or not all(isinstance(leaf, Tensor) for leaf in carry.values()):
+            raise ValueError("the carry is not a table of tensors")
+        if episodes is not None and not isinstance(episodes, Mapping):
+            raise ValueError("the running episodes are not a table")
+        return StoredCursor(Cursor(count_in(counts, "env_steps"), count_in(counts, "updates")), carry, episodes)
+
+    def state_dict(self) -> dict[str, object]:
+        """The carry and the running episodes, without the counts."""
+        return {"carry": self.carry} if self.episodes is None else {"carry": self.carry, "episodes": self.episodes}
+
+    def carried_to(self, acting: tuple[ActingState[object], ...]) -> tuple[ActingState[object], ...]:
+        """The acting states, one per group, with the stored carry. If its shapes do not fit, `acting` is returned unchanged.
+
+        Raises:
+            ArtifactError: the stored carry has another dtype.
+        """
+        fresh = tuple(state.carry for state in acting)
+        leaves = tree.leaves(fresh)
+        with fitting("the file's carry does not fit the policy"):
+            stored = self._regrouped(acting)
+            if [leaf.shape for leaf in stored] != [leaf.shape for leaf in leaves]:
+                return acting
+            carries = stored_like(fresh, {f"{i:09d}": leaf for i, leaf in enumerate(stored)})
+        return tuple(replace(state, carry=carry) for state, carry in zip(acting, carries, strict=True))
+
+    def _regrouped(self, acting: tuple[ActingState[object], ...]) -> list[Tensor]:
+        """The leaves of the stored carry, split into the groups of `acting` if it was written with another number of groups.
+
+        All groups get the 0-d leaves of the first group.
+        """
+        stored, size = tree.numbered(self.carry), len(tree.leaves(acting[0].carry))
+        if not size or not stored or len(stored) % size or len(stored) == size * len(acting):
+            return stored
+        whole = joined([tuple(stored[first : first + size]) for first in range(0, len(stored), size)])
+        rows = [len(state.observation.is_first) for state in acting]
+        parts = [torch.split(leaf, rows) if leaf.dim() else [leaf] * len(rows) for leaf in whole]
+        return [part[group] for group in range(len(rows)) for part in parts]
+
+    def observation(self, like: Features, space: Space, mask: Tensor | None) -> Observation:
+        """The stored observation to act on next. Its features must have the form of `like` [B, ..] and be inside `space`; its
+        mask must have the form of `mask`, bool [B, A].
+
+        Raises:
+            ArtifactError: the stored observation does not fit.
+        """
+        assert self.episodes is not None
+        with fitting("the file's observations do not fit the environments"):
+            features = stored_like(like, self.episodes["features"])
+            require_inside(space, features, "the file's observations")
+            one = tree.leaves(like)[0]
+            first = torch.ones(one.shape[:1], dtype=torch.bool, device=one.device)
+            first = stored_like(first, {"000": self.episodes["is_first"]})
+            if (mask is None) != ("mask" not in self.episodes):
+                raise ValueError("action masks are in one of them only")
+            if mask is not None:
+                mask = stored_like(mask, {"000": self.episodes["mask"]})
+            return Observation(features, first, mask)
+
+
+LISTED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTransfer:
+    """The result of `load_policy`: which tensors were copied from the file, and which were not."""
+
+    taken: tuple[str, ...]
+    """The names of the tensors that were copied."""
+    unchanged: Mapping[str, str]
+    """Name of a tensor of the agent that was not replaced -> the reason."""
+    unused: tuple[str, ...]
+    """The names of the file's tensors that the agent does not have."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether some tensors of the agent were not replaced, or some of the file were not used."""
+        return bool(self.unchanged or self.unused)
+
+    def __str__(self) -> str:
+        whole = f"{len(self.taken)} of {len(self.taken) + len(self.unchanged)} tensors of the policy come from the file"
+        unchanged = [f"{name} ({why})" for name, why in self.unchanged.items()]
+        parts = [whole, *_listed("unchanged", unchanged), *_listed("unused in the file", list(self.unused))]
+        return "; ".join(parts)
+
+
+def _listed(what: str, names: list[str]) -> list[str]:
+    more = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return [f"{what}: {', '.join(names[:LISTED])}{more}"] if names else []
+
+
+class Wraps(Protocol):
+    """A part that wraps another part, for example exploration around a policy."""
+
+    @property
+    def inner(self) -> object: ...
+
+
+def architecture_of(parts: Parts) -> list[str]:
+    """The layers of all networks of an agent, as text: classes, sizes and names."""
+    return architecture(*networks_of(parts))
+
+
+def networks_of(parts: Parts) -> list[nn.Module]:
+    """The networks of the policy, of the algorithm and in `Parts.states`."""
+    return [module for part in (parts.policy, parts.algorithm, *parts.states.values()) for module in _networks(part)]
+
+
+def take_over_modes(now: Parts, before: Parts) -> None:
+    """Copy from earlier networks to rebuilt ones which parameters are frozen, and the train or eval mode of layers.
+
+    Hooks are not copied, because they may refer to the earlier networks; a warning reports this.
+    """
+    pairs = [pair for both in zip(networks_of(now), networks_of(before), strict=True) for pair in _layers(*both)]
+    for layer, old in pairs:
+        layer.training = old.training
+        for name, parameter in layer.named_parameters(recurse=False):
+            parameter.requires_grad_(getattr(old, name).requires_grad)
+    if any(is_hooked(old) and not is_hooked(layer) for layer, old in pairs):
+        warnings.warn(
+            "the networks were built again for another number of environments, without the hooks of the earlier ones; register"
+            " the hooks again",
+            stacklevel=6,
+        )
+
+
+def _layers(network: nn.Module, before: nn.Module) -> zip[tuple[nn.Module, nn.Module]]:
+    return zip(network.modules(), before.modules(), strict=True)
+
+
+def require_same_layers(agent: AssembledAgent, what: str) -> None:
+    """Check that the settings still describe the networks, before another agent is made from the settings.
+
+    `what` is the beginning of the message.
+
+    Raises:
+        UsageError: layers were replaced since the agent was made.
+    """
+    now = architecture_of(agent.parts)
+    if now != agent.made_as:
+        different = next((line for line in now if line not in agent.made_as), "fewer layers")
+        raise UsageError(
+            f"{what}: its networks are not the layers that the settings describe ({different}), so the result would act"
+            " differently; set layers by policy_kwargs (net_arch, features_extractor_class, your own classes), or write the"
+            " weights alone: torch.save(model.policy.state_dict(), path)"
+        )
+
+
+def _networks(part: object) -> list[nn.Module]:
+    """The modules of a part: the part itself or the part that it wraps, or else the networks in its attributes, with target
+    networks."""
+    while not isinstance(part, nn.Module) and (wrapper := ability(part, Wraps)) is not None:
+        part = wrapper.inner
+    if isinstance(part, nn.Module):
+        return [part]
+    held = [getattr(value, "network", value) for value in getattr(part, "__dict__", {}).values()]
+    return [value for value in held if isinstance(value, nn.Module)]
+
+
+def warn_of_unused_settings(agent: AssembledAgent) -> None:
+    """Warn of each changed setting that has no effect, because the setting or recurrent policy that it `needs` is missing."""
+    remembers = bool(leaves(agent.parts.policy.initial_carry(1)))
+    for name, needs in _changed(agent.config):
+        if needs == MEMORY and not remembers:
+            what = f"the policy {agent.config.policy!r} has no memory; choose one with a memory, or leave it out"
+        elif needs != MEMORY and not getattr(agent.config, needs, True):
+            what = f"it needs {needs} = true; set that too, or leave it out"
+        else:
+            continue
+        warnings.warn(f"{name} has no effect: {what}", stacklevel=5)
+
+
+def _changed(config: object, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted name, needed setting or `MEMORY`) for the settings with `needs` that differ from their defaults."""
+    for setting in attrs.fields(cast("type[attrs.AttrsInstance]", type(config))):
+        value, default = getattr(config, setting.name), setting.default
+        if attrs.has(type(value)):
+            yield from _changed(value, f"{prefix}{setting.name}.")
+        elif needs := setting.metadata.get("needs"):
+            usual = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
+            if value != usual:
+                yield f"{prefix}{setting.name}", needs
+
+
+def in_plain_modes(function: Callable[P, ResultT]) -> Callable[P, ResultT]:
+    """A decorator that runs a function with gradients enabled, outside inference mode and autocast.
+
+    Raises:
+        UsageError: at a call, if new tensors of torch are not float32 on the CPU by default.
+    """
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> ResultT:
+        require_defaults()
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            for device in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
+            return function(*args, **kwargs)
+
+    return run
+
+
+def modes_are_plain() -> bool:
+    """Whether `in_plain_modes` would change nothing and raise no error; inference mode and gradients are not considered."""
+    autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+    return not autocast and torch.get_default_dtype() is torch.float32 and not function_modes()
+
+
+def require_defaults() -> None:
+    """Raise UsageError unless new tensors are float32 on the CPU by default."""
+    if torch.get_default_dtype() is not torch.float32:
+        raise UsageError(
+            f"torch's default dtype is {torch.get_default_dtype()}, and agents compute in float32; call"
+            " torch.set_default_dtype(torch.float32) first"
+        )
+    if torch.get_default_device().type != "cpu":
+        raise UsageError(
+            f"torch's default device is {torch.get_default_device()}; call torch.set_default_device('cpu') first, and give the"
+            " agent its device: device='cuda'"
+        )
+
+
+def take_groups(agent: AssembledAgent, env: ConnectedEnv) -> None:
+    """Give a new agent one group of environments per collector, unless `env_groups` is set; raises like
+    `require_collecting`."""
+    if env.collectors > 1 and agent.config.env_groups == 1:
+        agent.config = evolve(agent.config, {"env_groups": env.collectors})
+    require_collecting(agent, env)
+
+
+def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
+    """Check that the agent can train in environments that are in collectors.
+
+    Raises:
+        SettingsError: its algorithm, number of groups or device does not allow it.
+    """
+    count, groups, plan, name = env.collectors, agent.config.env_groups, agent.parts.plan, agent.spec.id
+    if count == 1 and not isinstance(env, CollectorsVectorEnv):
+        return
+    reason = None
+    if isinstance(plan, NormalizesEpisodes):
+        reason = "plays whole episodes, which executors do: use --vectorization processes"
+    elif not plan.needs_environment:
+        reason = "learns without an environment"
+    if reason is not None:
+        raise SettingsError(f"{name} cannot use collectors: it {reason}; leave out collectors = {count}")
+    if env.max_lag:
+        _require_lag(agent, env.max_lag)
+    if groups % count:
+        raise SettingsError(
+            f"env_groups = {groups} cannot be shared by {count} collectors; choose env_groups = {count} or a multiple, or"
+            " another number of collectors"
+        )
+    if agent.context.device != "cpu" and isinstance(env, CollectorsVectorEnv):
+        raise SettingsError(
+            f"collectors act on the cpu, the agent is on {agent.context.device}; choose device = 'cpu', or leave out collectors"
+        )
+
+
+def _require_lag(agent: AssembledAgent, max_lag: int) -> None:
+    """Raise SettingsError if the algorithm cannot learn from steps that an older policy collected."""
+    plan, allowing = agent.parts.plan, ability(agent.parts.algorithm, AllowsLag)
+    if isinstance(plan, OffPolicyPlan):
+        if plan.episodes:
+            raise SettingsError(
+                f"max_lag = {max_lag} needs rounds of a length that is known before; give train_freq in steps, or leave out"
+                " max_lag"
+            )
+    elif allowing is None or not allowing.allows_lag:
+        raise SettingsError(
+            f"{agent.spec.id} learns only from rollouts of its current policy, without importance weights that correct for an"
+            f" older one; leave out max_lag = {max_lag}"
         )

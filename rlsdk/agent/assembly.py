@@ -9,37 +9,37 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 import attrs
+import torch
 
-from rlsdk.agent.arguments import without_effect
-from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.agent.collecting import take_groups
-from rlsdk.agent.data_sets import recorded_spaces
-from rlsdk.agent.further_states import move
-from rlsdk.agent.networks import architecture_of
+from rlsdk.agent.assembled import AssembledAgent, architecture_of, in_plain_modes, take_groups, warn_of_unused_settings
+from rlsdk.agent.attributes import without_effect
 from rlsdk.agent.prediction import InputReader
-from rlsdk.agent.stored_replay import require_room
-from rlsdk.agent.torch_modes import in_plain_modes
-from rlsdk.agent.unused_settings import warn_of_unused_settings
+from rlsdk.agent.training_state import move, require_room
+from rlsdk.buffers.episode_file import read_header
 from rlsdk.environments import ConnectedEnv, connect, to_gymnasium
-from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.goals import GoalRules
-from rlsdk.environments.adapters.masks import MaskValidator
-from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.wrapper_settings import split_wrapper_settings, warn_of_statistics
+from rlsdk.environments.adapters.masks import GoalRules, MaskValidator
+from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
+from rlsdk.environments.wrapping import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
-from rlsdk.interfaces import BuildContext, HasRolloutLength, NormalizesEpisodes, Reconfigurable
-from rlsdk.interfaces.abilities import ability
-from rlsdk.interfaces.require_parts import require_parts
-from rlsdk.networks.initialisation import initialisation
+from rlsdk.interfaces import (
+    BuildContext,
+    HasEpisodeRewards,
+    HasObservations,
+    HasRolloutLength,
+    NormalizesEpisodes,
+    Reconfigurable,
+)
+from rlsdk.interfaces.abilities import ability, require_parts
+from rlsdk.networks.layers import initialisation
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec, require_usable
-from rlsdk.runtime.device import choose_device
-from rlsdk.runtime.seeding import Streams, fresh_seed
+from rlsdk.runtime.process import Streams, choose_device, fresh_seed
 from rlsdk.settings import evolve, structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
+from rlsdk.settings.load import Dataset
 from rlsdk.spaces import Space, in_order_of
-from rlsdk.training.groups import require_groups
+from rlsdk.training.collector import require_groups
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig)
 
@@ -221,3 +221,39 @@ def warn_of_small_minibatches(agent: AssembledAgent) -> None:
         what = f"does not divide {of}: its last minibatch has {rollout % size}; choose a divisor"
     if rollout % size:
         warnings.warn(f"batch_size = {size} {what}", stacklevel=5)
+
+
+def recorded_spaces(config: AgentConfig) -> tuple[Space, Space] | None:
+    """(observation space, action space) of the first data set in the settings; None if there is none.
+
+    Raises:
+        ArtifactError: the file is missing or damaged.
+    """
+    for field in attrs.fields(type(config)):
+        value = getattr(config, field.name)
+        if isinstance(value, Dataset) and value.path is not None:
+            return recorded_in(value.path)[1]
+    return None
+
+
+def recorded_in(path: str) -> tuple[str | None, tuple[Space, Space]]:
+    """(environment id or None, (observation space, action space)) of the data set at `path`; raises like `read_header`."""
+    header = read_header(path)
+    return header.environment, (header.observation_space, header.action_space)
+
+
+def observe_data_set(agent: AssembledAgent) -> None:
+    """Update the statistics of `normalize` with all observations and rewards of a data set, once before the first update. An
+    agent that learns from an environment computes them from its steps instead."""
+    normalizer, memory = agent.preprocessing.normalizer, agent.parts.buffer
+    if normalizer is None or agent.parts.plan.needs_environment or agent.counts.updates:
+        return
+    if isinstance(memory, HasObservations):
+        for features in memory.observations():
+            normalizer.observations.update(features)
+    if isinstance(memory, HasEpisodeRewards) and normalizer.settings.norm_reward:
+        for rewards in memory.episode_rewards():
+            ended = torch.zeros(len(rewards), 1, dtype=torch.bool)
+            ended[-1] = True
+            never = torch.zeros_like(ended)
+            normalizer.rewards.observe(rewards.unsqueeze(1), ended, never, torch.ones_like(ended))

@@ -7,23 +7,31 @@ stable-baselines3 are computed (`DERIVED`), or raise an error that names a repla
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
+import numpy as np
 import torch
 
 from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.agent.reconfiguration import change_settings
-from rlsdk.errors import UnknownAttributeError, UsageError, suggest
+from rlsdk.errors import SettingsError, UnknownAttributeError, UsageError, shown, suggest
+from rlsdk.interfaces import FollowsSettings, Reconfigurable
+from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Episode
-from rlsdk.settings.frequency import TrainFrequency
-from rlsdk.settings.networks import NetworkConfig
-from rlsdk.settings.schedules import Constant
-from rlsdk.training.episode_statistics import EpisodeStatistics
-from rlsdk.training.groups import joined
+from rlsdk.settings import evolve
+from rlsdk.settings.actor_critic import NetworkConfig
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.schedules import Constant, TrainFrequency
+from rlsdk.training.collector import joined
+from rlsdk.training.run_record import EpisodeStatistics
 from rlsdk.tree import map_tensors
+
+if TYPE_CHECKING:
+    from rlsdk.registry import AlgorithmSpec
 
 
 class ConstantValue(float):
@@ -262,10 +270,9 @@ DERIVED: dict[str, Callable[[AssembledAgent], object]] = {
     "_last_obs": _last_observation,
 }
 """Attribute of stable-baselines3 -> the function that computes it when it is read."""
-
 ELSEWHERE = {
-    "rollout_buffer": "rollouts are records: an algorithm's `update` gets one, and see rlsdk.training.collect",
-    "collect_rollouts": "collecting is rlsdk.training.collect.collect, which needs an environment and a policy",
+    "rollout_buffer": "rollouts are records: an algorithm's `update` gets one, and see rlsdk.training.collector",
+    "collect_rollouts": "collecting is rlsdk.training.collector.collect, which needs an environment and a policy",
     "policy": "load weights with set_parameters, or make the agent with another policy",
     "seed": "call set_random_seed(seed)",
     "device": "load the agent on another device: load(path, device=...)",
@@ -306,3 +313,158 @@ ELSEWHERE = {
     **dict.fromkeys(("evaluate", "test"), "rlsdk.evaluation.evaluate_policy(model) evaluates"),
 }
 """Attribute that is absent or cannot be assigned -> what to use instead."""
+
+
+EVALUATION = "evaluate with a callback: learn(..., callback=rlsdk.callbacks.EvalCallback(env, eval_freq=steps))"
+OF_CONSTRUCTORS: dict[str, tuple[tuple[object, ...], str, tuple[str, ...]]] = {
+    "_init_setup_model": ((True, False), "", ("on-policy", "off-policy", "population")),
+    "create_eval_env": ((False, None), EVALUATION, ("on-policy", "off-policy")),
+    "rollout_buffer_class": (
+        (None,),
+        "rollouts are records, rlsdk.records.Rollout, which every update gets",
+        ("on-policy",),
+    ),
+    "rollout_buffer_kwargs": (
+        (None, {}),
+        "rollouts are records, rlsdk.records.Rollout, without settings",
+        ("on-policy",),
+    ),
+}
+"""Argument of constructors -> (accepted values, replacement for other values, families of algorithms that have it)."""
+OF_LEARN: dict[str, tuple[tuple[object, ...], str]] = {
+    "eval_env": ((None,), EVALUATION),
+    "eval_freq": ((None, -1), EVALUATION),
+    "n_eval_episodes": ((None, 5), EVALUATION),
+    "eval_log_path": ((None,), EVALUATION),
+}
+"""Argument of `learn` -> (accepted values, replacement for other values)."""
+LEARN = (
+    "total_timesteps",
+    "callback",
+    "log_interval",
+    "tb_log_name",
+    "reset_num_timesteps",
+    "progress_bar",
+    "threads",
+    "schedule_until",
+    "exact_steps",
+)
+ASYNC_EVAL = (
+    "async_eval is not needed and has no effect: candidates are played side by side, in other processes where the environment"
+    ' is made by make_vec_env(..., vectorization="async")'
+)
+
+
+def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object]) -> dict[str, object]:
+    """The arguments of a constructor without those in `OF_CONSTRUCTORS`, unless the algorithm has a setting of that name.
+
+    Raises:
+        UsageError: an argument that has no effect has a value that is not accepted.
+    """
+    own = {field.name for field in attrs.fields(spec.config_type)}
+    rest = dict(arguments)
+    for name, (accepted, instead, families) in OF_CONSTRUCTORS.items():
+        if name in rest and name not in own and spec.family in families:
+            _require(name, rest.pop(name), accepted, instead)
+    return rest
+
+
+def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, object], progress_bar: object) -> None:
+    """Check arguments of `learn` that rlsdk does not have, and the type of `progress_bar`.
+
+    Raises:
+        UsageError: an argument of stable-baselines3 has a value that is not accepted. SettingsError: an argument is unknown,
+        or `progress_bar` is not a bool.
+    """
+    if not isinstance(progress_bar, bool | int | np.bool_):
+        raise SettingsError(f"progress_bar = {progress_bar!r} is not a bool; after reset_num_timesteps give names")
+    for name, value in arguments.items():
+        if name in OF_LEARN:
+            _require(f"learn({name}=)", value, *OF_LEARN[name])
+        elif name == "async_eval" and spec.family == "population":
+            if value is not None:
+                warnings.warn(ASYNC_EVAL, stacklevel=3)
+        else:
+            raise SettingsError(f"learn has no argument {name!r}; {suggest(name, LEARN)}")
+
+
+def _require(name: str, value: object, accepted: tuple[object, ...], instead: str) -> None:
+    if not any(value is good or (type(value) is type(good) and value == good) for good in accepted):
+        raise UsageError(f"{name} = {value!r} has no counterpart here; {instead}")
+
+
+def positive(value: object, name: str, *, least: int = 1) -> int:
+    """The value as an int. Whole floats such as 1e6 are accepted.
+
+    Raises:
+        SettingsError: it is not a whole number of at least `least`.
+    """
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    whole = whole or (isinstance(value, float | np.floating) and float(value).is_integer())
+    if isinstance(value, int | float | np.integer | np.floating) and whole and value >= least:
+        return int(value)
+    kind = "positive whole number" if least == 1 else f"whole number of at least {least}"
+    raise SettingsError(f"{name} = {shown(value, 60)} must be a {kind}")
+
+
+def replaced_settings(custom_objects: object) -> dict[str, object]:
+    """The argument `custom_objects` of `load`; raises SettingsError where it is another kind of value."""
+    if not isinstance(custom_objects, Mapping | None):
+        raise SettingsError(
+            f"custom_objects = {shown(custom_objects, 50)} is not a table; write load(..., custom_objects={{'setting': value}})"
+        )
+    return dict(custom_objects or {})
+
+
+OF_THE_AGENT = frozenset({"stats_window_size", "tensorboard_log", "verbose"})
+"""Settings that only `learn` reads, not the parts of the agent."""
+OF_MEMORIES = frozenset({"gamma", "n_steps"})
+"""Settings that a replay buffer uses."""
+
+
+def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> None:
+    """Change settings of the agent. Files that are written later contain the new values.
+
+    A setting can change if the plugin lists it in `AlgorithmSpec.live`, or if it is in `OF_THE_AGENT`. The plan is made again,
+    and every part with a method `reconfigure(config)` gets the new settings. After an error the agent is unchanged.
+
+    Raises:
+        SettingsError: a setting is unknown, mistyped or out of range. UsageError: it cannot change after the agent was made.
+    """
+    before, config = agent.config, evolve(agent.config, changes)
+    changed = {name for name in changes if getattr(config, name) != getattr(before, name)}
+    fixed = sorted(changed - OF_THE_AGENT - set(agent.spec.live))
+    memory = agent.parts.buffer
+    if memory is not None and ability(memory, Reconfigurable) is None:
+        fixed += sorted(changed & OF_MEMORIES & set(agent.spec.live))
+    if fixed:
+        raise UsageError(_refusal(agent, fixed[0]))
+    if changed - OF_THE_AGENT:
+        try:
+            _reconfigure_parts(agent, config)
+        except BaseException:
+            _reconfigure_parts(agent, before)
+            raise
+    agent.config = config
+
+
+def _refusal(agent: AssembledAgent, name: str) -> str:
+    kind = agent.class_name
+    return (
+        f"{name} cannot change while the agent lives; save the agent and load it with the new value:"
+        f" {kind}.load(path, {name}=value), or make a new one"
+    )
+
+
+def _reconfigure_parts(agent: AssembledAgent, config: AgentConfig) -> None:
+    plan = agent.parts.plan
+    new = plan.with_settings(config, agent.context) if isinstance(plan, FollowsSettings) else plan
+    built, normalizer = agent.parts, agent.preprocessing.normalizer
+    for part in (built.policy, built.algorithm, built.buffer, built.behavior):
+        if (able := ability(part, Reconfigurable)) is not None:
+            able.reconfigure(config)
+    gamma = getattr(config, "gamma", None)
+    if normalizer is not None and normalizer.settings.gamma is None and isinstance(gamma, float | int):
+        normalizer.rewards.gamma = float(gamma)
+    if new != plan:
+        agent.parts = replace(agent.parts, plan=new)

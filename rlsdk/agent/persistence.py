@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from rlsdk import spaces
+import torch
+from torch import Tensor
+
+from rlsdk import spaces, tree
 from rlsdk.agent import agent_file
-from rlsdk.agent.assembled import AssembledAgent
+from rlsdk.agent.agent_file import (
+    SPACES,
+    UNKNOWN,
+    ConstructionLimit,
+    algorithm_in,
+    blaming_the_file,
+    bytes_of,
+    made_with,
+    naming,
+    require_finite,
+    require_same_places,
+    spaces_of,
+    spec_for,
+    upgraded,
+)
+from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
-from rlsdk.agent.construction_limit import ConstructionLimit
-from rlsdk.agent.file_checks import blaming_the_file, bytes_of
-from rlsdk.agent.further_states import has_memories
-from rlsdk.agent.made_by import UNKNOWN, made_with, naming, upgraded
-from rlsdk.agent.stored_replay import pending_replay
-from rlsdk.agent.torch_modes import in_plain_modes
-from rlsdk.agent.training_state import SECTIONS, TrainingState, restore, training_state
+from rlsdk.agent.training_state import (
+    SECTIONS,
+    TrainingState,
+    further_states,
+    has_memories,
+    pending_replay,
+    restore,
+    restore_states,
+    training_state,
+)
 from rlsdk.environments import device_of
-from rlsdk.errors import ArtifactError, SettingsError, fitting, suggest
-from rlsdk.interfaces import State
+from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, shown, suggest
+from rlsdk.interfaces import CountsUpdates, FollowsPolicy, State
+from rlsdk.interfaces.abilities import ability
+from rlsdk.records import Cursor
 from rlsdk.registry import AlgorithmSpec, plugin_of, require_usable
-from rlsdk.runtime.device import choose_device
 from rlsdk.runtime.output import print_line
+from rlsdk.runtime.process import choose_device
 from rlsdk.settings import structure
-from rlsdk.storage import factory
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.constructor import bind
+from rlsdk.spaces import Space
+from rlsdk.storage import archive
+from rlsdk.storage.archive import table_in
 from rlsdk.storage.journal import Journal
+from rlsdk.storage.tensors import nested_state
+from rlsdk.tree import flatten
 
 MAX_ENVS = 2**20
 Target = str | Path | IO[bytes]
@@ -56,7 +88,7 @@ def write(state: TrainingState, path: Target, journal: Journal | None = None) ->
         **({"action_masks": True} if state.masks else {}),
         **({"replay_parts": parts} if parts else {}),
     }
-    factory.write(agent_file.with_suffix(path), document, sections)
+    archive.write(agent_file.with_suffix(path), document, sections)
 
 
 def save_checkpoint(agent: AssembledAgent, path: Path, *, replay: bool, journal: Journal | None) -> bool:
@@ -123,7 +155,7 @@ def read(path: Target, *, replay: bool, print_systems: bool) -> AgentFile:
     if print_systems:
         _print_systems(source)
     wanted = (*SECTIONS, "memories") if replay or not isinstance(source, Path) else ("policy", "training")
-    document, sections = factory.read(source, wanted, kind=agent_file.KIND)
+    document, sections = archive.read(source, wanted, kind=agent_file.KIND)
     agent_file.require_manifest(document)
     return AgentFile(source, document, sections)
 
@@ -188,8 +220,292 @@ def _count(document: Mapping[str, object], name: str, least: int = 0, most: int 
 
 
 def _print_systems(source: Path | IO[bytes]) -> None:
-    document, here = factory.inspect(source, kind=agent_file.KIND), agent_file.system_info()
+    document, here = archive.inspect(source, kind=agent_file.KIND), agent_file.system_info()
     there = document.get("system")
     for name, value in here.items():
         was = there.get(name, "unknown") if isinstance(there, dict) else "unknown"
         print_line(f"{name}: saved with {was}, here {value}")
+
+
+SHARED = ("policy", "normalize", "frame_stack")
+"""Settings that define the policy, in addition to `policy_kwargs`."""
+NOT_NETWORKS = ("optimizer_class", "optimizer_kwargs", "ortho_init", "log_std_init", "kernel")
+"""Entries of `policy_kwargs` that do not define the networks."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """The policy in a file: its tensors, and the settings that define it."""
+
+    algorithm: str
+    file: str
+    """The name of the file, for messages."""
+    document: Mapping[str, object]
+    state: Mapping[str, object]
+
+    @staticmethod
+    def read(path: Target) -> StoredPolicy:
+        """Read the policy of an agent file.
+
+        Raises:
+            ArtifactError: the file is missing, damaged, or not of an agent. PluginError: its plugin is not installed.
+        """
+        file = read(path, replay=False, print_systems=False)
+        document, sections = upgraded(file.document, file.sections, spec_for(file.document))
+        name = f"the file {path}" if isinstance(path, str | Path) else "the file"
+        return StoredPolicy(algorithm_in(document), name, document, agent_file.policy_in(sections))
+
+    @property
+    def spaces(self) -> tuple[Space, Space]:
+        """The observation space and the action space of the file; raises ArtifactError if it has none."""
+        observation, action = (spaces.from_json(self.document.get(name)) for name in SPACES)
+        return observation, action
+
+    def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
+        """The settings `given`, and those of the file that define the policy, if the algorithm of `spec` has them.
+
+        Raises:
+            SettingsError: `given` has no policy, and the algorithm lacks the file's. ArtifactError: the file is damaged.
+        """
+        config = self.document.get("config")
+        if not isinstance(config, dict):
+            raise ArtifactError("the file is damaged: its manifest holds no settings")
+        found = {name: config[name] for name in SHARED if config.get(name) is not None}
+        if "policy" not in given and (policy := found.get("policy")) not in spec.policies:
+            raise SettingsError(
+                f"the file of {self.algorithm} has {shown(policy, 50)}, which {spec.id} has not; choose policy (--set"
+                f" policy=...) from {', '.join(spec.policies)}"
+            )
+        known = {name for name in _names(spec.config_type, "policy_kwargs") if name not in NOT_NETWORKS}
+        networks = config.get("policy_kwargs")
+        stored = networks if isinstance(networks, dict) else {}
+        missing = {str(name).removeprefix("policy_kwargs.") for name in _listed_of(self.document)}
+        missing |= {name.replace("_class", "_kwargs") for name in missing}  # arguments of classes that are not stored
+        chosen = {name: value for name, value in stored.items() if name in known and name not in missing}
+        own = given.get("policy_kwargs")
+        if isinstance(own, Mapping):
+            chosen = {**chosen, **own}
+        elif own is not None:
+            return {**found, **given}
+        return {**found, **given, "policy_kwargs": chosen}
+
+    @contextmanager
+    def fitting(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> Iterator[None]:
+        """Raise a clear error if the networks that are built inside the block do not match the `net_arch` of the file.
+
+        Raises:
+            SettingsError: the file's `net_arch` does not match the algorithm's networks; the message names both algorithms.
+        """
+        own = given.get("policy_kwargs", {})
+        try:
+            yield
+        except NetArchError as error:
+            if not isinstance(own, Mapping) or "net_arch" in own:
+                raise
+            raise SettingsError(
+                f"{self.file}, of {self.algorithm}, has no policy that {spec.id} can take: its {error}; give the file of an"
+                " algorithm with the same networks, or another policy_kwargs.net_arch"
+            ) from None
+
+    def into(self, agent: AssembledAgent) -> PolicyTransfer:
+        """Copy every tensor of the file that the agent's policy has under the same name and with the same shape.
+
+        Raises:
+            ArtifactError: there is none, a tensor is not finite, or the file's spaces have other entries; then the agent is
+            unchanged.
+        """
+        require_same_places(self.document, agent.context)
+        own = tree.flatten(agent.preprocessing.policy_state(agent.parts.policy))
+        theirs, unchanged, merged = tree.flatten(self.state), dict[str, str](), dict[str, object]()
+        require_finite(own, theirs, "policy")
+        for name, value in own.items():
+            merged[name], why = _chosen(value, theirs, name)
+            if why:
+                unchanged[name] = why
+        taken = tuple(name for name in own if name not in unchanged)
+        if not any(_is_weight(name, own[name]) for name in taken):
+            raise ArtifactError(
+                f"the policy of the file, of {self.algorithm}, has no tensor that fits {agent.spec.id}: their networks have"
+                " other parts or sizes"
+            )
+        with torch.no_grad(), fitting("the policy of the file does not fit"):
+            agent.preprocessing.load_policy_state(agent.parts.policy, tree.unflatten(merged))
+        if (algorithm := ability(agent.parts.algorithm, FollowsPolicy)) is not None:
+            algorithm.policy_replaced()
+        transfer = agent.policy_transfer = PolicyTransfer(taken, unchanged, tuple(sorted(set(theirs) - set(own))))
+        return transfer
+
+
+def _is_weight(name: str, value: object) -> bool:
+    """Whether an entry of a policy is a weight: a tensor that is neither 0-d nor a statistic of the normaliser."""
+    return isinstance(value, Tensor) and value.dim() > 0 and not name.startswith("normalizer/")
+
+
+def _chosen(own: object, theirs: Mapping[str, object], name: str) -> tuple[object, str]:
+    """(the value to use, why it is the agent's `own` and not the file's). The reason is empty if it is the file's."""
+    if name not in theirs:
+        return own, "not in the file"
+    value = theirs[name]
+    if isinstance(own, Tensor):
+        if not isinstance(value, Tensor) or value.shape != own.shape:
+            shape = tuple(value.shape) if isinstance(value, Tensor) else "none"
+            return own, f"shape {tuple(own.shape)}, the file's has {shape}"
+        return value.to(own), ""
+    return value, ""
+
+
+def _names(config_type: type[AgentConfig], field: str) -> tuple[str, ...]:
+    """The names of the settings in the table `field` of a config class."""
+    kind = type(getattr(structure({"policy": ""}, config_type), field, None))
+    return tuple(getattr(entry, "name", "") for entry in getattr(kind, "__attrs_attrs__", ()))
+
+
+def _listed_of(document: Mapping[str, object]) -> list[object]:
+    listed = document.get("not_stored")
+    return listed if isinstance(listed, list) else []
+
+
+def without_environment(
+    stored: StoredPolicy, spec: AlgorithmSpec, settings: Mapping[str, object], class_name: str
+) -> AssembledAgent:
+    """Assemble a new agent with the spaces of the file. It can predict, and train after `set_env`."""
+    config = bind(spec.config_type, (), settings)
+    with ConstructionLimit(bytes_of(stored.state)):
+        return assemble(spec, config, stored.spaces, 1, None, class_name=class_name)
+
+
+def warn_of_rest(transfer: PolicyTransfer) -> None:
+    """Warn once with a list of the tensors that were not copied, if there are any."""
+    if transfer.partial:
+        warnings.warn(f"load_policy: {transfer}", stacklevel=3)
+
+
+PLACES = "_metadata"
+"""The attribute of the parameters that holds the agent's spaces as JSON values. The `state_dict` of torch also has one of this
+name, which copies and `torch.save` keep."""
+
+
+def parameters_of(agent: AssembledAgent) -> OrderedDict[str, State]:
+    """Name -> state of every network and optimiser; see `Agent.get_parameters`."""
+    found = OrderedDict(_parameters(agent))
+    setattr(found, PLACES, spaces_of(agent.context))
+    return found
+
+
+def _parameters(agent: AssembledAgent) -> dict[str, State]:
+    policy = agent.preprocessing.policy_state(agent.parts.policy)
+    return {"policy": policy, **agent.parts.algorithm.state_dict(), **_further(agent)}
+
+
+def _further(agent: AssembledAgent) -> dict[str, State]:
+    """The entry `states` with the states of `Parts.states`; empty if there are none."""
+    found = further_states(agent.parts).get("states")
+    return {"states": found} if isinstance(found, Mapping) else {}
+
+
+@in_plain_modes
+def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State, *, exact_match: bool) -> None:
+    """Replace parameters in place; see `Agent.set_parameters`."""
+    current = _parameters(agent)
+    if isinstance(spaces := getattr(source, PLACES, None), Mapping):
+        require_same_places(spaces, agent.context)
+    given = source if isinstance(source, Mapping) else _parameters_in(source, agent)
+    if unknown := sorted(set(given) - set(current)):
+        raise ArtifactError(f"the agent has no {unknown}; it has {sorted(current)}")
+    if exact_match and (missing := sorted(set(current) - set(given))):
+        raise ArtifactError(f"exact_match needs all of {sorted(current)}; missing: {missing}")
+    if exact_match:
+        _require_all(current, given, "")
+    backup = {name: _copied(state) for name, state in current.items()}
+    try:
+        if not exact_match and isinstance(policy := given.get("policy"), Mapping):
+            given = {**given, "policy": _under_every_name(current["policy"], policy)}
+        merged = {**backup, **{name: _merged(backup[name], value, exact_match) for name, value in given.items()}}
+        _apply(agent, merged)
+        if exact_match:
+            _require_emptied(agent, given)
+        _take_over_count(agent)
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        _apply(agent, backup)
+        raise ArtifactError(f"the parameters do not fit this agent: {error}") from None
+
+
+def _under_every_name(current: State, given: State) -> State:
+    """`given` with each tensor under all names that `current` has for it, because networks may share a parameter."""
+    names: dict[tuple[int, torch.Size], list[str]] = {}
+    for name, value in flatten(current).items():
+        if isinstance(value, Tensor) and value.numel():
+            names.setdefault((value.data_ptr(), value.shape), []).append(name)
+    found, others = flatten(given), dict[str, object]()
+    for same in names.values():
+        values = [found[name] for name in same if name in found]
+        others |= {name: values[0] for name in same if values and name not in found}
+    return nested_state({**found, **others}) if others else given
+
+
+def _require_all(current: object, given: object, place: str) -> None:
+    """Raise ArtifactError if `given` lacks a tensor or value of `current`, or has one that `current` lacks."""
+    if not isinstance(current, Mapping) or not current:  # an optimiser that has made no step has an empty state
+        return
+    if place not in ("", " of 'policy'") and isinstance(given, Mapping) and not given:  # see `_require_emptied`
+        return
+    known, found = set(current), set(given) if isinstance(given, Mapping) else set()
+    if missing := sorted(map(str, known - found)):
+        advice = "exact_match=False replaces what is given and leaves the rest"
+        raise ArtifactError(f"exact_match needs every parameter{place}; missing: {', '.join(missing[:5])}; {advice}")
+    if unknown := sorted(map(str, found - known)):
+        raise ArtifactError(f"the agent has no parameter {unknown[0]!r}{place}; {suggest(unknown[0], map(str, known))}")
+    for name, value in current.items():
+        _require_all(value, given[name] if isinstance(given, Mapping) else {}, f" of {name!r}")
+
+
+def _require_emptied(agent: AssembledAgent, given: State) -> None:
+    """Raise ValueError if a state is empty in `given`, like that of an optimiser before its first step, but was not emptied in
+    the agent."""
+    now = flatten(_parameters(agent))
+    for name, value in flatten(given).items():
+        if isinstance(value, Mapping) and name not in now:
+            raise ValueError(f"{name!r} is empty")
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _copied(item) for name, item in value.items()}
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _merged(old: object, new: object, exact: bool) -> object:
+    """A copy of `new`; unless `exact`, entries that `new` lacks are those of `old`. Tensors in both must have equal shapes."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return {**({} if exact else old), **{name: _merged(old.get(name), value, exact) for name, value in new.items()}}
+    if isinstance(old, Tensor) and torch.as_tensor(new).shape != old.shape:
+        raise ArtifactError(
+            f"a parameter has shape {tuple(torch.as_tensor(new).shape)}, the agent's has {tuple(old.shape)}"
+        )
+    # a copy, because algorithms may store the tensors that they load and change them
+    return _copied(torch.as_tensor(new) if isinstance(old, Tensor) else new)
+
+
+def _apply(agent: AssembledAgent, parameters: State) -> None:
+    with torch.no_grad():
+        agent.preprocessing.load_policy_state(agent.parts.policy, parameters["policy"])
+        further = _further(agent)
+        agent.parts.algorithm.load_state_dict({n: v for n, v in parameters.items() if n not in ("policy", *further)})
+        for states in (parameters[name] for name in further):
+            restore_states(agent.parts, states)
+
+
+def _take_over_count(agent: AssembledAgent) -> None:
+    """Set the updates of the cursor to the count of an algorithm that counts them, which is one of its parameters."""
+    counter = ability(agent.parts.algorithm, CountsUpdates)
+    if counter is not None:
+        agent.counts = Cursor(agent.counts.env_steps, counter.updates)
+
+
+def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> State:
+    document, stored = archive.read(agent_file.existing(path), ("policy", "training"), kind=agent_file.KIND)
+    require_same_places(document, agent.context)
+    _, sections = upgraded(document, stored, agent.spec)
+    training = sections.get("training", {})
+    states = {"states": training["states"]} if "states" in training else {}
+    return {"policy": agent_file.policy_in(sections), **table_in(training, "algorithm"), **states}

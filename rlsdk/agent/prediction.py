@@ -10,17 +10,18 @@ from typing import TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
-from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.agent.torch_modes import in_plain_modes, modes_are_plain
-from rlsdk.environments.adapters.masks import MaskRule
-from rlsdk.environments.adapters.observations import ObservationBatcher, batch_of
+from rlsdk.agent.assembled import AssembledAgent, in_plain_modes, modes_are_plain
+from rlsdk.environments.adapters.masks import MaskRule, MaskValidator
+from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher, batch_of
 from rlsdk.errors import MaskError, ObservationError, shown
-from rlsdk.networks.state_dependent_noise import NoiseMatrices
+from rlsdk.interfaces import Policy
+from rlsdk.networks.action_heads import NoiseMatrices
 from rlsdk.preprocessing import Preprocessing
-from rlsdk.preprocessing.frames import FramesCarry
-from rlsdk.records import Features, Observation
+from rlsdk.preprocessing.preprocessing import FramesCarry
+from rlsdk.records import Act, Features, Observation
+from rlsdk.runtime.process import checked_seed
 from rlsdk.spaces import Actions, Dict, Space, Tuple, dtype_of
 from rlsdk.tree import layout, leaves, map_tensors
 
@@ -198,3 +199,86 @@ def _in_numpy(space: Space, value: object) -> object:
         return array
     whole = array.astype(dtype_of(space))
     return whole if np.array_equal(whole, array) else array
+
+
+class Session:
+    """Acts for `n` environments at a time. `act` takes numpy observations; call `ended` for episodes that have ended.
+
+    >>> session = agent.session(1)                     # doctest: +SKIP
+    >>> action = session.act(observation)              # doctest: +SKIP
+    >>> session.ended(terminated or truncated)         # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        policy: Policy[object, object],
+        preprocessing: Preprocessing,
+        n: int,
+        *,
+        deterministic: bool,
+        seed: int,
+        masks: MaskValidator,
+    ) -> None:
+        context = preprocessing.context
+        self.policy, self.preprocessing, self.context, self.n, self.masks = policy, preprocessing, context, n, masks
+        self.deterministic, self.generator = deterministic, Generator(device=context.device)
+        self.generator.manual_seed(checked_seed(seed))
+        self.decode, self._stack = ActionDecoder(context.action_space), ObservationBatcher(context.observation_space)
+        self.reset()
+
+    def reset(self) -> None:
+        """Reset the policy's state: every environment begins a new episode."""
+        self.carry = self.preprocessing.initial_carry(self.policy, self.n)
+        self.is_first = torch.ones(self.n, dtype=torch.bool)
+
+    def ended(self, done: object) -> None:
+        """Mark the environments whose episode has ended, bool [n] or one bool; their next observation begins an episode."""
+        self.is_first = self.is_first | torch.as_tensor(np.broadcast_to(np.asarray(done, dtype=bool), (self.n,)).copy())
+
+    def act(self, observation: object, action_masks: object = None) -> Actions:
+        """The actions for `n` observations stacked along the first dimension; with n = 1, a single observation without that
+        dimension is accepted too and gives a single action.
+
+        Raises:
+            ObservationError: the observations do not fit the space, or are not `n`. MaskError: a required mask is missing, or
+            a mask has the wrong length or allows no action.
+        """
+        rows, single = batch_of(self.context.observation_space, observation)
+        if len(rows) != self.n:
+            raise ObservationError(f"this session acts for {self.n} environments, got {len(rows)} observations")
+        mask = self.masks.of(action_masks, self.n)
+        actions = self.decode(self.act_on(Observation(self._stack(rows), self.is_first, mask)).action)
+        return actions[0] if single else actions
+
+    def action_on(self, observation: Observation) -> torch.Tensor:
+        """The actions of `act_on`, [n] or [n, A], on the CPU."""
+        return map_tensors(lambda leaf: leaf.cpu(), self.act_on(observation).action)
+
+    def act_on(self, observation: Observation) -> Act[object, object]:
+        """The output of the policy for an `Observation`; the session stores its carry for the next step."""
+        device = self.context.device
+        there = device == "cpu" and observation.is_first.is_cpu
+        moved = observation if there else map_tensors(lambda leaf: leaf.to(device), observation)
+        carry = self._begun(moved.is_first)
+        act = self.preprocessing.act(
+            self.policy, moved, carry, deterministic=self.deterministic, generator=self.generator
+        )
+        self.carry = act.carry
+        self.is_first = torch.zeros(self.n, dtype=torch.bool)
+        return act
+
+    def _begun(self, first: torch.Tensor) -> object:
+        """The carry, after `begin_rollout` in environments where an episode begins (gSDE samples new matrices then).
+
+        `first` bool [n] marks these environments.
+        """
+        if not bool(first.any()):
+            return self.carry
+        begun = self.preprocessing.begin_rollout(self.policy, self.carry)
+        if begun is self.carry:
+            return begun
+
+        def chosen(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+            return torch.where(first.view(-1, *(1,) * (old.dim() - 1)), new, old)
+
+        return map_tensors(chosen, begun, self.carry)

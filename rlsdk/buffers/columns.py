@@ -2,13 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Literal, TypeVar
 
+import torch
 from torch import Tensor
 
-from rlsdk.buffers.named_extras import Names
-from rlsdk.records import Features
+from rlsdk import tree
+from rlsdk.errors import PluginError, SettingsError, suggest
+from rlsdk.interfaces import Frames
+from rlsdk.interfaces.abilities import explaining
+from rlsdk.records import Features, Observation, Rollout
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+
+
+Names = tuple[str, ...] | Literal["all"]
+"""The extras that are stored: their names, or "all"."""
+ALL: Literal["all"] = "all"
+SEPARATOR = "."
+
+
+def named_extras(extras: object, names: Names) -> dict[str, Tensor]:
+    """The tensors [T, B, ..] of `extras` that `names` selects, by name.
+
+    The name of a tensor is its field, key or position; names of nested values are joined by dots. A name in `names` selects
+    everything below it: `carry` selects `carry.0` and `carry.1`.
+
+    Raises:
+        SettingsError: the extras have no tensor of a name. PluginError: a value in the extras is not a tensor.
+    """
+    found = dict(_leaves(extras, ""))
+    if names == ALL:
+        return found
+    selected = {leaf: value for leaf, value in found.items() if any(_within(leaf, name) for name in names)}
+    for name in names:
+        if not any(_within(leaf, name) for leaf in found):
+            raise SettingsError(f"the policy's extras have no {name!r} to store; {suggest(name, found)}")
+    return selected
+
+
+def _within(leaf: str, name: str) -> bool:
+    return leaf == name or leaf.startswith(name + SEPARATOR)
+
+
+def _leaves(node: object, path: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield (name, tensor [T, B, ..]) for every tensor in `node`; None is left out."""
+    if node is None:
+        return
+    if isinstance(node, Tensor):
+        yield path or "value", node
+        return
+    for name, child in _children(node, path):
+        yield from _leaves(child, f"{path}{SEPARATOR}{name}" if path else name)
+
+
+def _children(node: object, path: str) -> list[tuple[str, object]]:
+    if isinstance(node, Mapping):
+        return [(str(key), child) for key, child in sorted(node.items())]
+    if isinstance(node, tuple):
+        return [(str(number), child) for number, child in enumerate(node)]
+    if is_dataclass(node) and not isinstance(node, type):
+        return [(field.name, getattr(node, field.name)) for field in fields(node)]
+    raise PluginError(
+        f"the policy's extras hold a {type(node).__name__}{f' in {path!r}' if path else ''}; extras are tensors, or records,"
+        " mappings and tuples of them"
+    )
+
 
 NAMED = ("extras", "info")
 """Columns that are mappings of names to tensors. The first stored row determines the names."""
@@ -32,3 +94,66 @@ class Columns:
 
 PLAIN = Columns()
 """The options of a buffer without additional columns."""
+
+
+def newest_frames(frames: Frames, item: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
+    """The rollout with only the newest frame of every observation."""
+
+    def newest(observation: Observation) -> Observation:
+        return replace(observation, features=frames.newest(observation.features))
+
+    finals = item.final_observations
+    return replace(
+        item,
+        steps=replace(item.steps, observation=newest(item.steps.observation)),
+        last_observation=newest(item.last_observation),
+        final_observations=finals and replace(finals, observation=newest(finals.observation)),
+    )
+
+
+def stacks(stored: Features, history: tuple[Tensor, Tensor], following: Tensor) -> tuple[Features, Features]:
+    """(frames of observations, frames of next observations), each [N, count, *single]. The two may share memory, because most
+    frames are in both with one-step targets.
+
+    Args:
+        stored: every frame of the buffer, [rows, *single].
+        history: two positions int64 [N, count]: of the frames up to each row, and up to the row before the next observation.
+        following: positions int64 [N] of the newest frames of the next observations.
+    """
+    newest = following.unsqueeze(1)
+    if history[0] is history[1]:  # one step apart: both are windows of the same count + 1 frames, which are copied once
+        longer = _select(stored, torch.cat([history[0], newest], 1))
+        return tree.map_tensors(lambda leaf: leaf[:, :-1], longer), tree.map_tensors(lambda leaf: leaf[:, 1:], longer)
+    return _select(stored, history[0]), _select(stored, torch.cat([history[1][:, 1:], newest], 1))
+
+
+def _select(stored: Features, positions: Tensor) -> Features:
+    """The rows [N, count, ..] of leaves [rows, ..] at `positions` int64 [N, count]; faster than indexing with a matrix."""
+    flat = positions.flatten()
+    return tree.map_tensors(lambda leaf: leaf.index_select(0, flat).view(*positions.shape, *leaf.shape[1:]), stored)
+
+
+# Members that other libraries document for replay buffers and that rlsdk's lack. Using one raises an error with its
+# replacement.
+
+ROWS = "sample(size, generator) gives batches of its rows"
+SPACES = "it is the model's: model.observation_space and model.action_space"
+explains_documented_members = explaining(
+    {
+        **dict.fromkeys(("actions", "dones", "next_observations", "rewards", "timeouts"), ROWS),
+        **dict.fromkeys(("action_dim", "action_space", "obs_shape", "observation_space"), SPACES),
+        "add": "rlsdk_interchange.remember(model, episodes) adds recorded episodes, and learn the steps it collects",
+        "buffer_size": "model.buffer_size is its capacity",
+        "device": "it is in the memory of the processor, batches are on model.device",
+        "full": "len(buffer) counts its transitions, model.buffer_size is its capacity",
+        "goal_selection_strategy": "strategy is the name of the strategy",
+        "handle_timeout_termination": "targets bootstrap at time limits in every buffer",
+        "her_ratio": "share is the ratio of transitions with another goal",
+        "n_envs": "model.n_envs counts the environments",
+        "n_sampled_goal": "share is n_sampled_goal / (n_sampled_goal + 1)",
+        "pos": "len(buffer) counts its transitions",
+        "reset": "make the agent again for an empty one",
+        "size": "len(buffer) counts its transitions, over all environments together",
+    }
+)
+"""A class decorator that makes access to these names raise an error which names the replacement."""

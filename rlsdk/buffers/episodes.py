@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
+import attrs
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.episode_file import UNSEEDED, EpisodeFile, read_header
-from rlsdk.buffers.recorded_episode import RecordedEpisode
-from rlsdk.buffers.recorded_masks import forbidden_row
+from rlsdk.buffers.episode_file import UNSEEDED, EpisodeFile, RecordedEpisode, forbidden_row, read_header
 from rlsdk.errors import ArtifactError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.interfaces import BuildContext, Frames
+from rlsdk.interfaces import BuildContext, Frames, State
 from rlsdk.records import Features, Observation, Sequences, StepData, Transitions
-from rlsdk.settings.dataset import Dataset
+from rlsdk.settings.load import Dataset
 from rlsdk.spaces import Space, choice_places
 
 T = TypeVar("T")
@@ -277,3 +277,234 @@ def _stacked(frames: Frames, features: Features, rows: Tensor, first: Tensor) ->
 def _at(features: Features, index: Tensor) -> Features:
     """The rows [.., *shape] of leaves [S, *shape] at `index` int64 [..]."""
     return tree.map_tensors(lambda leaf: leaf[index], features)
+
+
+AT_ONCE = 4096
+"""The number of observations that `observations` reads per batch."""
+
+
+class RecordedTransitions:
+    """Samples the transitions of a data set, each with equal probability. The file is opened at the first use.
+
+    The buffer of an agent that was loaded without its data set is empty; such an agent can predict but not train.
+    """
+
+    def __init__(self, dataset: Dataset, context: BuildContext, *, gamma: float = 1.0, share: float = 1.0) -> None:
+        """
+        Args:
+            dataset: the setting `dataset` of the agent.
+            context: the context that the agent's parts are built from.
+            gamma: the `discount` of transitions that do not terminate their episode.
+            share: the fraction of the episodes that are sampled; the others are `held_out`. The random split has a fixed seed.
+        """
+        self.dataset, self.context, self.gamma, self.share = dataset, context, gamma, share
+        self._split: tuple[Episodes, Episodes | None] | None = None
+
+    @property
+    def episodes(self) -> Episodes:
+        """The episodes that are sampled; raises like `open_episodes`, and SettingsError if a part of the split is empty."""
+        return self._opened()[0]
+
+    @property
+    def held_out(self) -> Episodes | None:
+        """The episodes that are not sampled; None with `share = 1`. Raises like `episodes`."""
+        return self._opened()[1]
+
+    def _opened(self) -> tuple[Episodes, Episodes | None]:
+        if self._split is None:
+            episodes = open_episodes(self.dataset, self.context)
+            self._split = (episodes, None) if self.share == 1.0 else episodes.split(self.share)
+        return self._split
+
+    def observations(self) -> Iterator[Features]:
+        """Yield the observations of all sampled steps in batches [N, ..] of at most `AT_ONCE`; raises like `open_episodes`."""
+        steps = self.episodes.steps
+        for start in range(0, steps, AT_ONCE):
+            places = torch.arange(start, min(start + AT_ONCE, steps))
+            yield self.episodes.transitions(places, self.gamma).observation.features
+
+    def episode_rewards(self) -> Iterator[Tensor]:
+        """Yield the rewards float32 [T] of each sampled episode; raises like `open_episodes`."""
+        for episode in self.episodes:
+            yield episode.rewards
+
+    def __len__(self) -> int:
+        return 0 if self.dataset.path is None else self.episodes.steps
+
+    def bytes_required(self) -> int:
+        """0, because the recordings are in a file and no memory is allocated for rows."""
+        return 0
+
+    def extend(self, item: object) -> NoReturn:
+        """Raise UsageError: a data set cannot be extended."""
+        raise UsageError(f"the data set {self.dataset.name!r} cannot be extended; an offline plan does not collect")
+
+    def sample(self, size: int, generator: Generator) -> Transitions:
+        """Draw `size` transitions with replacement; raises like `open_episodes`."""
+        places = torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)
+        return self.episodes.transitions(places, self.gamma)
+
+    def state_dict(self) -> State:
+        return {"digest": self.dataset.digest}
+
+    def load_state_dict(self, state: State) -> None:
+        """Check that the state belongs to this data set, and raise UsageError if not. Nothing is restored."""
+        require_same(self.dataset, state)
+
+
+class RecordedSequences:
+    """Samples sequences of a data set; each first step has equal probability. Otherwise like `RecordedTransitions`."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        context: BuildContext,
+        *,
+        length: int,
+        burn_in: int = 0,
+        gamma: float = 1.0,
+        share: float = 1.0,
+    ) -> None:
+        """`length`: the number of steps T with the burn-in. `burn_in`: the number of first steps whose `loss_mask` is False.
+        The other arguments are those of `RecordedTransitions`."""
+        self.length, self.burn_in = length, burn_in
+        self.rows = RecordedTransitions(dataset, context, gamma=gamma, share=share)
+
+    @property
+    def held_out(self) -> Episodes | None:
+        """See `RecordedTransitions.held_out`."""
+        return self.rows.held_out
+
+    @property
+    def episodes(self) -> Episodes:
+        """See `RecordedTransitions.episodes`."""
+        return self.rows.episodes
+
+    def observations(self) -> Iterator[Features]:
+        """See `RecordedTransitions.observations`."""
+        return self.rows.observations()
+
+    def episode_rewards(self) -> Iterator[Tensor]:
+        """Yield the rewards float32 [T] of each sampled episode; see `RecordedTransitions.episode_rewards`."""
+        return self.rows.episode_rewards()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def bytes_required(self) -> int:
+        """0, because the recordings are in a file and no memory is allocated for rows."""
+        return 0
+
+    def extend(self, item: object) -> NoReturn:
+        """Raise UsageError: a data set cannot be extended."""
+        self.rows.extend(item)
+
+    def sample(self, size: int, generator: Generator) -> Sequences[None]:
+        """Draw `size` sequences with replacement, padded after the end of their episode; raises like `open_episodes`."""
+        places = torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)
+        return self.episodes.sequences(places, self.length, self.rows.gamma, self.burn_in)
+
+    def state_dict(self) -> State:
+        return self.rows.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """See `RecordedTransitions.load_state_dict`."""
+        self.rows.load_state_dict(state)
+
+
+def require_same(dataset: Dataset, state: State) -> None:
+    """Raise UsageError if the stored state of a buffer belongs to another data set."""
+    if state.get("digest") != dataset.digest:
+        raise UsageError(
+            f"the stored memory held another data set than {dataset.name!r}; give the one the agent was made with"
+        )
+
+
+QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@attrs.frozen(eq=False)
+class DataSetSummary:
+    """The summary of a data set with E episodes."""
+
+    path: Path
+    digest: str
+    environment: str | None
+    observation_space: str
+    action_space: str
+    returns: NDArray[np.float64]
+    """[E]: the sum of the rewards of each episode."""
+    lengths: NDArray[np.int64]
+    """[E]: the number of steps of each episode."""
+    terminated: int
+    """Number of terminated episodes. The others were truncated."""
+    masks: bool
+    seeds: tuple[int, ...]
+    """The known seeds of episodes."""
+
+    @property
+    def episodes(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def steps(self) -> int:
+        return int(self.lengths.sum())
+
+    def as_table(self) -> dict[str, object]:
+        """Return the summary as a table for JSON."""
+        numbers = {"returns": self.returns.tolist(), "lengths": self.lengths.tolist(), "seeds": list(self.seeds)}
+        counts = {"episodes": self.episodes, "steps": self.steps, "path": str(self.path)}
+        return {**attrs.asdict(self), **counts, **numbers}
+
+    def rows(self) -> dict[str, str]:
+        """Return name -> text for each row of a table that people read."""
+        known = f"{len(self.seeds)} known, from {min(self.seeds)} to {max(self.seeds)}" if self.seeds else "not known"
+        return {
+            "data set": f"{self.path}, digest {self.digest[:12]}",
+            "environment": self.environment or "not named",
+            "observation": self.observation_space,
+            "action": self.action_space,
+            "episodes": f"{self.episodes:,}: {self.terminated:,} terminated, {self.episodes - self.terminated:,} truncated",
+            "steps": f"{self.steps:,}",
+            "returns": f"mean {self.returns.mean():.2f}; least, quartiles, largest {_quartiles(self.returns)}",
+            "lengths": f"mean {self.lengths.mean():.1f}; least, quartiles, largest {_quartiles(self.lengths)}",
+            "action masks": "yes" if self.masks else "no",
+            "seeds": known,
+        }
+
+
+def _quartiles(values: NDArray[np.float64] | NDArray[np.int64]) -> str:
+    return ", ".join(f"{value:g}" for value in np.quantile(values, QUARTILES).round(2))
+
+
+def summary_of(path: str | Path) -> DataSetSummary:
+    """Return the summary of a data set. Observations and actions are not read.
+
+    Raises:
+        ArtifactError: the file is missing or damaged.
+    """
+    return summarised(open_episodes(path))
+
+
+def summarised(episodes: Episodes) -> DataSetSummary:
+    """Return the summary of an open file of episodes.
+
+    Raises:
+        ArtifactError: the file is damaged.
+    """
+    file = episodes.file
+    header = file.header
+    rewards = file.step_column("reward").double().numpy()
+    seeds = file.seeds()
+    return DataSetSummary(
+        path=header.path,
+        digest=header.digest,
+        environment=header.environment,
+        observation_space=str(header.observation_space),
+        action_space=str(header.action_space),
+        returns=np.add.reduceat(rewards, file.start.numpy()),
+        lengths=file.length.numpy(),
+        terminated=int(file.step_column("terminated").sum()),
+        masks=file.masks() is not None,
+        seeds=tuple(seeds[seeds != UNSEEDED].tolist()),
+    )

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from rlsdk.buffers.hindsight import HindsightReplay
-from rlsdk.buffers.prioritized import PrioritizedReplay
-from rlsdk.buffers.replay import ReplayBuffer
+from rlsdk.buffers.replay import PrioritizedReplay, ReplayBuffer
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.interfaces import Buffer, BuildContext
 from rlsdk.records import Features, Rollout, Transitions

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.buffers.documented_members import explains_documented_members
+from rlsdk.buffers.columns import explains_documented_members
 from rlsdk.buffers.replay import HasGamma, ReplayBuffer, ReplayOptions
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError, suggest
 from rlsdk.interfaces import BuildContext, State

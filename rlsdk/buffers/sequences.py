@@ -9,8 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.columns import NAMED, Columns
-from rlsdk.buffers.named_extras import ALL, Names
+from rlsdk.buffers.columns import ALL, NAMED, Columns, Names
 from rlsdk.buffers.replay import HasGamma, ReplayBuffer
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import State
@@ -152,3 +151,15 @@ class SequenceReplay(Generic[CarryT]):
         """Restore the state that `state_dict` returned; raises like `ReplayBuffer.load_state_dict`."""
         self._begins = None
         self.inner.load_state_dict(state)
+
+
+def rows_in_order(batch: Sequences[CarryT]) -> tuple[StepData[Mapping[str, Tensor]], Tensor, Tensor]:
+    """(steps [N], starts: bool [N], loss mask: bool [N]) of sequences [T, S], without the padding. `starts` is True at the
+    first row of a sequence."""
+    starts = torch.zeros_like(batch.steps.valid)
+    starts[0] = True
+    valid = batch.steps.valid.T.flatten()
+    found: tuple[StepData[Mapping[str, Tensor]], Tensor, Tensor] = tree.map_tensors(
+        lambda leaf: leaf.transpose(0, 1).flatten(0, 1)[valid], (batch.steps, starts, batch.loss_mask)
+    )
+    return found

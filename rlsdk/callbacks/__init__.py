@@ -2,10 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from rlsdk.callbacks.accepted import CallbackList
-from rlsdk.callbacks.callback import Callback, LambdaCallback
-from rlsdk.callbacks.checkpoint import CheckpointCallback
-from rlsdk.callbacks.documented import BaseCallback, EventCallback, FunctionCallback
+from rlsdk.callbacks.callback import (
+    BaseCallback,
+    Callback,
+    CallbackList,
+    EventCallback,
+    FunctionCallback,
+    LambdaCallback,
+)
+from rlsdk.callbacks.checkpoint import CheckpointCallback, RestoreOnDivergence, set_aside
 from rlsdk.callbacks.documented_names import (
     EveryNTimesteps,
     LogEveryNTimesteps,
@@ -15,14 +20,18 @@ from rlsdk.callbacks.documented_names import (
     StopTrainingOnNoModelImprovement,
     StopTrainingOnRewardThreshold,
 )
-from rlsdk.callbacks.earlier_training import set_aside
 from rlsdk.callbacks.evaluation import EvalCallback
-from rlsdk.callbacks.interrupt import StopOnInterrupt
-from rlsdk.callbacks.periodic import EveryNSteps, LogEveryNSteps, ParameterHistograms
-from rlsdk.callbacks.progress import ProgressBar
-from rlsdk.callbacks.restoring import RestoreOnDivergence
-from rlsdk.callbacks.stopping import StopOnMaxEpisodes, StopOnNoImprovement, StopOnRewardThreshold
-from rlsdk.runtime.documented_names import names_elsewhere
+from rlsdk.callbacks.periodic import (
+    EveryNSteps,
+    LogEveryNSteps,
+    ParameterHistograms,
+    ProgressBar,
+    StopOnInterrupt,
+    StopOnMaxEpisodes,
+    StopOnNoImprovement,
+    StopOnRewardThreshold,
+)
+from rlsdk.runtime.lazy import names_elsewhere
 from rlsdk.training.run import Run
 
 __all__ = [

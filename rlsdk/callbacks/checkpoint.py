@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import re
+import shutil
+import warnings
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlsdk.callbacks.callback import Callback, StepCounter, steps_of_round
-from rlsdk.callbacks.earlier_training import belongs, set_aside
-from rlsdk.errors import ArtifactError, SettingsError
+from rlsdk.errors import ArtifactError, DivergenceError, SettingsError
 from rlsdk.records import Report
-from rlsdk.runtime.output import print_line
-from rlsdk.storage.archive import AGENT_KIND
-from rlsdk.storage.factory import inspect
+from rlsdk.runtime.output import counted, print_line
+from rlsdk.storage.archive import AGENT_KIND, inspect
 from rlsdk.storage.journal import FOLDER, Journal
+from rlsdk.training.run import copied_parameters
 from rlsdk.training.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:
@@ -160,3 +164,124 @@ def _parts_of(path: Path) -> list[str]:
         names = inspect(path, kind=AGENT_KIND).get("replay_parts")
         return [str(name) for name in names] if isinstance(names, list) else []
     return []
+
+
+class RestoreOnDivergence(Callback):
+    """Restores all networks, optimisers and running statistics when a metric or an action becomes NaN or infinite.
+
+    Training continues with a copy in memory, which is renewed every `every` environment steps at the end of a round. Step
+    counts, random numbers and the replay buffer are not restored, so the next update learns from other samples. A warning names
+    the metric or action. The `DivergenceError` is raised after `at_most` restorations in one call of `learn`, or if the copy
+    does not fit networks that were changed.
+    """
+
+    def __init__(self, every: int = 10_000, *, at_most: int = 3) -> None:
+        """Raises SettingsError if `every` or `at_most` is not a positive whole number."""
+        if not isinstance(at_most, int) or isinstance(at_most, bool) or at_most < 1:
+            raise SettingsError(f"RestoreOnDivergence at_most = {at_most!r} must be a positive whole number")
+        self.counter, self.at_most = StepCounter(every, "RestoreOnDivergence every"), at_most
+        self.restored = 0
+        """The number of restorations in this call of `learn`."""
+        self._copy: tuple[int, dict[str, object]] | None = None
+
+    def on_training_start(self, run: Run) -> None:
+        self.counter.start(run.num_timesteps)
+        self.restored, self._copy = 0, None
+        self._keep(run)
+
+    def on_report(self, run: Run, report: Report) -> None:
+        if self.counter.due(run.num_timesteps):
+            self._keep(run)
+
+    def on_divergence(self, run: Run, error: DivergenceError) -> bool | None:
+        if self._copy is None or self.restored >= self.at_most:
+            return None
+        step, parameters = self._copy
+        try:
+            run.agent.set_parameters(parameters)
+        except ArtifactError as reason:
+            error.add_note(f"the parameters of step {step} could not be restored: {reason}")
+            return None
+        self.restored += 1
+        warnings.warn(
+            f"{error}; the parameters of step {step} were restored ({self.restored} of at most {self.at_most} times)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return True
+
+    def _keep(self, run: Run) -> None:
+        parameters = copied_parameters(run.agent)
+        if parameters is not None:
+            self._copy = run.num_timesteps, parameters
+
+
+ASIDE = "earlier"
+"""The folders of earlier files are `earlier_1`, `earlier_2` and so on, each beside the files that were moved there."""
+
+
+def belongs(path: Path, agent: TrainedAgent) -> bool:
+    """Whether an agent file was written by the training that `agent` now continues, at or before its current step.
+
+    A training that begins at step 0 has written no file yet. A damaged file belongs to no training.
+    """
+    with contextlib.suppress(ArtifactError):
+        found, steps = inspect(path, kind=AGENT_KIND), agent.num_timesteps
+        own = (found.get("algorithm"), found.get("seed")) == (agent.spec.id, agent.seed)
+        written = found.get("num_timesteps")
+        return own and steps > 0 and isinstance(written, int) and written <= steps
+    return False
+
+
+def set_aside(files: Iterable[Path], parts: Mapping[str, Path] | None = None) -> None:
+    """Move existing files into the next free folder `earlier_N` beside them, and warn.
+
+    Args:
+        files: the files of another training. Those that do not exist are left out.
+        parts: path inside `earlier_N` -> file that the moved files need there too. It also stays where it is.
+
+    Raises:
+        ArtifactError: a file cannot be moved.
+    """
+    found = sorted(filter(Path.exists, files), key=lambda path: (path.parent, path.name))
+    for folder, moved in itertools.groupby(found, lambda path: path.parent):
+        paths = list(moved)
+        try:
+            place = _free(folder)
+            for name, part in (parts or {}).items():
+                _link(part, place / name)
+            for path in paths:
+                os.replace(path, place / path.name)
+        except OSError as error:
+            raise ArtifactError(
+                f"{folder} holds {paths[0].name} of another training, which cannot be moved aside: {error.strerror or error};"
+                " choose another folder"
+            ) from None
+        more = f" and {counted(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+        warnings.warn(
+            f"{paths[0]}{more} would be replaced by this training; moved to {place}, so that nothing is lost; use another"
+            " folder for each training",
+            stacklevel=2,
+        )
+
+
+def _free(folder: Path) -> Path:
+    """Make the first folder `earlier_N` that does not exist, and return it."""
+    for number in itertools.count(1):
+        place = folder / f"{ASIDE}_{number}"
+        with contextlib.suppress(FileExistsError):
+            place.mkdir()
+            return place
+    raise AssertionError
+
+
+def _link(part: Path, place: Path) -> None:
+    """Make the file `part` also available as `place`: without a copy where the file system can."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # the file that needs it was not whole before
+        try:
+            os.link(part, place)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            shutil.copy2(part, place)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from rlsdk.callbacks.evaluation import EvalCallback
-from rlsdk.callbacks.periodic import EveryNSteps, LogEveryNSteps
-from rlsdk.callbacks.progress import ProgressBar
-from rlsdk.callbacks.stopping import StopOnMaxEpisodes, StopOnNoImprovement, StopOnRewardThreshold
+from rlsdk.callbacks.periodic import (
+    EveryNSteps,
+    LogEveryNSteps,
+    ProgressBar,
+    StopOnMaxEpisodes,
+    StopOnNoImprovement,
+    StopOnRewardThreshold,
+)
 
 EveryNTimesteps = EveryNSteps
 LogEveryNTimesteps = LogEveryNSteps

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable
-from typing import cast
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
-from rlsdk.callbacks.accepted import as_callbacks
-from rlsdk.callbacks.callback import Callback, StepCounter, steps_of_round
-from rlsdk.callbacks.documented import DocumentedCallback, is_documented
+from rlsdk.callbacks.callback import (
+    Callback,
+    DocumentedCallback,
+    StepCounter,
+    as_callbacks,
+    is_documented,
+    steps_of_round,
+)
+from rlsdk.errors import SettingsError
 from rlsdk.records import EnvStep, Report
+from rlsdk.runtime.output import Lasting, is_quiet, print_line
 from rlsdk.training.run import Run, says_stop
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from rlsdk.evaluation.evaluate import Evaluation
+
+ResultT = TypeVar("ResultT")
 
 
 class EveryNSteps(Callback):
@@ -99,3 +118,225 @@ class ParameterHistograms(Callback):
         if self.counter.due(run.num_timesteps):
             run.write_histograms()
         return None
+
+
+SOURCES = ("evaluation", "training")
+
+
+class StopOnRewardThreshold(Callback):
+    """Stops training once the mean return of an evaluation, or of the recent training episodes, reaches `reward_threshold`.
+
+    With `on="evaluation"` the run needs an `EvalCallback`. With `on="training"` training stops only when the window of recent
+    episodes (`stats_window_size`) is full.
+    """
+
+    def __init__(self, reward_threshold: float, verbose: int = 0, *, on: str = "evaluation") -> None:
+        if on not in SOURCES:
+            raise SettingsError(f"StopOnRewardThreshold on = {on!r} must be one of {', '.join(SOURCES)}")
+        self.reward_threshold, self.verbose, self.on = float(reward_threshold), verbose, on
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
+        return self.on != "evaluation" or self._goes_on(run, evaluation.mean)
+
+    def on_report(self, run: Run, report: Report) -> bool | None:
+        if (
+            self.on != "training"
+            or not report.episodes
+            or len(run.episode_statistics.window) < (run.episode_statistics.window.maxlen or 1)
+        ):
+            return None
+        mean = run.mean_return
+        return mean is None or self._goes_on(run, mean)
+
+    def _goes_on(self, run: Run, mean: float) -> bool:
+        reached = mean >= self.reward_threshold
+        if reached and self.verbose:
+            print_line(
+                f"training stops at step {run.num_timesteps}: the mean return {mean:.2f} has reached {self.reward_threshold}"
+            )
+        return not reached
+
+
+class StopOnNoImprovement(Callback):
+    """Stops training after `evaluations` evaluations in a row without a better mean return; the first `start_after` do not
+    count."""
+
+    def __init__(self, evaluations: int, *, start_after: int = 0, verbose: int = 0) -> None:
+        if evaluations < 1 or start_after < 0:
+            raise SettingsError(
+                f"StopOnNoImprovement({evaluations}, start_after={start_after}): at least 1, and not negative"
+            )
+        self.evaluations, self.start_after, self.verbose = evaluations, start_after, verbose
+        self.seen, self.since_best, self.best = 0, 0, float("-inf")
+
+    def on_training_start(self, run: Run) -> bool | None:
+        self.seen, self.since_best, self.best = 0, 0, float("-inf")
+        return None
+
+    def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
+        self.seen += 1
+        better = evaluation.mean > self.best
+        self.best = max(self.best, evaluation.mean)
+        self.since_best = 0 if better or self.seen <= self.start_after else self.since_best + 1
+        if self.since_best >= self.evaluations and self.verbose:
+            print_line(
+                f"training stops at step {run.num_timesteps}: no better evaluation in the last {self.since_best}"
+            )
+        return self.since_best < self.evaluations
+
+
+class StopOnMaxEpisodes(Callback):
+    """Stops training after `max_episodes` episodes, multiplied by the number of environments that are stepped together.
+
+    Training ends before the next step; population methods finish the running episodes first.
+    """
+
+    def __init__(self, max_episodes: int, verbose: int = 0) -> None:
+        if isinstance(max_episodes, bool) or not isinstance(max_episodes, int) or max_episodes < 1:
+            raise SettingsError(f"StopOnMaxEpisodes max_episodes = {max_episodes!r} must be a positive whole number")
+        self.max_episodes, self.verbose = max_episodes, verbose
+        self.n_episodes = 0
+
+    def on_training_start(self, run: Run) -> None:
+        self.n_episodes = 0
+
+    def on_step(self, run: Run, step: EnvStep) -> bool | None:
+        self.n_episodes += len(step.episodes)
+        over = self.n_episodes >= self.max_episodes * len(step.reward)
+        if over and self.verbose:
+            print_line(f"training stops at step {run.num_timesteps}: {self.n_episodes} episodes were played")
+        return not over
+
+
+REFRESH = 0.2
+"""The seconds between two updates of the bar on a terminal."""
+
+
+class ProgressBar(Callback):
+    """Shows the steps, mean return, steps per second and remaining time. If `stream` is not a terminal, it writes a line every
+    `seconds` seconds."""
+
+    def __init__(self, stream: TextIO | None = None, *, seconds: float = 10.0) -> None:
+        self.stream: Any = Lasting(stream or sys.stderr)
+        self.live = self.stream.isatty()
+        self.seconds = REFRESH if self.live else seconds
+        self._shown = 0.0
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def on_training_start(self, run: Run) -> None:
+        self._shown = time.perf_counter()
+        if self.live and not is_quiet():
+            self._bar = _live_bar(run.total_timesteps, self.stream)
+
+    def on_report(self, run: Run, report: Report) -> bool | None:
+        if time.perf_counter() - self._shown >= self.seconds and not is_quiet():
+            self._shown = time.perf_counter()
+            self._show(run)
+        return True
+
+    def on_training_end(self, run: Run) -> None:
+        if not is_quiet():
+            self._show(run)
+        if self._bar is not None:
+            self._bar[0].stop()
+            self._bar = None
+
+    def _show(self, run: Run) -> None:
+        done, rate = run.count - run.start, run.steps_per_second
+        mean = run.mean_return
+        text = f"return {mean:9.2f}" if mean is not None else "return         -"
+        if self._bar is not None:
+            progress, task = self._bar
+            progress.update(task, completed=done, outcome=text, rate=f"{rate:,.0f} steps/s")
+            return
+        left = _clock((run.total_timesteps - done) / rate) if rate else "?"
+        line = f"{done:>10,}/{run.total_timesteps:,} steps  {text}  {rate:7,.0f} steps/s  {left} left"
+        print_line(line, self.stream)
+
+
+def _live_bar(total: int, stream: TextIO) -> tuple[Progress, TaskID]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    progress = Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[outcome]}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(file=stream),
+    )
+    progress.start()
+    return progress, progress.add_task("training", total=total, outcome="", rate="")
+
+
+def _clock(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    return (
+        f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+        if whole >= 3600
+        else f"{whole // 60}:{whole % 60:02d}"
+    )
+
+
+# A callback that ends a command-line run cleanly at Ctrl-C. Only the command line uses it: a library must not install
+# signal handlers.
+
+Handler = Callable[[int, FrameType | None], object] | int | None
+"""A signal handler: a function, a constant of the module `signal`, or None if it was not installed from Python."""
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+HANG_UP = getattr(signal, "SIGHUP", None)
+
+
+class StopOnInterrupt(Callback):
+    """Stops training after the current round at the first Ctrl-C, SIGTERM or SIGHUP, and an evaluation in `cut_short` at once.
+    A second signal is not caught and stops the program immediately."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self._at_once = False
+        self._before: dict[signal.Signals, Handler] = {}
+
+    def on_training_start(self, run: Run) -> None:
+        self._hold()
+
+    def cut_short(self, work: Callable[[], ResultT]) -> ResultT | None:
+        """Return `work()`; None if a signal ended it, during the training or after it. For work that changes nothing."""
+        alone = not self._before
+        if alone:
+            self._hold()
+        self._at_once = True
+        try:
+            return work()
+        except KeyboardInterrupt:
+            if not self.interrupted:  # the work raised it itself
+                raise
+            return None
+        finally:
+            self._at_once = False
+            if alone:
+                self._release()
+
+    def _hold(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # signals reach the main thread only; the program that started this thread handles them
+        caught = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores SIGHUP
+        self._before = {number: signal.signal(number, self._catch) for number in caught}
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+        self._release()
+        print_line("\nstopping; saving first (press Ctrl-C again to stop at once)", sys.stderr)
+        if self._at_once:
+            raise KeyboardInterrupt
+
+    def _release(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def on_report(self, run: Run, report: Report) -> bool | None:
+        return not self.interrupted
+
+    def on_training_end(self, run: Run) -> None:
+        self._release()

@@ -12,21 +12,30 @@ from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
     from rlsdk.cli.completions import Algorithm, Environment, ExecutorName, Sinks, complete
-    from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
-    from rlsdk.cli.interrupt import interrupted
-    from rlsdk.cli.misplaced import settings_from
-    from rlsdk.cli.outputs import Overwrite, require_free, write_agent
-    from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_SEED, steps_option
-    from rlsdk.settings.environment_id import changed_environment
+    from rlsdk.cli.main import interrupted
+    from rlsdk.cli.options import (
+        MOST_ENVS,
+        MOST_EPISODES,
+        MOST_SEED,
+        EnvKwargs,
+        Overwrite,
+        TrustedFile,
+        Wrappers,
+        require_free,
+        steps_option,
+        write_agent,
+    )
+    from rlsdk.cli.run import settings_from
+    from rlsdk.settings.load import changed_environment
 
 HOMES = {
     **dict.fromkeys(("Algorithm", "Environment", "ExecutorName", "Sinks", "complete"), "rlsdk.cli.completions"),
-    **dict.fromkeys(("EnvKwargs", "TrustedFile", "Wrappers"), "rlsdk.cli.environment_options"),
-    "changed_environment": "rlsdk.settings.environment_id",
-    "interrupted": "rlsdk.cli.interrupt",
-    "settings_from": "rlsdk.cli.misplaced",
-    **dict.fromkeys(("Overwrite", "require_free", "write_agent"), "rlsdk.cli.outputs"),
-    **dict.fromkeys(("MOST_ENVS", "MOST_EPISODES", "MOST_SEED", "steps_option"), "rlsdk.cli.step_counts"),
+    **dict.fromkeys(("EnvKwargs", "TrustedFile", "Wrappers"), "rlsdk.cli.options"),
+    "changed_environment": "rlsdk.settings.load",
+    "interrupted": "rlsdk.cli.main",
+    "settings_from": "rlsdk.cli.run",
+    **dict.fromkeys(("Overwrite", "require_free", "write_agent"), "rlsdk.cli.options"),
+    **dict.fromkeys(("MOST_ENVS", "MOST_EPISODES", "MOST_SEED", "steps_option"), "rlsdk.cli.options"),
 }
 __all__ = [
     "MOST_ENVS",

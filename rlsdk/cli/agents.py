@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rlsdk.cli.completions import ExecutorName
-from rlsdk.cli.environment_options import EnvKwargs, TrustedFile, Wrappers
-from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_SEED
+from rlsdk.cli.completions import Algorithm, ExecutorName, complete_environment, complete_preset
+from rlsdk.cli.options import MOST_ENVS, MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers
+from rlsdk.errors import SettingsError, one_line
+from rlsdk.registry import load
+from rlsdk.runs.rl_zoo import chosen_preset, is_rl_zoo_file
 from rlsdk.runtime.output import counted
-from rlsdk.settings.environment_id import changed_environment
+from rlsdk.settings import Dataset, commented_toml, merge, parse_assignments, structure, unstructure
+from rlsdk.settings.load import changed_environment
 
 
 def evaluate_file(
@@ -40,8 +45,8 @@ def evaluate_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every episode.")] = False,
 ) -> None:
     """Evaluate a saved agent: run episodes and report the returns."""
-    from rlsdk.experiments.agent_path import find_agent
-    from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
+    from rlsdk.runs.directory import find_agent
+    from rlsdk.runs.sweep import EvaluationRequest, evaluate_stored
 
     env = changed_environment(env, env_kwargs, wrapper)
     agent = find_agent(file)
@@ -62,3 +67,95 @@ def evaluate_file(
         low_high = numbers.interval
         bounds = f", 95 % interval of the mean {low_high[0]:.2f} to {low_high[1]:.2f}" if low_high else ""
         typer.echo(f"interquartile mean {numbers.iqm:.2f}{bounds}")
+
+
+def inspect_file(
+    file: Annotated[Path, typer.Argument(help="Agent file, run directory (uses its best agent), or data set.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
+) -> None:
+    """Show the contents of an agent file or of a data set. Runs no code from it and needs no plugin."""
+    if (data := Dataset.file_at(file)) is not None:
+        _inspect_data(data, as_json=as_json)
+        return
+    from rlsdk.agent import inspect_file as manifest_of
+    from rlsdk.runs.directory import find_agent
+    from rlsdk.storage.archive import shapes_in, table_in
+
+    document = manifest_of(find_agent(file))
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+        return
+    plugin, system = table_in(document, "plugin"), table_in(document, "system")
+    rows = {
+        "algorithm": f"{document.get('algorithm')} ({plugin.get('distribution')} {plugin.get('version')})",
+        "environment": f"{document.get('environment')}, {document.get('num_timesteps')} steps, seed {document.get('seed')}",
+        "observation": _short(document.get("observation_space")),
+        "action": _short(document.get("action_space")),
+        "made with": ", ".join(f"{name} {value}" for name, value in system.items()),
+    }
+    not_stored = document.get("not_stored")
+    if isinstance(not_stored, list) and not_stored:
+        names = ", ".join(map(str, not_stored))
+        rows["not stored"] = f"{names} (give them to load through custom_objects)"
+    for name, text in rows.items():
+        typer.echo(f"{name + ':':<14}{one_line(text)}")
+    for section, shapes in shapes_in(document).items():
+        count = sum(map(math.prod, shapes.values()))
+        typer.echo(f"section:      {one_line(section)}, {len(shapes)} tensors, {count:,} numbers")
+    settings = textwrap.fill(
+        json.dumps(document.get("config")),
+        width=120,
+        initial_indent="settings:     ",
+        subsequent_indent=" " * 14,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    typer.echo(settings)
+
+
+def _inspect_data(file: Path, *, as_json: bool) -> None:
+    from rlsdk.buffers.episodes import summary_of
+
+    found = summary_of(file)
+    if as_json:
+        typer.echo(json.dumps(found.as_table(), indent=1))
+        return
+    for name, text in found.rows().items():
+        typer.echo(f"{name + ':':<14}{one_line(text)}")
+
+
+def _short(space: object) -> str:
+    text = json.dumps(space)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def show_config(
+    algorithm: Algorithm,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Start from tuned settings: an environment id, another name that `rlsdk info` lists, or a settings file of"
+            " rl-baselines3-zoo, .yml.",
+            autocompletion=complete_preset,
+        ),
+    ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            help="Environment id that selects a table in a settings file of rl-baselines3-zoo.",
+            autocompletion=complete_environment,
+        ),
+    ] = None,
+) -> None:
+    """Print a settings file with comments: `rlsdk config tqc > run.toml`, then `rlsdk run tqc --config run.toml`."""
+    spec = load(algorithm)
+    if env is not None and not is_rl_zoo_file(preset or ""):
+        raise SettingsError("--env chooses a table of a file: give --preset FILE.yml, or leave it out")
+    tuned = chosen_preset(preset, spec, env).settings if preset else {}
+    settings = merge({"policy": spec.policies[0], **tuned}, parse_assignments(assignments or []))
+    values = unstructure(structure(settings, spec.config_type))
+    header = f"settings of {spec.id}; a line starting with '# name =' is unset"
+    typer.echo(commented_toml(spec.config_type, values, header=header), nl=False)

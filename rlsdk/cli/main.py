@@ -2,18 +2,165 @@
 
 from __future__ import annotations
 
+import _thread
 import faulthandler
+import os
+import signal
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from os import _exit  # the function itself: the guard of plugins replaces `os._exit`
+from types import FrameType
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from rlsdk.cli.commands import CommandGroup
-from rlsdk.cli.interrupt import heeded
-from rlsdk.errors import RlsdkError
+from rlsdk.errors import CALLED_ELSEWHERE, PluginError, RlsdkError, closest, difference, known_as
+from rlsdk.registry.discovery import SWITCH
+from rlsdk.registry.loading import extension, is_offered, offered_commands
 from rlsdk.runtime.output import plain_output, plain_warnings, print_line
+from rlsdk.runtime.packages import pip_install
+
+OWN: Mapping[str, tuple[str, str, str]] = {
+    "list": ("rlsdk.cli.plugins:list_algorithms", "List the installed algorithms.", "list"),
+    "info": ("rlsdk.cli.plugins:show_info", "Show an algorithm: spaces, paper, hyper-parameters.", "info tqc"),
+    "config": (
+        "rlsdk.cli.agents:show_config",
+        "Print a settings file with comments.",
+        "config tqc --preset Pendulum-v1 > run.toml",
+    ),
+    "run": (
+        "rlsdk.cli.run:run_training",
+        "Train an agent.",
+        "run tqc --env Pendulum-v1 --steps 8000 --seed 0 --out runs/pendulum",
+    ),
+    "eval": ("rlsdk.cli.agents:evaluate_file", "Evaluate a saved agent.", "eval runs/pendulum --episodes 20"),
+    "inspect": (
+        "rlsdk.cli.agents:inspect_file",
+        "Show the contents of an agent file or data set.",
+        "inspect runs/pendulum",
+    ),
+    "doctor": ("rlsdk.cli.plugins:diagnose", "Check the installation.", "doctor"),
+}
+"""Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
+PACKAGES: Mapping[str, str] = {
+    **dict.fromkeys(("bench", "compare", "plot", "record", "tune"), "rlsdk-lab"),
+    **dict.fromkeys(("check", "new"), "rlsdk-testing"),
+    **dict.fromkeys(("export", "import", "pull", "push", "record-episodes"), "rlsdk-interchange"),
+    "zoo": "rlsdk-zoo",
+}
+"""Command that another package of this project offers -> that package."""
+
+
+class Commands(Mapping[str, Any]):
+    """Name -> command of Typer. Iteration gives the names; a command is imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*OWN, *offered_commands()))
+
+    def __len__(self) -> int:
+        return len((*OWN, *offered_commands()))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _command(name)
+        return self._made[name]
+
+
+class Command(TyperCommand):
+    """A command whose error for an unknown option names ours for what other libraries call so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            given = getattr(error, "option_name", None)
+            if given and hasattr(
+                error, "possibilities"
+            ):  # NoSuchOption, which versions of typer import from two places
+                options = [option for parameter in self.params for option in parameter.opts if option.startswith("--")]
+                if "--set" in options and (advice := _setting(str(given), options)):
+                    ctx.fail(f"No such option: {given}; {advice}")
+                meant = closest(str(given), options)
+                error.possibilities = [meant] if meant is not None else []
+            raise
+
+
+def _setting(given: str, options: list[str]) -> str | None:
+    """Advice for an unknown option of a command with settings; None if another option is probably meant."""
+    name = given.strip("-").replace("-", "_")
+    if name in ("algo", "algorithm", "agent"):
+        return "the algorithm is the first argument, such as ppo"
+    if known_as(given, options) is not None:
+        return None
+    meant = name if name in CALLED_ELSEWHERE else known_as(name, CALLED_ELSEWHERE)
+    if meant is not None:
+        table = "policy_kwargs." if meant in ("net_arch", "activation_fn") else ""
+        return f"it is a setting: --set {table}{meant}=VALUE{difference(name, meant, ', where ')}"
+    return None if closest(given, options) is not None else "settings of the algorithm are given as --set NAME=VALUE"
+
+
+class CommandGroup(TyperGroup):
+    """The program `rlsdk`: its list of commands imports none of them."""
+
+    def __init__(self, **settings: Any) -> None:
+        """`settings`: those of `TyperGroup`."""
+        super().__init__(**settings)
+        self.commands: Any = Commands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # other programs call some commands differently, such as `train`
+        if args and self.get_command(ctx, args[0]) is None and (meant := closest(args[0], self.commands)) is not None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _texts(name)[1]) for name in self.commands])
+
+
+def _texts(name: str) -> tuple[str, ...]:
+    """Place, summary and example of a command; where several plugins offer it, those of the first."""
+    return OWN[name] if name in OWN else offered_commands()[name][0][1]
+
+
+def _command(name: str) -> Any:
+    """Import a command.
+
+    Raises:
+        KeyError: no installed package has it.
+        PluginError: the package that has it is not installed, or the command cannot be imported.
+    """
+    if name in OWN:
+        module, _, attribute = OWN[name][0].partition(":")
+        function = getattr(import_module(module), attribute)
+    elif name in PACKAGES and name not in offered_commands():
+        hidden = f" or hidden by {SWITCH}" if os.environ.get(SWITCH) else ""
+        fix = pip_install(PACKAGES[name])
+        raise PluginError(
+            f"`rlsdk {name}` is a command of {PACKAGES[name]}, which is not installed{hidden}; install it: {fix}"
+        )
+    elif is_offered("commands", name):
+        function = extension("commands", name)
+    else:
+        raise KeyError(name)
+    if isinstance(function, typer.Typer):
+        return typer.main.get_command(function)
+    _, summary, example = _texts(name)
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    alone.command(name, cls=Command, short_help=summary, epilog=f"Example: rlsdk {example}")(function)
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -65,6 +212,61 @@ def _run() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+@contextmanager
+def interrupted(how_to_go_on: str) -> Iterator[None]:
+    """End the command with one line of text and exit code 130 if the user presses Ctrl-C inside the block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_line(f"interrupted; {how_to_go_on}", sys.stderr)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def heeded() -> Iterator[None]:
+    """Inside the block, Ctrl-C is not lost in code that drops exceptions. (A signal that is ignored stays ignored.)
+
+    While a module is imported, the process ends at once, with exit code 130: an exception in C++ code of torch that runs then
+    was dropped in some attempts, and aborted the process in others. Nothing is half-written that a kill would not leave.
+    Where Python itself drops exceptions, such as `__del__` and callbacks of weak references, the signal is sent again.
+    """
+    if threading.current_thread() is not threading.main_thread() or not _is_default():
+        yield
+        return
+    hook = sys.unraisablehook
+    signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _repeat
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_default() -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()
+            _exit(130)
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _repeat(dropped: sys.UnraisableHookArgs) -> None:
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        again = threading.Timer(0.05, _thread.interrupt_main)  # inside this function it would be dropped again
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(dropped)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from rlsdk.errors import shown
-from rlsdk.experiments.run_record import MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
-from rlsdk.experiments.stored_tables import MAX_COUNT
+from rlsdk.errors import SettingsError, shown
+from rlsdk.runs.request import MAX_COUNT, MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
+from rlsdk.runtime.files import write_whole
 
 MOST_SEED = 2**32 - 1
 """The largest seed: the upper bound of the setting `seed`."""
@@ -42,3 +43,54 @@ def _whole(text: str) -> int | None:
         if (value := float(text)).is_integer():
             return int(value)
     return None
+
+
+EnvKwargs = Annotated[
+    list[str] | None,
+    typer.Option("--env-kwargs", help="NAME=VALUE: an argument of the environment. Can be repeated."),
+]
+Wrappers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--wrapper",
+        help="A wrapper of the environment, innermost first: a name of gymnasium.wrappers or rlsdk.environments, or"
+        " package.module:Class, also with arguments: 'NAME(ARGUMENT=VALUE)'. Can be repeated.",
+    ),
+]
+TrustedFile = Annotated[
+    bool,
+    typer.Option("--trust", help="Allow an agent file from elsewhere to name a module to import for its environment."),
+]
+
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file, if there is one.")]
+
+
+def require_free(target: Path, *, overwrite: bool) -> None:
+    """Check that a command may write `target`.
+
+    Raises:
+        SettingsError: it is a folder, or exists and may not be replaced.
+    """
+    if target.is_dir():
+        raise SettingsError(f"{target} is a folder; choose another --out")
+    if target.exists() and not overwrite:
+        raise SettingsError(f"{target} exists; choose another --out, or add --overwrite")
+
+
+def write_agent(out: Path, data: bytes, *, overwrite: bool) -> Path:
+    """Write the bytes of an agent file. Return its path: `out`, with the suffix `.rlsdk` added if it has none of agent files.
+
+    A file that already holds these bytes is accepted.
+
+    Raises:
+        SettingsError: as `require_free`.
+        ArtifactError: the file cannot be written, or `out` names no file.
+    """
+    from rlsdk.agent.agent_file import as_agent_file  # imports torch
+
+    target = as_agent_file(out)
+    if not (target.is_file() and target.read_bytes() == data):
+        require_free(target, overwrite=overwrite)
+    write_whole(target, data)
+    return target

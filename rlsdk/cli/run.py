@@ -5,27 +5,26 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import typer
 
-if TYPE_CHECKING:
-    from rlsdk.experiments.runner import RunRequest, RunResult
-    from rlsdk.experiments.sweep import SeedResult, Sweep
-
 from rlsdk.cli.completions import Algorithm, Environment, Sinks, complete_executor, complete_preset
-from rlsdk.cli.environment_options import EnvKwargs, Wrappers
-from rlsdk.cli.interrupt import interrupted
-from rlsdk.cli.misplaced import settings_from
-from rlsdk.cli.step_counts import MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS, steps_option
+from rlsdk.cli.main import interrupted
+from rlsdk.cli.options import MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS, EnvKwargs, Wrappers, steps_option
 from rlsdk.errors import SettingsError
-from rlsdk.registry import find, load
+from rlsdk.registry import AlgorithmSpec, find, load
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
-from rlsdk.settings import parse_assignments
-from rlsdk.settings.environment_id import changed_environment
+from rlsdk.settings import load_settings, merge, parse_assignments
+from rlsdk.settings.load import changed_environment
+
+if TYPE_CHECKING:
+    from rlsdk.runs.request import RunRequest
+    from rlsdk.runs.runner import RunResult
+    from rlsdk.runs.sweep import SeedResult, Sweep
 
 DEFAULT_EXECUTOR = "processes"
 
@@ -143,7 +142,8 @@ def run_training(
     env = _environment(env, settings, env_kwargs, wrapper, resume=resume)
     settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
 
-    from rlsdk.experiments.runner import RunRequest, run
+    from rlsdk.runs.request import RunRequest
+    from rlsdk.runs.runner import run
 
     request = RunRequest(
         algorithm=algorithm,
@@ -197,7 +197,7 @@ def _require_one_start(
 
 def _require_own_environment(settings: Mapping[str, Any], config: Path, *, trust: bool) -> None:
     """Check the environment that the file `config` names, if it names one. Raises as `require_own_environment`."""
-    from rlsdk.experiments.trust import require_own_environment
+    from rlsdk.runs.directory import require_own_environment
 
     if isinstance(settings.get("env"), str):
         require_own_environment(settings["env"], config, trust=trust)
@@ -226,7 +226,7 @@ def _environment(
 
 def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str | None) -> Sweep | None:
     """Return the sweep over seeds to run; None for a single run."""
-    from rlsdk.experiments.sweep import Sweep, jobs_for, require_same_seeds, seeds_from, stored
+    from rlsdk.runs.sweep import Sweep, jobs_for, require_same_seeds, seeds_from, stored
 
     if request.resume:
         known = stored(request, jobs)
@@ -252,8 +252,8 @@ def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: s
 
 def _run_seeds(plan: Sweep) -> list[SeedResult]:
     """Run the seeds and print a summary."""
-    from rlsdk.experiments.recorded_run import place_of
-    from rlsdk.experiments.sweep import SUMMARY, folder_of, sweep
+    from rlsdk.runs.recorded_run import place_of
+    from rlsdk.runs.sweep import SUMMARY, folder_of, sweep
 
     plan = attrs.evolve(plan, request=attrs.evolve(plan.request, out=folder_of(plan)))
     name = f"{plan.request.algorithm} on {place_of(plan.request)}"
@@ -292,7 +292,7 @@ def _as_dict(result: SeedResult) -> dict[str, object]:
 
 def _report(result: RunResult, algorithm: str) -> SeedResult:
     """Print the result of the run. If it was interrupted, print how to continue it and end with exit code 130."""
-    from rlsdk.experiments.sweep import SeedResult
+    from rlsdk.runs.sweep import SeedResult
 
     folder, score = result.directory.path, result.evaluation
     if result.interrupted:
@@ -312,3 +312,62 @@ def _report(result: RunResult, algorithm: str) -> SeedResult:
     print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
     mean, std = (None, None) if score is None else (score.mean, score.std)
     return SeedResult(seed=result.seed, folder=folder, mean=mean, std=std)
+
+
+OPTION_OF = {
+    "steps": "--steps",
+    "n_timesteps": "--steps",
+    "total_timesteps": "--steps",
+    "n_envs": "--n-envs",
+    "eval_every": "--eval-every",
+    "eval_freq": "--eval-every",
+    "eval_episodes": "--eval-episodes",
+    "env_kwargs": "--env-kwargs",
+    "env_wrapper": "--wrapper",
+    "out": "--out",
+    "threads": "--threads",
+}
+"""Name that users give as a setting, here or in rl-baselines3-zoo -> the option of `rlsdk run`."""
+
+
+def settings_from(
+    spec: AlgorithmSpec, assignments: Iterable[str] | None, dataset: Path | None = None, config: Path | None = None
+) -> dict[str, Any]:
+    """Return the settings of an algorithm that a command line gives.
+
+    Args:
+        spec: the algorithm.
+        assignments: the values of --set, each `NAME=VALUE`. They replace those of `config`.
+        dataset: the value of --dataset: a data set to learn from.
+        config: the value of --config: a settings file.
+
+    Raises:
+        SettingsError: an assignment or the file is wrong, a name is an option of the command, or the algorithm does not learn
+            from a data set.
+        ArtifactError: `dataset` is not a data set.
+    """
+    stored: dict[str, object] = load_settings(config) if config else {}
+    given = parse_assignments(assignments or ())
+    _require_settings(spec, {**stored, **given}, config)
+    settings: dict[str, Any] = merge(stored, given)
+    if dataset is None:
+        return settings
+    from rlsdk.runs.recorded_run import with_dataset  # imports torch
+
+    return with_dataset(spec, settings, dataset)
+
+
+def _require_settings(spec: AlgorithmSpec, settings: Mapping[str, object], config: Path | None) -> None:
+    """Check that no name is an option of the command instead of a setting.
+
+    Raises:
+        SettingsError: a name is an option, or `config` is a file of rl-baselines3-zoo. The message names the option to use.
+    """
+    own = {field.name for field in attrs.fields(spec.config_type)}
+    for name, value in settings.items():
+        if name in own:
+            continue
+        if config is not None and isinstance(value, Mapping) and "n_timesteps" in value:
+            raise SettingsError(f"{config} is a file of rl-baselines3-zoo: give it with --preset instead of --config")
+        if name in OPTION_OF:
+            raise SettingsError(f"{name} is an option of the command, not a setting: give it with {OPTION_OF[name]}")

@@ -2,11 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from rlsdk.distributions.bernoulli import Bernoulli
-from rlsdk.distributions.categorical import Categorical, MultiCategorical
+from rlsdk.distributions.categorical import Bernoulli, Categorical, MultiCategorical, Product
 from rlsdk.distributions.gaussian import Gaussian, SquashedGaussian
-from rlsdk.distributions.product import Product
-from rlsdk.runtime.documented_names import names_elsewhere
+from rlsdk.runtime.lazy import names_elsewhere
 
 __all__ = [
     "Bernoulli",

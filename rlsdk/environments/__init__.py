@@ -12,8 +12,8 @@ from rlsdk.runtime.lazy import attach
 if TYPE_CHECKING:
     from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
     from rlsdk.environments.adapters.masks import is_masking_supported as is_masking_supported
-    from rlsdk.environments.adapters.space_conversion import to_gymnasium as to_gymnasium
-    from rlsdk.environments.adapters.space_conversion import to_space as to_space
+    from rlsdk.environments.adapters.observations import to_gymnasium as to_gymnasium
+    from rlsdk.environments.adapters.observations import to_space as to_space
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
@@ -21,19 +21,15 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
-    from rlsdk.environments.vector.endless import Waiting as Waiting
-    from rlsdk.environments.vector.group_checks import require_copies as require_copies
+    from rlsdk.environments.vector.connected import require_copies as require_copies
+    from rlsdk.environments.vector.custom_vector import require_features as require_features
+    from rlsdk.environments.vector.custom_vector import require_tensor as require_tensor
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
-    from rlsdk.environments.vector.on_device import device_of as device_of
-    from rlsdk.environments.vector.on_device import on_device as on_device
-    from rlsdk.environments.vector.record_checks import require_features as require_features
-    from rlsdk.environments.vector.record_checks import require_tensor as require_tensor
-    from rlsdk.environments.vector.recorded import RecordedOnly as RecordedOnly
+    from rlsdk.environments.vector.sync_vector import RecordedOnly as RecordedOnly
+    from rlsdk.environments.vector.sync_vector import Waiting as Waiting
+    from rlsdk.environments.vector.sync_vector import device_of as device_of
+    from rlsdk.environments.vector.sync_vector import on_device as on_device
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
-    from rlsdk.environments.wrapper_settings import FrameStack as FrameStack
-    from rlsdk.environments.wrapper_settings import NormalizeObservation as NormalizeObservation
-    from rlsdk.environments.wrapper_settings import NormalizeReward as NormalizeReward
-    from rlsdk.environments.wrapper_settings import warn_of_statistics as warn_of_statistics
     from rlsdk.environments.wrappers import ActionMasker as ActionMasker
     from rlsdk.environments.wrappers import CheckNan as CheckNan
     from rlsdk.environments.wrappers import CombinedActions as CombinedActions
@@ -43,6 +39,10 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrappers import load_results as load_results
     from rlsdk.environments.wrappers import plot_results as plot_results
     from rlsdk.environments.wrappers import ts2xy as ts2xy
+    from rlsdk.environments.wrapping import FrameStack as FrameStack
+    from rlsdk.environments.wrapping import NormalizeObservation as NormalizeObservation
+    from rlsdk.environments.wrapping import NormalizeReward as NormalizeReward
+    from rlsdk.environments.wrapping import warn_of_statistics as warn_of_statistics
 
 _SETTINGS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
 _WRAPPERS = (
@@ -96,17 +96,17 @@ __getattr__, __dir__ = attach(
         "make_vec_env": "rlsdk.environments.vectorize",
         "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
         "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
-        "RecordedOnly": "rlsdk.environments.vector.recorded",
+        "RecordedOnly": "rlsdk.environments.vector.sync_vector",
         "connect": "rlsdk.environments.gymnasium_adapter",
-        "require_copies": "rlsdk.environments.vector.group_checks",
-        **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.record_checks"),
-        **dict.fromkeys(("device_of", "on_device"), "rlsdk.environments.vector.on_device"),
-        "Waiting": "rlsdk.environments.vector.endless",
+        "require_copies": "rlsdk.environments.vector.connected",
+        **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.custom_vector"),
+        **dict.fromkeys(("device_of", "on_device"), "rlsdk.environments.vector.sync_vector"),
+        "Waiting": "rlsdk.environments.vector.sync_vector",
         **dict.fromkeys(("ConnectedEnv", "fingerprint_of"), "rlsdk.environments.vector.connected"),
         **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
-        **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.space_conversion"),
+        **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
         **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
-        **dict.fromkeys((*_SETTINGS, "warn_of_statistics"), "rlsdk.environments.wrapper_settings"),
+        **dict.fromkeys((*_SETTINGS, "warn_of_statistics"), "rlsdk.environments.wrapping"),
         **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
     },
 )

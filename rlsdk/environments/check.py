@@ -14,16 +14,23 @@ import torch
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from rlsdk.environments.adapters.attributes import Indices, call_of, spec_of
-from rlsdk.environments.adapters.goals import GoalRules
-from rlsdk.environments.adapters.masks import MaskRule, mask_methods
-from rlsdk.environments.adapters.observations import stack
-from rlsdk.environments.adapters.space_conversion import to_gymnasium, to_space
-from rlsdk.environments.adapters.step_checks import FLAGS, STEP, by_caller, mended_by, number, require_info, success
-from rlsdk.environments.vector.connected import missing_members
+from rlsdk.environments.adapters.checks import (
+    FLAGS,
+    STEP,
+    Indices,
+    by_caller,
+    call_of,
+    mended_by,
+    number,
+    require_info,
+    spec_of,
+    success,
+)
+from rlsdk.environments.adapters.masks import GoalRules, MaskRule, mask_methods
+from rlsdk.environments.adapters.observations import stack, to_gymnasium, to_space
+from rlsdk.environments.vector.connected import missing_members, seed_spaces
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.numpy_vector import to_actions
-from rlsdk.environments.vector.seeds import seed_spaces
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, raised, shown
 from rlsdk.spaces import Dict, Space, map_leaves
 

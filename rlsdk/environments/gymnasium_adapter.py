@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import load_env_creator
 
-from rlsdk.environments.adapters.attributes import Environment, name_of, spec_of
-from rlsdk.environments.adapters.space_conversion import spaces_of, to_space
-from rlsdk.environments.env_in_training import EnvInTraining
-from rlsdk.environments.registration import is_of_package, lacking_package, register_all
+from rlsdk.environments.adapters.checks import Environment, name_of, spec_of
+from rlsdk.environments.adapters.observations import spaces_of, to_space
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
-from rlsdk.environments.vector.connected import MEMBERS, ConnectedEnv, has_members, missing_members, require_members
+from rlsdk.environments.vector.connected import (
+    MEMBERS,
+    ConnectedEnv,
+    Seeds,
+    has_members,
+    missing_members,
+    require_members,
+)
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
-from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
 from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
 from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
-from rlsdk.environments.vector.process_vector import ProcessVectorEnv
-from rlsdk.environments.vector.seeds import Seeds
+from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
-from rlsdk.environments.wrapper_names import wrapped, wrapper_of
-from rlsdk.environments.wrapper_settings import split_wrapper_settings
-from rlsdk.errors import EnvironmentFault, RlsdkError, message_of, shown, suggest
-from rlsdk.registry import extension
-from rlsdk.runtime.named_modules import named_module
-from rlsdk.settings.environment_id import environment_id
+from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, split_wrapper_settings, wrapped, wrapper_of
+from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, shown, suggest
+from rlsdk.registry import extension, extensions
+from rlsdk.registry.discovery import SWITCH
+from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.packages import named_module, pip_install
+from rlsdk.settings.load import environment_id, wrapper_call
 
 MOST_WRAPPERS = 50
 """The number of wrappers of a foreign vector environment that messages look at."""
@@ -39,8 +48,6 @@ CONNECTED = (
     ExecutorVectorEnv,
     CustomVectorEnv,
 )
-
-
 LIMIT = "max_episode_steps"
 LACKING = "run the command in the folder of the module, add that folder to PYTHONPATH, or install its package"
 
@@ -248,3 +255,139 @@ def _by_text(text: str, kwargs: Mapping[str, object]) -> object:
     for wrapper in chosen.wrappers:
         instance = wrapped(wrapper_of(wrapper), instance)
     return instance
+
+
+PACKAGES: Mapping[str, str] = {"rlsdk": "rlsdk-envs"}
+"""Namespace of ids that another package of this project offers -> that package."""
+
+
+def is_of_package(identity: str) -> bool:
+    """Whether gymnasium does not know an id and an installed package offers its namespace, also after that was imported.
+
+    Raises:
+        PluginError: several packages offer the namespace, or the package is broken.
+    """
+    namespace, slash, _ = identity.partition("/")
+    if not slash or identity in gymnasium.registry or not is_offered("environments", namespace):
+        return False
+    extension("environments", namespace)  # imports the package, which may register the id
+    return identity not in gymnasium.registry
+
+
+def register_all() -> None:
+    """Import all packages that offer environments, so that a message can suggest their ids. Broken ones are ignored."""
+    for namespace in extensions("environments"):
+        with contextlib.suppress(RlsdkError):
+            extension("environments", namespace)
+
+
+def lacking_package(identity: str) -> str | None:
+    """A message if the namespace of an id belongs to a package of this project that is not installed; otherwise None."""
+    namespace = identity.partition("/")[0]
+    if namespace not in PACKAGES or is_offered("environments", namespace):
+        return None
+    package, hidden = PACKAGES[namespace], f" or hidden by {SWITCH}" if os.environ.get(SWITCH) else ""
+    fix = pip_install(package)
+    return f"{namespace}/... are environments of {package}, which is not installed{hidden}; install it: {fix}"
+
+
+# Which environments a file may name: agent files, records of runs, suites and data sets may come from someone else.
+#
+# The rule is closed: what it does not know is refused. It accepts the plain id of a registered environment, known
+# arguments of that environment, and wrappers of rlsdk and gymnasium. Values are numbers, true, false, none and lists of
+# numbers. A text can name a module, another environment, a file or an address, so only the texts in `TEXTS` and the
+# defaults are accepted.
+
+PLAIN_ID = re.compile(r"(?:[\w-]+/)?\w[\w.-]*", re.ASCII)
+TEXTS = {
+    "render_mode": frozenset({"human", "rgb_array", "rgb_array_list", "ansi", "ansi_list", "depth_array"}),
+    "map_name": frozenset({"4x4", "8x8"}),
+    "obs_type": frozenset({"rgb", "grayscale", "ram"}),
+}
+"""Argument -> the texts that a file may give it. The first is of all environments, the others of toy text and of ale-py."""
+OF_MAKE = {"max_episode_steps": None, "disable_env_checker": None, "render_mode": None}
+"""Arguments of `gymnasium.make` itself, and their defaults."""
+INNER = {"task": "{}", "game": "ALE/{}-v5"}
+"""Argument of ids `rlsdk/...` -> the id inside. The other arguments of such an environment are for that one."""
+
+
+def refusal(env: str) -> str | None:
+    """Return why a file may not name the environment id `env`; None if it may.
+
+    The module of a registered environment may be imported, because its arguments are those of its class.
+
+    Raises:
+        SettingsError: `env` is not an environment id.
+    """
+    chosen = environment_id(env)
+    if not PLAIN_ID.fullmatch(chosen.name):
+        return f"{shown(chosen.name, 100)} is not the id of a registered environment"
+    if chosen.kwargs and (why := _of_arguments(chosen.kwargs, _arguments(chosen.name), chosen.name)):
+        return why
+    return next(filter(None, map(_of_wrapper, chosen.wrappers)), None)
+
+
+def _of_wrapper(text: str) -> str | None:
+    """Return why a file may not name this wrapper; None if it may."""
+    try:
+        name, kwargs = wrapper_call(text)
+        return _of_arguments(kwargs, _parameters(known_wrapper(name)), name)
+    except (SettingsError, ImportError):
+        return f"{shown(text, 100)} is not a wrapper of rlsdk or gymnasium"
+
+
+def _of_arguments(given: Mapping[str, object], known: Mapping[str, object] | None, of: str) -> str | None:
+    """Return why a file may not give these arguments; None if it may. `known`: argument -> default; None if it is not known."""
+    for name, value in given.items():
+        if known is not None and name not in known:
+            return f"{name!r} is not a known argument of {of}"
+        default = (known or {}).get(name)
+        is_known = isinstance(value, str) and (
+            value in TEXTS.get(name, ()) or (isinstance(default, str) and value == default)
+        )
+        if not _is_plain(value) and not is_known:
+            return f"the argument {name} = {shown(value, 100)} of {of} is not a number, true, false, none or a list of numbers"
+    return None
+
+
+def _is_plain(value: object) -> bool:
+    entries = value if isinstance(value, list | tuple) else [value]
+    return value is None or all(isinstance(entry, bool | int | float) for entry in entries)
+
+
+def _arguments(identity: str) -> dict[str, object] | None:
+    """Argument -> default of a registered environment; empty if none of that id is registered.
+
+    None if the package of the environment cannot be imported. It cannot be made either then, and that error names the reason.
+    """
+    try:
+        is_of_package(identity)
+    except PluginError:
+        return None
+    spec = gymnasium.registry.get(identity)
+    if spec is None or spec.entry_point is None:
+        return {}
+    try:
+        make: Any = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
+    except Exception:  # code of the package may raise any error
+        return None
+    known = {**OF_MAKE, **_parameters(make), **spec.kwargs}
+    inner = [text.format(spec.kwargs[name]) for name, text in INNER.items() if name in spec.kwargs]
+    if not identity.startswith("rlsdk/") or not inner:
+        return known
+    below = _arguments(inner[0])
+    return {**below, **known} if below else None
+
+
+def _parameters(make: Callable[..., Any]) -> dict[str, object]:
+    """Parameter -> default of a function, or of a class and the classes it derives from."""
+    sources = inspect.getmro(make) if isinstance(make, type) else (make,)
+    found: dict[str, object] = {}
+    for source in reversed(sources):
+        try:
+            parameters = inspect.signature(source.__init__ if isinstance(source, type) else source).parameters  # type: ignore[misc]
+        except (TypeError, ValueError):  # of code that was compiled, or no function
+            continue
+        named = (each for each in parameters.values() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY))
+        found |= {each.name: each.default for each in named}
+    return found

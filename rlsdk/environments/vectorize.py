@@ -13,26 +13,21 @@ from typing import Any
 
 import gymnasium
 
-from rlsdk import executors
-from rlsdk.environments.adapters.attributes import Environment, name_of
-from rlsdk.environments.adapters.space_conversion import spaces_of
-from rlsdk.environments.collecting_elsewhere import HERE, require_collectors, require_lag
-from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, in_process, make_one
-from rlsdk.environments.registration import is_of_package
+from rlsdk.environments.adapters.checks import Environment, name_of
+from rlsdk.environments.adapters.observations import spaces_of
+from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, in_process, is_of_package, make_one
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
-from rlsdk.environments.vector.connected import ConnectedEnv
-from rlsdk.environments.vector.executor_vector import ExecutorVectorEnv
-from rlsdk.environments.vector.group_checks import require_copies, require_separate
-from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
-from rlsdk.environments.vector.seeds import Seeds
-from rlsdk.environments.wrapper_names import Wrapper, wrapped, wrapper_of
+from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
+from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.wrappers import Monitor
+from rlsdk.environments.wrapping import Wrapper, wrapped, wrapper_of
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
+from rlsdk.executors import choice
 from rlsdk.executors.workers import may_start_processes
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
-from rlsdk.runtime.pip_commands import pip_install
-from rlsdk.settings.environment_id import environment_id, text_of
+from rlsdk.runtime.packages import pip_install
+from rlsdk.settings.load import environment_id, text_of
 
 NATIVE = "native"
 VECTORIZATIONS = ("auto", "sync", "async", NATIVE)
@@ -136,7 +131,7 @@ def require_vectorization(name: str) -> None:
     """Raises SettingsError unless `name` is one of `VECTORIZATIONS`, or the name of a vectorizer or an executor."""
     if name in VECTORIZATIONS:
         return
-    offers = is_offered("vectorizers", name), executors.is_executor(name)
+    offers = is_offered("vectorizers", name), choice.is_executor(name)
     if all(offers):
         raise SettingsError(
             f"vectorization {name!r} is a vectorizer of one package and an executor of another; uninstall one"
@@ -146,7 +141,7 @@ def require_vectorization(name: str) -> None:
     if name in PACKAGES:
         fix = pip_install(PACKAGES[name])
         raise SettingsError(f"vectorization {name!r} is in {PACKAGES[name]}, which is not installed; install it: {fix}")
-    known = dict.fromkeys((*VECTORIZATIONS, *executors.names(), *extensions("vectorizers")))
+    known = dict.fromkeys((*VECTORIZATIONS, *choice.names(), *extensions("vectorizers")))
     raise SettingsError(f"vectorization {name!r} is unknown; {suggest(name, known)}")
 
 
@@ -163,11 +158,11 @@ def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
     """The vector environment that steps the copies as `vectorization` selects."""
     first, count = makers[0].bare(), len(makers)  # an environment that cannot be made raises a clear error here
     pair, name = spaces_of(first), name_of(first)
-    if executors.is_executor(vectorization):
+    if choice.is_executor(vectorization):
         if any(maker.env is not makers[0].env for maker in makers):
             raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
         _require_new(makers, first)
-        elsewhere = executors.make_executor(vectorization, options.workers)
+        elsewhere = choice.make_executor(vectorization, options.workers)
         here = in_process([makers[0].watched(first)], seed)
         return ExecutorVectorEnv(makers[0], here, elsewhere, count, options.workers)
     if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, count)):
@@ -192,7 +187,7 @@ def _collected(
     pair, name = spaces_of(first), name_of(first)
     _require_new(makers, first)
     _close_trial(first)
-    elsewhere = executors.make_executor(executor, collectors)
+    elsewhere = choice.make_executor(executor, collectors)
     try:
         made = CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
     except BaseException:
@@ -414,3 +409,51 @@ def _vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> 
     if vector.num_envs != n_envs:
         raise EnvironmentFault(f"vectorization={name!r} made {vector.num_envs} environments, not {n_envs}")
     return vector
+
+
+HERE = "in-process"
+"""The name of the executor that works in this process."""
+
+
+def require_lag(max_lag: object, collectors: int | None) -> None:
+    """Check `max_lag`, the number of rounds that collectors may be ahead of the learner.
+
+    Raises:
+        SettingsError: it is not a whole number of 0 or more, or it is positive without collectors.
+    """
+    if not isinstance(max_lag, int) or isinstance(max_lag, bool) or max_lag < 0:
+        raise SettingsError(f"max_lag = {max_lag!r} must be a whole number, 0 or more")
+    if max_lag and collectors is None:
+        raise SettingsError(
+            f"max_lag = {max_lag} is for collectors, which act while the learner updates; give collectors = 1 or more"
+            " (--collectors), or leave out max_lag"
+        )
+
+
+def require_collectors(count: object, num_envs: int, executor: str) -> None:
+    """Check the number of collectors that share `num_envs` environments, and their executor.
+
+    Warns when there are more collectors than cores.
+
+    Raises:
+        SettingsError: `count` is not a positive divisor of the number of environments, or there is no such executor.
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise SettingsError(f"collectors = {count!r} must be a positive whole number")
+    if count > num_envs:
+        raise SettingsError(
+            f"collectors = {count} for {num_envs} environment{'s' * (num_envs > 1)}: each collector needs one or more; give"
+            f" {count} environments (--n-envs, n_envs) or a multiple, or fewer collectors"
+        )
+    if num_envs % count:
+        raise SettingsError(f"collectors = {count} does not divide the {num_envs} environments; choose a divisor")
+    if not choice.is_executor(executor):
+        choice.make_executor(executor, 1)
+    cores = os.cpu_count() or count
+    if executor == "processes" and count > cores:
+        warnings.warn(
+            f"{count} collectors on a machine with {cores} cores: more than {cores} pay only where environments wait, as for a"
+            " simulator in another program",
+            RuntimeWarning,
+            stacklevel=4,
+        )

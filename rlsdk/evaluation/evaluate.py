@@ -11,16 +11,14 @@ import attrs
 import numpy as np
 
 from rlsdk.environments import ConnectedEnv, Waiting, connect
-from rlsdk.environments.env_in_training import itself
 from rlsdk.environments.gymnasium_adapter import EnvSource
-from rlsdk.environments.wrapper_settings import warn_of_statistics
+from rlsdk.environments.wrapping import itself, warn_of_statistics
 from rlsdk.errors import SettingsError, UsageError, shown
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
-from rlsdk.runtime.threads import limited_threads
-from rlsdk.training.step_values import Locals, require_two_arguments, step_values
-from rlsdk.training.trained_agent import ActingSession, TrainedAgent
-from rlsdk.training.watched_env import gathered_infos
+from rlsdk.runtime.process import limited_threads
+from rlsdk.training.run import gathered_infos
+from rlsdk.training.trained_agent import ActingSession, Locals, TrainedAgent, require_two_arguments, step_values
 
 
 @attrs.frozen

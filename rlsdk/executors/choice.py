@@ -1,47 +1,61 @@
 """Executors run independent items of work: in this process, in processes on this machine, in a pool from
-`concurrent.futures`, or in an executor of a plugin."""
+`concurrent.futures`, or in an executor of a plugin.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor as Pool
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from rlsdk.errors import RlsdkError, SettingsError, raised, shown, suggest
-from rlsdk.executors.completed import completed
 from rlsdk.executors.futures import FuturesExecutor
-from rlsdk.executors.pieces import attempt, result_of, unsendable
-from rlsdk.executors.processes import Processes
-from rlsdk.executors.serial import SerialExecutor
-from rlsdk.executors.workers import WorkerDied
+from rlsdk.executors.processes import Processes, StatefulHere
 from rlsdk.interfaces import Executor
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
-from rlsdk.runtime.named_modules import named_module
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.packages import named_module, pip_install
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+class SerialExecutor:
+    """The executor that runs every item in this process, one after another."""
+
+    def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+        return [work(item) for item in items]
+
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        """Return a finished future of `work(item)`: the work is done before this method returns."""
+        return done_now(work, item)
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulHere:
+        """See `rlsdk.interfaces.HasStatefulWorkers`."""
+        return StatefulHere(makers)
+
+    def close(self) -> None:
+        """Do nothing: there are no processes to end."""
+
+
+def done_now(work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+    """Call `work(item)` and return a finished future with its result or its exception."""
+    future = Future[ResultT]()
+    try:
+        future.set_result(work(item))
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
 
 EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
 """Name -> function of the number of workers that makes the executor, for the executors that need no plugin."""
 PACKAGES = {"ray": "rlsdk-ray"}
 """Name of an executor -> the separate package that contains it."""
-
-__all__ = [
-    "Executor",
-    "FuturesExecutor",
-    "SerialExecutor",
-    "Processes",
-    "WorkerDied",
-    "attempt",
-    "capacity",
-    "make_executor",
-    "names",
-    "result_of",
-    "unsendable",
-]
 
 
 def names() -> tuple[str, ...]:
@@ -140,3 +154,37 @@ def _adapted(make: Callable[[int], Any], made: object, workers: int) -> Executor
     executor = FuturesExecutor(partial(make, workers), workers)
     executor.adopt(made)
     return executor
+
+
+def completed(made: object) -> Executor:
+    """Return `made` as an executor with `submit`. Where `made` has none, the added `submit` returns when the work is done.
+
+    Raises:
+        SettingsError: `made` has no method `map` or no method `close`.
+    """
+    missing = [name for name in ("map", "close") if not callable(getattr(made, name, None))]
+    if missing:
+        raise SettingsError(
+            f"a {type(made).__name__} is not an executor: it has no {' and no '.join(missing)}; see rlsdk.interfaces.Executor"
+        )
+    if callable(getattr(made, "submit", None)):
+        return cast("Executor", made)
+    return MappingExecutor(made)
+
+
+class MappingExecutor:
+    """An executor with `submit`, made from an object `made` that has only `map` and `close`."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+        results: list[ResultT] = self.made.map(work, items)
+        return results
+
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        """Return a finished future of `work(item)`: the work is done before this method returns."""
+        return done_now(lambda one: self.map(work, [one])[0], item)
+
+    def close(self) -> None:
+        self.made.close()

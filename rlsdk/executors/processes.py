@@ -6,25 +6,33 @@ import contextlib
 import math
 import multiprocessing
 import os
+import threading
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from concurrent.futures import wait as wait_for_futures
+from multiprocessing.connection import Connection, wait
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rlsdk.errors import WorkError
-from rlsdk.executors.pieces import attempt, result_of, unsendable
+from rlsdk.executors.futures import attempt, result_of, traced, unsendable
 from rlsdk.executors.shared_memory import SharedArrays
-from rlsdk.executors.stateful import StatefulProcesses
 from rlsdk.executors.workers import (
+    Failure,
     RepeatedFailure,
     Worker,
     WorkerDied,
+    clean_up_undisturbed,
+    end_all,
     end_with_parent,
     forget_terminal_signals,
+    obey_parent_only,
+    reply,
     spread,
 )
+from rlsdk.runtime.process import use_one_thread_here
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -222,3 +230,163 @@ def _send(pipe: Connection, answer: Any) -> None:
 
 def _refuse(error: WorkError) -> None:
     raise error
+
+
+CLOSING = 60.0
+"""Seconds that processes have to close what they made."""
+Maker: TypeAlias = Callable[[], Callable[[Any], object]]
+"""A function that makes the function which answers the requests of a worker."""
+
+
+class StatefulHere:
+    """Stateful workers that are functions in this process, called one after another."""
+
+    def __init__(self, makers: Sequence[Maker]) -> None:
+        self._makers, self._functions = makers, [make() for make in makers]
+
+    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        return {index: self._functions[index](request) for index, request in requests.items()}
+
+    def replace(self, index: int) -> None:
+        self._functions[index] = self._makers[index]()
+
+    def close(self) -> None:
+        """Call the method `close` of the functions that have one, and drop all functions."""
+        for function in self._functions:
+            _close(function)
+        self._functions = []
+
+
+class StatefulProcesses:
+    """Stateful workers, one process each.
+
+    The processes do not receive the Ctrl-C of the terminal. They end a few seconds after this process.
+    """
+
+    def __init__(self, makers: Sequence[Maker]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._shared = SharedArrays()  # first, so that the processes share the tracker that cleans up after a crash
+        self._workers = [Worker(context, serve, make, f"worker {i}") for i, make in enumerate(makers)]
+        self._owed: set[int] = set()
+        """The indices of workers whose last answer has not been received, for example after Ctrl-C."""
+
+    @property
+    def pids(self) -> list[int | None]:
+        """The process ids of the workers."""
+        return [worker.process.pid for worker in self._workers]
+
+    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        self._answers(self._owed.copy())  # receive old answers first: `pack` below overwrites the shared memory
+        for index, request in zip(requests, self._shared.pack(list(requests.values())), strict=True):
+            self._owed.add(index)
+            self._workers[index].send("ask", request)
+        answers = self._answers(set(requests))
+        for index in requests:
+            if isinstance(failure := answers[index], Failure):
+                raise traced((failure.kind or WorkError)(failure.message), failure.trace)
+        return answers
+
+    def _answers(self, waiting: set[int]) -> dict[int, Any]:
+        """Wait for the answers of these workers, and return index -> answer; a worker that died has a `WorkerDied`."""
+        answers: dict[int, Any] = {}
+        while waiting:
+            ready = set(wait([s for i in waiting for s in (self._workers[i].pipe, self._workers[i].process.sentinel)]))
+            for index in sorted(waiting):
+                worker = self._workers[index]
+                if worker.pipe in ready or worker.process.sentinel in ready:
+                    try:
+                        answers[index] = worker.receive(time.monotonic())
+                    except WorkerDied as death:
+                        answers[index] = death
+                    waiting.discard(index)
+                    self._owed.discard(index)
+        return answers
+
+    def replace(self, index: int) -> None:
+        self._workers[index].kill()
+        self._workers[index].start()
+        self._owed.discard(index)
+
+    def close(self) -> None:
+        """Let each process close its function, and end it; a process that needs more than `CLOSING` seconds is killed."""
+        for worker in self._workers:
+            worker.send("end")
+        end_all(self._workers, CLOSING, owed=bool(self._owed))
+        self._workers = []
+        self._shared.close()
+
+
+def serve(pipe: Connection, make: Maker) -> None:
+    """Answer requests ("ask", (request,)) until a request of another name comes or the pipe closes."""
+    function: Callable[[Any], object] | None = None
+    if hasattr(os, "setsid"):
+        os.setsid()
+    obey_parent_only()
+    end_with_parent()
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or ends this process
+        while True:
+            name, arguments = pipe.recv()
+            if name != "ask":
+                break
+            try:
+                function = function or make()
+                answer = function(*arguments)
+            except Exception as error:
+                answer = Failure.of(error)
+            reply(pipe, answer)
+    clean_up_undisturbed()
+    _close(function)
+
+
+def _close(function: object) -> None:
+    close = getattr(function, "close", None)
+    if close is not None:
+        close()
+
+
+class Background:
+    """A thread that runs submitted functions in their order. It starts with the first one; Python can exit while it runs."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._unsettled = False
+
+    def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
+        """Run `work()` in the thread, after all earlier work, and return the future of its result."""
+        future = Future[ResultT]()
+        if self._thread is None:
+            thread = threading.Thread(target=_work_off, args=(self._queue,), daemon=True)
+            thread.start()
+            self._thread = thread
+        self._unsettled = True
+        self._queue.put((work, future))
+        return future
+
+    def settle(self) -> None:
+        """Wait until all submitted work is done. Errors stay in their futures.
+
+        A call from the background thread itself returns immediately.
+        """
+        if self._unsettled and threading.current_thread() is not self._thread:
+            marker = Future[None]()  # Ctrl-C inside `submit` may have come before the last work was put into the queue
+            self._queue.put((lambda: None, marker))
+            wait_for_futures([marker])
+            self._unsettled = False
+
+    def close(self) -> None:
+        """Let the thread end after the work that was submitted so far. This call does not wait for it."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread = None
+
+
+def _work_off(queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
+    use_one_thread_here()
+    while (item := queue.get()) is not None:
+        work, future = item
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+        del item, work, future  # frees the result, which may be large

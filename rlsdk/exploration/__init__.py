@@ -2,12 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from rlsdk.exploration.behavior import noisy_behavior
-from rlsdk.exploration.uniform import UniformWarmUp
-from rlsdk.exploration.uniform_actions import random_actions
-from rlsdk.networks.epsilon_greedy import epsilon_greedy
-from rlsdk.networks.state_dependent_noise import StateDependentNoise
-from rlsdk.runtime.documented_names import names_elsewhere
+from rlsdk.exploration.behavior import UniformWarmUp, noisy_behavior, random_actions
+from rlsdk.networks.action_heads import StateDependentNoise, epsilon_greedy
+from rlsdk.runtime.lazy import names_elsewhere
 from rlsdk.settings.action_noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 
 __all__ = [

@@ -6,24 +6,10 @@ docs/contracts.md lists the checks with their ids.
 """
 
 from rlsdk.interfaces.abilities import ability, shortcut
-from rlsdk.interfaces.algorithms import (
-    Algorithm,
-    AllowsLag,
-    Collected,
-    CountsUpdates,
-    FollowsPolicy,
-    HasTdError,
-    Proposes,
-    Reconfigurable,
-    SeesDiscarded,
-    UpdatesSeveral,
-)
-from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, HasObservations, Prioritized, SamplesSeveral
-from rlsdk.interfaces.collecting import Collector, EpisodePlayer
-from rlsdk.interfaces.context_protocols import Conversion, Frames, GoalRewards
-from rlsdk.interfaces.distributions import ClosedForm, Distribution
-from rlsdk.interfaces.environments import (
+from rlsdk.interfaces.environment import (
     CapturesState,
+    Collector,
+    EpisodePlayer,
     HasDevice,
     HasMasks,
     HasSeparateEnvs,
@@ -36,29 +22,55 @@ from rlsdk.interfaces.environments import (
     TorchEnv,
     VectorEnv,
 )
-from rlsdk.interfaces.executors import Executor, HasStatefulWorkers, StatefulWorkers
-from rlsdk.interfaces.parts import BuildContext, Parts, Training, require_spaces
-from rlsdk.interfaces.plans import (
+from rlsdk.interfaces.parts import (
+    BuildContext,
     ChecksParts,
+    Conversion,
+    Executor,
     FollowsSettings,
+    Frames,
+    GoalRewards,
     HasRolloutLength,
+    HasStatefulWorkers,
     LearnsOffline,
     NormalizesEpisodes,
+    Parts,
     Plan,
+    Serializer,
+    StatefulWorkers,
+    Training,
+    require_spaces,
 )
-from rlsdk.interfaces.policies import (
+from rlsdk.interfaces.policy import (
     ActsForRollouts,
     ActsInPlace,
+    Algorithm,
+    AllowsLag,
     BeginsRollouts,
+    Buffer,
+    ClosedForm,
+    Collected,
+    CountsUpdates,
+    Distribution,
     EstimatesValues,
     FillsExtras,
+    FollowsPolicy,
+    HasEpisodeRewards,
+    HasObservations,
+    HasTdError,
     Imitates,
     Policy,
+    Prioritized,
+    Proposes,
+    Reconfigurable,
     RemembersActions,
+    SamplesSeveral,
+    SeesDiscarded,
+    State,
+    Stateful,
     TorchPolicy,
+    UpdatesSeveral,
 )
-from rlsdk.interfaces.state import State, Stateful
-from rlsdk.interfaces.storage import Serializer
 
 __all__ = [
     "ActsForRollouts",

@@ -3,46 +3,59 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TypeVar, cast
+from functools import lru_cache
+from typing import Any, NoReturn, TypeVar, cast, get_origin, get_type_hints
 
-from typing_extensions import get_protocol_members
+import torch
+from torch import Generator, Tensor, nn
+from torch.optim import Optimizer
+from typing_extensions import get_protocol_members, is_protocol
 
-from rlsdk.errors import PluginError
-from rlsdk.interfaces.algorithms import (
-    Algorithm,
-    AllowsLag,
-    Collected,
-    CountsUpdates,
-    FollowsPolicy,
-    HasTdError,
-    Proposes,
-    Reconfigurable,
-    SeesDiscarded,
-    UpdatesSeveral,
-)
-from rlsdk.interfaces.buffers import Buffer, HasEpisodeRewards, Prioritized, SamplesSeveral
-from rlsdk.interfaces.plans import (
+from rlsdk.errors import PluginError, SettingsError, UnknownAttributeError
+from rlsdk.interfaces.parts import (
     ChecksParts,
     FollowsSettings,
     HasRolloutLength,
     LearnsOffline,
     NormalizesEpisodes,
+    Parts,
     Plan,
 )
-from rlsdk.interfaces.policies import (
+from rlsdk.interfaces.policy import (
     ActsForRollouts,
     ActsInPlace,
+    Algorithm,
+    AllowsLag,
     BeginsRollouts,
+    Buffer,
+    Collected,
+    CountsUpdates,
     EstimatesValues,
     FillsExtras,
+    FollowsPolicy,
+    HasEpisodeRewards,
+    HasTdError,
     Imitates,
     Policy,
+    Prioritized,
+    Proposes,
+    Reconfigurable,
     RemembersActions,
+    SamplesSeveral,
+    SeesDiscarded,
+    State,
+    Stateful,
+    UpdatesSeveral,
 )
+from rlsdk.records import Features
+from rlsdk.runtime.process import put_back
+from rlsdk.spaces import Discrete, MultiBinary, MultiDiscrete, Space, map_leaves
 
 AbilityT = TypeVar("AbilityT")
+T = TypeVar("T", bound=type)
+
 
 OF_POLICIES = (
     ActsForRollouts,
@@ -198,3 +211,254 @@ def _check_spelling(part: object, role: str, what: str) -> None:
 
 def _optional_names(role: str) -> Iterator[str]:
     return (name for kind in OPTIONAL[role] for name in _members(kind))
+
+
+PLANS = (
+    "accepted: OnPolicyPlan, OffPolicyPlan, PopulationPlan, OfflinePlan of rlsdk.training, or any object like"
+    " rlsdk.interfaces.Plan"
+)
+ACCEPTED: dict[str, tuple[object, ...]] = {
+    "needs_environment": (True, False),
+    "unit": ("steps", "updates"),
+    "log_every": ("episodes", "rounds"),
+}
+"""Member of a plan -> its accepted values."""
+
+
+def require_parts(built: object, algorithm: str, info: tuple[str, ...] = ()) -> Parts:
+    """Check the value that a plugin's `build` returned, and return it. `info`: the entries of `info` in the plugin's
+    manifest.
+
+    Raises:
+        PluginError: it is not `Parts`, has no plan, or a part lacks a method, misspells one or takes other arguments.
+        SettingsError: the settings chose parts that do not fit each other.
+    """
+    if not isinstance(built, Parts):
+        kind = type(built).__name__
+        raise PluginError(
+            f"build of {algorithm!r} returned {kind}, not rlsdk.interfaces.Parts; end it with `return Parts(...)`"
+        )
+    plan: object = built.plan
+    if not callable(getattr(plan, "rounds", None)):
+        raise PluginError(
+            f"build of {algorithm!r} gave the plan {plan!r}, which has no rounds(training, cursor); {PLANS}"
+        )
+    for name in ("plan", "policy", "behavior", "algorithm", "buffer"):
+        part = getattr(built, name)
+        if part is not None or name not in ("buffer", "behavior"):
+            check_part(part, name, algorithm)
+    _check_plan(built, algorithm)
+    _check_states(built, algorithm)
+    _check_info(built, algorithm, (*info, *built.info))
+    return built
+
+
+def _check_plan(built: Parts, algorithm: str) -> None:
+    """Check the values of a plan's members, and the members of the other parts that the plan uses."""
+    plan: object = built.plan
+    for name, accepted in ACCEPTED.items():
+        if (value := getattr(plan, name)) not in accepted:
+            one_of = ", ".join(map(repr, accepted))
+            raise PluginError(
+                f"{algorithm!r}: its plan, {type(plan).__name__}, has {name} = {value!r}; accepted: {one_of}"
+            )
+    if (checker := ability(plan, ChecksParts)) is not None:
+        try:
+            checker.check_parts(built)
+        except (PluginError, SettingsError) as error:
+            raise type(error)(f"{algorithm!r}: {error}") from None
+
+
+def require_batches(parts: Parts) -> None:
+    """Check that the buffer samples the type that the algorithm learns from, as far as annotations name records or
+    classes.
+
+    Raises:
+        SettingsError: names the buffer, the algorithm, both types, and what to do.
+    """
+    if parts.buffer is None:
+        return
+    update = parts.algorithm.update
+    given = _class_in(parts.buffer.sample, "return")
+    taken = _class_in(update, next(iter(inspect.signature(update).parameters), ""))
+    if given is None or taken is None or issubclass(given, taken):
+        return
+    memory, learner = type(parts.buffer).__name__, type(parts.algorithm).__name__
+    raise SettingsError(
+        f"its buffer, {memory}, samples {given.__name__}, but its algorithm, {learner}, learns from {taken.__name__}; give"
+        f" Parts(buffer=...), or the setting replay_buffer_class, a memory that samples {taken.__name__}"
+    )
+
+
+@lru_cache(256)
+def _annotations(function: Callable[..., object]) -> Mapping[str, object]:
+    """The annotations of a function; empty if they cannot be evaluated, for example if they use imports for type checkers."""
+    try:
+        return get_type_hints(function)
+    except Exception:  # evaluating annotations runs code of the plugin
+        return {}
+
+
+def _class_in(method: Callable[..., object], name: str) -> type[object] | None:
+    """The class in the annotation of a parameter, or of `return`; None if there is no such annotation."""
+    hint = _annotations(getattr(method, "__func__", method)).get(name)
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or kind is object or kind.__module__ == "typing" or is_protocol(kind):
+        return None
+    return kind
+
+
+def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None:
+    """Refuse entries of `info` that the algorithm would never receive."""
+    if not declared:
+        return
+    kind = type(built.plan).__name__
+    if not built.plan.needs_environment:
+        cause, instead = (
+            "learns from recordings, which hold no info",
+            "drop them, or use a plan that needs an environment",
+        )
+    elif ability(built.plan, NormalizesEpisodes):
+        cause = "plays whole episodes, of which candidates' returns alone are learnt from"
+        instead = "put them into the environment's reward, or use a plan that collects steps, such as OnPolicyPlan"
+    else:
+        return
+    raise PluginError(f"{algorithm!r} declares info = {list(declared)}, and its plan, {kind}, {cause}; {instead}")
+
+
+def _check_states(built: Parts, algorithm: str) -> None:
+    for name, state in built.states.items():
+        if not isinstance(state, Stateful) or isinstance(state, type) or "/" in name:
+            raise PluginError(
+                f"{algorithm!r}: states[{name!r}] is a {type(state).__name__}; names have no '/', and what they name has"
+                " state_dict() and load_state_dict(state)"
+            )
+
+
+def require_inside(space: Space, value: Features, what: str) -> None:
+    """Check that Discrete, MultiDiscrete and MultiBinary leaves of `value` [.., *leaf], nested like `space`, lie inside
+    it.
+
+    Encoders and losses use these values as indices.
+
+    Raises:
+        ValueError: a value lies outside; the message begins with `what`.
+    """
+
+    def check(path: str, leaf: Space, rows: Tensor) -> Tensor:
+        if isinstance(leaf, MultiBinary):
+            low, high = torch.tensor(0), torch.tensor(1)
+        elif isinstance(leaf, Discrete | MultiDiscrete):
+            counts = leaf.n if isinstance(leaf, Discrete) else leaf.nvec
+            low = torch.as_tensor(leaf.start)
+            high = low + torch.as_tensor(counts) - 1
+        else:
+            return rows
+        if bool(((rows < low.to(rows.device)) | (rows > high.to(rows.device))).any()):
+            raise ValueError(f"{what} lie outside {leaf}")
+        return rows
+
+    map_leaves(space, check, value)
+
+
+def state_of(owner: object, *, without: Collection[str] = ()) -> dict[str, object]:
+    """Return the state of an algorithm, plan or buffer: the states of its attributes, by name.
+
+    Included are attributes that are a `torch.nn.Module`, an optimiser, a `torch.Generator` or a tensor, or that have
+    `state_dict` and `load_state_dict`. Other attributes, also numbers, count as settings. Store a counter that must be
+    saved as an int64 tensor.
+
+    >>> class Mine:
+    ...     def state_dict(self):
+    ...         return state_of(self, without=["policy"])
+    ...     def load_state_dict(self, state):
+    ...         load_state_of(self, state, without=["policy"])
+
+    Args:
+        owner: the object.
+        without: attributes that are saved elsewhere, such as the policy, which files store separately.
+    """
+    return {name: stored_state(value) for name, value in _parts_of(owner, without).items()}
+
+
+def load_state_of(owner: object, state: Mapping[str, object], *, without: Collection[str] = ()) -> None:
+    """Restore in place the state that `state_of` returned.
+
+    Raises:
+        ValueError: names, shapes or dtypes differ.
+    """
+    parts = _parts_of(owner, without)
+    if set(parts) != set(state):
+        raise ValueError(f"the state has {sorted(state)}, {type(owner).__name__} has {sorted(parts)}")
+    for name, part in parts.items():
+        restore_state(part, state[name])
+
+
+def stored_state(part: object) -> Any:
+    """Return the state of one attribute in the form that files store: nested mappings of tensors and numbers."""
+    if isinstance(part, Tensor):
+        return part
+    if isinstance(part, Generator):
+        return part.get_state()
+    if isinstance(part, Optimizer):
+        return {str(index): dict(values) for index, values in part.state_dict()["state"].items()}
+    assert isinstance(part, Stateful)
+    return dict(part.state_dict())
+
+
+def restore_state(part: object, state: Any) -> None:
+    """Restore the state of one attribute. Raises ValueError, KeyError or RuntimeError if the state does not fit it."""
+    if isinstance(part, Tensor):
+        if not isinstance(state, Tensor) or (state.shape, state.dtype) != (part.shape, part.dtype):
+            raise ValueError(f"a stored tensor is not {part.dtype} of shape {tuple(part.shape)}")
+        with torch.no_grad():
+            part.copy_(state)
+    elif isinstance(part, Generator):
+        put_back(part, state)
+    elif isinstance(part, Optimizer):
+        _restore_optimizer(part, state)
+    else:
+        assert isinstance(part, Stateful)
+        part.load_state_dict(state)
+
+
+def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
+    """Load the state of each parameter, tensors of the parameter's shape or single numbers. The optimiser's settings stay."""
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    known = {str(index): parameter for index, parameter in enumerate(parameters)}
+    for index, values in state.items():
+        if index not in known:
+            raise ValueError(f"the optimiser has {len(parameters)} parameters, the state has one of number {index}")
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.dim() and value.shape != known[index].shape:
+                raise ValueError(f"{name} of parameter {index} has shape {tuple(value.shape)}")
+    numbered = {int(index): dict(state[index]) for index in known if index in state}
+    optimizer.load_state_dict({"state": numbered, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _parts_of(owner: object, without: Collection[str]) -> dict[str, object]:
+    """The attributes that have a state."""
+    kinds = (nn.Module, Optimizer, Generator, Tensor)
+    own = {name: value for name, value in vars(owner).items() if name not in without}
+    return {name: value for name, value in own.items() if isinstance(value, kinds) or _stateful(value)}
+
+
+def _stateful(value: object) -> bool:
+    return not isinstance(value, type) and isinstance(value, Stateful)
+
+
+def explaining(instead: Mapping[str, str]) -> Callable[[T], T]:
+    """Return a class decorator that makes unknown attributes raise UnknownAttributeError.
+
+    `instead` maps names that other libraries document for such a class to a hint, which the message contains.
+    """
+
+    def unknown(self: object, name: str) -> NoReturn:
+        hint = f"; {instead[name]}" if name in instead else ""
+        raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+
+    def decorated(kind: T) -> T:
+        setattr(kind, "__getattr__", unknown)  # noqa: B010  # set this way so that type checkers still report unknown names
+        return kind
+
+    return decorated

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, runtime_checkable
 
 from torch import Generator, Tensor
 from typing_extensions import TypeVar
 
 from rlsdk.errors import UnsupportedSpaceError, UsageError
-from rlsdk.interfaces.algorithms import Algorithm
-from rlsdk.interfaces.buffers import Buffer
-from rlsdk.interfaces.collecting import Collector
-from rlsdk.interfaces.context_protocols import Conversion, Frames, GoalRewards
-from rlsdk.interfaces.plans import Plan
-from rlsdk.interfaces.policies import Policy
-from rlsdk.interfaces.state import Stateful
-from rlsdk.runtime.seeding import Streams
+from rlsdk.interfaces.environment import Collector
+from rlsdk.interfaces.policy import Algorithm, Buffer, Policy, Stateful
+from rlsdk.records import Cursor, Metrics, Report, Unit
+from rlsdk.runtime.process import Streams
 from rlsdk.spaces import Box, Space, leaf_spaces
 
 NestedT = TypeVar("NestedT")
 BatchT = TypeVar("BatchT", default=Any)
 """The type that the buffer samples and the algorithm takes: `Transitions`, `Rollout`, `Scored`, or a record of the plugin."""
+TrainingT_contra = TypeVar("TrainingT_contra", contravariant=True)
+PartsT_contra = TypeVar("PartsT_contra", contravariant=True)
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 
 def as_it_is(values: NestedT, /) -> NestedT:
@@ -158,3 +160,191 @@ def require_spaces(
                 f"{algorithm} cannot read {path}, a {type(leaf).__name__} space (of a {top} observation);"
                 f" supported observation spaces: {', '.join(observations)}"
             )
+
+
+@runtime_checkable
+class Plan(Protocol[TrainingT_contra]):
+    """The training loop of an algorithm. `TrainingT` is always `rlsdk.training.Training`.
+
+    `rlsdk.training` has the plans `OnPolicyPlan`, `OffPolicyPlan`, `PopulationPlan` and `OfflinePlan`. A plugin may
+    define another one: any object with these members.
+    """
+
+    @property
+    def needs_environment(self) -> bool:
+        """Whether `rounds` collects experience. If False, an agent trains without an environment."""
+        ...
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of `learn(total_timesteps)` and of progress: environment steps or updates."""
+        ...
+
+    @property
+    def log_every(self) -> Literal["episodes", "rounds"]:
+        """The unit of `learn(log_interval)`: finished episodes (default interval 4) or rounds (default interval 1)."""
+        ...
+
+    def rounds(self, training: TrainingT_contra, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        """Train from `cursor` until `training.end`, and yield the new cursor and a report after every round.
+
+        A round is one pass of the loop: collect data, then update. The driver may leave the loop after any round and
+        call `rounds` again with the last cursor. Counts never decrease.
+        """
+        ...
+
+
+@runtime_checkable
+class ChecksParts(Protocol[PartsT_contra]):
+    """A plan with further requirements of the other parts, beyond their required members."""
+
+    def check_parts(self, parts: PartsT_contra, /) -> object:
+        """Check the parts; called when an agent is assembled.
+
+        Raises:
+            PluginError: a part lacks a member that the plan calls.
+        """
+        ...
+
+
+@runtime_checkable
+class HasRolloutLength(Protocol):
+    """A plan whose rounds each collect one rollout of `n_steps` vector steps and update the algorithm with it."""
+
+    @property
+    def n_steps(self) -> int: ...
+
+
+@runtime_checkable
+class NormalizesEpisodes(Protocol):
+    """A plan that plays whole episodes with `EpisodePlayer` and normalises their observations itself."""
+
+    def with_normalizer(self, normalizer: Any) -> Any:
+        """Return the plan with `normalizer`, the running statistics of observations (an `ObservationNormalizer`); None:
+        without."""
+        ...
+
+
+@runtime_checkable
+class FollowsSettings(Protocol):
+    """A plan whose settings can be changed after the agent is built."""
+
+    def with_settings(self, config: Any, context: Any) -> Any:
+        """Return the plan with the settings of `config`; `context` is the `BuildContext`. Settings missing in `config`
+        do not change.
+
+        Raises:
+            SettingsError: the settings do not fit each other.
+        """
+        ...
+
+
+@runtime_checkable
+class LearnsOffline(Protocol[TrainingT_contra]):
+    """A plan that can update from the buffer alone, without collecting (`Agent.train`)."""
+
+    def learn_offline(self, training: TrainingT_contra, count: int, batch_size: int | None) -> Metrics:
+        """Make `count` updates without collecting and return their mean metrics. `batch_size` None means the plan's
+        batch size."""
+        ...
+
+
+class GoalRewards(Protocol):
+    """Computes the rewards that a goal environment would give for other goals than the desired goal of the episode."""
+
+    def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return (reward float32 [M], terminated bool [M] or None) for `achieved` [M, ..] when the goal is `goal` [M, ..]."""
+        ...
+
+
+class Frames(Protocol):
+    """Stacks frames: the last `count` observations of the environment, each from the space `single`, become one observation."""
+
+    single: Space
+    count: int
+
+    def newest(self, features: NestedT) -> NestedT:
+        """Return the last frame [.., *single] of stacked observations [.., *stacked]."""
+        ...
+
+    def joined(self, frames: NestedT) -> NestedT:
+        """Stack frames [N, count, *single], the newest last, into observations [N, *stacked]."""
+        ...
+
+
+class Conversion(Protocol):
+    """A function of tensors, or of mappings, tuples and records of tensors, that returns a value of the same structure."""
+
+    def __call__(self, values: NestedT, /) -> NestedT: ...
+
+
+class Executor(Protocol):
+    """Runs independent items of work in this process, in other processes or on other machines, with the same results.
+
+    If the process or machine of an item dies, the item is run again, a bounded number of times; then `WorkError` is
+    raised. An exception of an item is raised in the calling process with its class, if that can be imported, else as
+    `WorkError`. The traceback of the other process is in the notes of the exception.
+    """
+
+    def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+        """Return `work(item)` for every item, in the order of the items. `work` and the items must be picklable.
+
+        The first exception ends the call: items that have not started are not run.
+        """
+        ...
+
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        """Run `work(item)` and return a future. At most one item per worker runs at a time."""
+        ...
+
+    def close(self) -> None:
+        """End all workers that this executor started. Do not call `map` or `submit` afterwards."""
+        ...
+
+
+class StatefulWorkers(Protocol):
+    """Workers that run until they are closed. Each has a separate function, which may store state between requests."""
+
+    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        """Send one request to each of some workers, which work in parallel, and return their answers by worker number.
+
+        A worker that died has a `rlsdk.executors.workers.WorkerDied` instead of an answer. An exception of a function
+        is raised in the calling process. Large arrays in fields of `attrs` records are passed by reference, and stored
+        once if several requests contain them.
+        """
+        ...
+
+    def replace(self, index: int) -> None:
+        """Start a new worker in place of one that died. It calls its maker again for a new function, without the
+        earlier state."""
+        ...
+
+    def close(self) -> None:
+        """End the workers."""
+        ...
+
+
+@runtime_checkable
+class HasStatefulWorkers(Executor, Protocol):
+    """An executor whose workers can store state between requests, which parallel collecting needs."""
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulWorkers:
+        """Start one worker for each of the makers, which must be picklable.
+
+        The worker calls its maker, which returns the function that answers requests. Workers end when the calling
+        process ends.
+        """
+        ...
+
+
+@runtime_checkable
+class Serializer(Protocol):
+    """Writes and reads tensors together with a JSON document. Loading a file runs no code from it."""
+
+    def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None: ...
+
+    def load(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]: ...
+
+    def inspect(self, path: Path) -> dict[str, Any]:
+        """Return the document and the names, dtypes and shapes of the tensors, without reading the tensors."""
+        ...

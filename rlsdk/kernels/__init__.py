@@ -7,9 +7,7 @@ Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) 
 kernels, and the checks of networks before a kernel takes their place.
 """
 
-from rlsdk.kernels.differentiable import Differentiable
 from rlsdk.kernels.factory import graphed, graphed_transition
-from rlsdk.kernels.hooks import function_modes, is_hooked
 from rlsdk.kernels.protocol import (
     ActorCriticLayers,
     DenseNetwork,
@@ -31,9 +29,16 @@ from rlsdk.kernels.protocol import (
     is_dense,
     is_linear,
 )
-from rlsdk.kernels.reference import is_transformed, no_choice, require_choice
-from rlsdk.kernels.structure import KernelSlot, Structure, fixed_layers
-from rlsdk.kernels.switch import kernel_states, kernels_off
+from rlsdk.kernels.reference import Differentiable, is_transformed, no_choice, require_choice
+from rlsdk.kernels.structure import (
+    KernelSlot,
+    Structure,
+    fixed_layers,
+    function_modes,
+    is_hooked,
+    kernel_states,
+    kernels_off,
+)
 from rlsdk.kernels.vector_steps import VectorStep
 
 __all__ = [

@@ -5,18 +5,20 @@ Each function here is called once per network, optimiser or algorithm, and again
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
+from functools import wraps
 from importlib.util import find_spec
 from inspect import getattr_static
 from types import MethodType
-from typing import Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
+from rlsdk.errors import RlsdkError, message_of, one_line, suggest
 from rlsdk.kernels import reference as by_torch
-from rlsdk.kernels.differentiable import Differentiable
 from rlsdk.kernels.protocol import (
     Acting,
     ActionValues,
@@ -35,13 +37,86 @@ from rlsdk.kernels.protocol import (
     SquashedLayers,
     SquashedPolicy,
 )
-from rlsdk.kernels.table import offered, replaceable
+from rlsdk.kernels.reference import Advantages, Differentiable
+from rlsdk.kernels.structure import KNOWN, kernel_states
 from rlsdk.kernels.vector_steps import VectorStep
+from rlsdk.records import StepData
+from rlsdk.registry.discovery import FORGET
 
 ResultT = TypeVar("ResultT")
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
 TransientT = TypeVar("TransientT")
+ArgumentsT = ParamSpec("ArgumentsT")
+
+
+# The faster implementations that installed packages offer by the hook `kernels`, such as those of rlsdk-kernels.
+#
+# The core computes everything in torch and knows no such package. It asks for the table when it looks up the first
+# kernel:
+#
+#     @replaceable
+#     def policy_loss(choice: KernelChoice, reference: PolicyLoss) -> PolicyLoss:
+#         return reference  # unless the table has a function `policy_loss`, which then takes the arguments
+
+NAMES = (
+    *("dense_network", "dense_acting", "greedy_acting", "squashed_policy", "policy_actor", "policy_evaluator"),
+    *("policy_loss", "policy_steps", "optimizer_step", "vector_step", "clip_norm", "normalization"),
+    *("differentiable_dense", "convolutions", "sequential", "pairwise_huber", "action_values"),
+    *("discounted_sums", "advantages", "explained_variance"),
+    *("graphed_acting", "graphed_transition", "graphed_update"),
+)
+"""The functions that a package may offer. Each takes the arguments of the function of `rlsdk.kernels` that has its name."""
+_tables: list[dict[str, Callable[..., Any] | None]] = []
+"""The table with all `NAMES`, once it is known. Torch's compiler can read a list, but not call what a cache needs."""
+
+
+def offered(name: str) -> Callable[..., Any] | None:
+    """Return the function of this name that an installed package offers; None: torch computes, or kernels are off."""
+    return None if kernel_states[-1] == "off" else (_tables or _found())[0][name]
+
+
+def _found() -> list[dict[str, Callable[..., Any] | None]]:
+    """Ask the installed packages. What is wrong with one is a warning: training continues, in torch."""
+    from rlsdk.registry.loading import offered_kernels
+
+    table, problems = offered_kernels() if KNOWN else ({}, ())
+    for name in sorted(set(table) - set(NAMES)):
+        problems = (*problems, f"an installed package offers the kernel {name!r}; {suggest(name, NAMES)}")
+    _tables[:] = [{name: table.get(name) for name in NAMES}]
+    for problem in problems:
+        warnings.warn(
+            f"{one_line(problem, 1000)}; torch computes instead, which is slower", RuntimeWarning, stacklevel=4
+        )
+    return _tables
+
+
+FORGET.append(_tables.clear)
+
+
+def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
+    """A function that chooses a kernel: the one of its name in the table takes its place.
+
+    One that raises an exception, other than an `RlsdkError`, is not called again. There is a warning, and torch computes.
+    """
+    name = by_torch.__name__
+
+    @wraps(by_torch)
+    def chosen(*args: ArgumentsT.args, **kwargs: ArgumentsT.kwargs) -> ResultT:
+        if (choose := offered(name)) is not None:
+            try:
+                found: ResultT = choose(*args, **kwargs)
+                return found
+            except RlsdkError:  # it is about the network or the settings
+                raise
+            except Exception as error:
+                _tables[0][name] = None
+                cause = one_line(f"{type(error).__name__}: {message_of(error)}", 500)
+                text = f"the kernel {name!r} of {choose.__module__.partition('.')[0]} raised {cause}; torch computes instead"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return by_torch(*args, **kwargs)
+
+    return chosen
 
 
 @replaceable
@@ -214,7 +289,7 @@ def seeded_draws(seed: int) -> AbstractContextManager[object]:
     dispatch modes.
     """
     if find_spec("torch.utils._python_dispatch") is not None:
-        from rlsdk.kernels.draws_mode import SeededDraws
+        from rlsdk.kernels.structure import SeededDraws
 
         return SeededDraws(seed)
     return by_torch.seeded_draws(seed)
@@ -254,3 +329,37 @@ def graphed(*counters: str) -> Callable[[Callable[..., ResultT]], Graphed[Result
     dictionary is not. While a graph is captured, the numbers are tensors, 0-d.
     """
     return lambda step: Graphed(step, counters)
+
+
+def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
+    """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
+    choose = offered("discounted_sums")
+    found: Tensor | None = None if choose is None else choose(value, weight)
+    return by_torch.discounted_sums(value, weight) if found is None else found
+
+
+def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
+    """Return a number, 0-d; see `rlsdk.kernels.reference.explained_variance`."""
+    choose = offered("explained_variance")
+    found: Tensor | None = None if choose is None else choose(prediction, target)
+    return by_torch.explained_variance(prediction, target) if found is None else found
+
+
+def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
+    """Generalised advantages and regression targets of values, as rows; see `rlsdk.math.gae`.
+
+    Returns:
+        (advantages [B * T], targets [B * T], whether all steps are valid). The rows are all steps of the first environment in
+        order of time, then those of the next one.
+
+    Args:
+        steps: the steps [T, B].
+        value: the values of the observations acted on, float [T, B].
+        next_value: the values of the next observations, float [T, B]. Where an episode ended, it is the value of that
+            episode's last observation.
+        gamma: discount.
+        lam: lambda of generalised advantage estimation.
+    """
+    choose = offered("advantages")
+    found: Advantages | None = None if choose is None else choose(steps, value, next_value, gamma, lam)
+    return by_torch.advantages(steps, value, next_value, gamma, lam) if found is None else found

@@ -68,7 +68,7 @@ Acting = Callable[[Tensor], Tensor]
 
 class GreedyKernel(Protocol):
     """Acts epsilon-greedily on the mean of K values per action. Actions and random numbers equal those of
-    `rlsdk.networks.epsilon_greedy`."""
+    `rlsdk.networks.action_heads`."""
 
     def fits(self, observation: Observation) -> bool:
         """Whether the kernel is the fastest for this observation."""
@@ -117,7 +117,7 @@ class ReplayedTransition(Protocol[InputsT_contra, KeptT_co, TransientT_co]):
 
 
 class ActionValues(Protocol):
-    """The functions of `rlsdk.math.discrete_values` and `rlsdk.math.value_losses` for float32 tensors without graph."""
+    """The functions of `rlsdk.math.values` and `rlsdk.math.values` for float32 tensors without graph."""
 
     def greedy_target(
         self,
@@ -135,7 +135,7 @@ class ActionValues(Protocol):
         self, values: Tensor, action: Tensor, sizes: tuple[int, ...]
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return (the values [C, N, K] that `action` int64 [N, C] chooses, vjp); see
-        `rlsdk.math.discrete_values.taken_values`."""
+        `rlsdk.math.values.taken_values`."""
         ...
 
     def smooth_l1(self, values: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -180,7 +180,7 @@ def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
 
 
 def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
-    """Return (advantages [B * T], targets [B * T], a flag); see `rlsdk.kernels.returns.advantages`."""
+    """Return (advantages [B * T], targets [B * T], a flag); see `rlsdk.kernels.factory.advantages`."""
     # flags are combined in numpy: its calls take a third of the time of torch's, which matters for short rollouts
     terminated, truncated, valid = (f.numpy(force=True) for f in (steps.terminated, steps.truncated, steps.valid))
     ended, whole = terminated | truncated, bool(np.logical_and.reduce(valid, None))
@@ -215,3 +215,36 @@ def number_like(like: Tensor, value: float) -> Tensor:
         return like.new_full((), value)
     except RuntimeError:  # torch raises an error for such a number
         return like.new_full((), math.copysign(math.inf, value))
+
+
+class Differentiable(Protocol):
+    """Layers, [N, I] -> [N, O]."""
+
+    def __call__(self, x: Tensor, /) -> Tensor:
+        """Return the outputs for inputs [N, I]. If autograd is on, they have a graph."""
+
+    def evaluate(self, x: Tensor, /) -> tuple[Tensor, Callable[[Tensor], Tensor | None]]:
+        """See `rlsdk.networks.Layers.evaluate`; inputs [N, I]."""
+
+
+class ByModules:
+    """Calls the modules of layers; see `Differentiable`."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        self.function = function
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """See `Differentiable`; inputs [N, I]."""
+        return self.function(x)
+
+    def evaluate(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor | None]]:
+        """See `Differentiable`; inputs [N, I]."""
+        leaf = x.detach().requires_grad_(x.requires_grad)
+        with torch.enable_grad():
+            outputs = self.function(leaf)
+
+        def vjp(grad: Tensor) -> Tensor | None:
+            backward((outputs,), (grad,))
+            return leaf.grad
+
+        return outputs.detach(), vjp

@@ -6,20 +6,28 @@ kernels are used and every check reports a change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from operator import attrgetter, is_
 from threading import local
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from torch import nn
+import torch
+from torch import Generator, Tensor, nn
+from torch._ops import OpOverload
+from torch.nn.modules import module as torch_module
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
-from rlsdk.kernels.hooks import GLOBAL_HOOKS, HOOKS, KNOWN
+from rlsdk.errors import SettingsError, suggest
 
 KernelT = TypeVar("KernelT")
+
+
 _values, _submodules = dict.values, attrgetter("_modules")
 _END = (object(),)  # no module and no parameter
 
@@ -164,3 +172,123 @@ class KernelSlot(Generic[KernelT]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The kernel is made at its first use, because the network around it may not be complete yet."""
         self._make, self.structure = state["make"], Structure(state["root"], only=state["only"])
+
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = tuple(
+    getattr(torch_module, f"_global{name}")
+    for name in HOOKS
+    if isinstance(getattr(torch_module, f"_global{name}", 0), dict)
+)
+function_modes: Callable[[], int] = getattr(torch._C, "_len_torch_function_stack", lambda: 1)
+"""Returns the number of modes that intercept torch's functions (a default device is one); 1 if this torch does not
+count them."""
+KNOWN = hasattr(RemovableHandle, "next_id") and all(
+    isinstance(getattr(nn.Module(), name, None), dict) for name in (*HOOKS, "_modules", "_parameters")
+)
+"""Whether this version of torch has the attributes that kernels read."""
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether the module has hooks, or a `forward` set on the instance."""
+    return (
+        bool(any(GLOBAL_HOOKS) or "forward" in vars(module))
+        or not KNOWN
+        or any(getattr(module, name) for name in HOOKS)
+    )
+
+
+# Switches kernels on and off.
+#
+# With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything. With
+# `RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code. Packages that offer kernels
+# (`rlsdk.kernels.factory`) obey it. `RLSDK_PLUGINS` does not hide them.
+
+VARIABLE = "RLSDK_KERNELS"
+STATES = ("on", "uncompiled", "off")
+
+
+def _as_state(value: str) -> str:
+    """Raises SettingsError if the value is none of `STATES`."""
+    if value not in STATES:
+        raise SettingsError(f"the environment variable {VARIABLE} is {value!r}; {suggest(value, STATES)}")
+    return value
+
+
+kernel_states = [_as_state(os.environ.get(VARIABLE, "on"))]
+"""What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so it is no
+function. Only this module changes it."""
+
+
+def kernels_off() -> AbstractContextManager[None]:
+    """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
+    return _inside("off")
+
+
+def compiled_off() -> AbstractContextManager[None]:
+    """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
+    return _inside("off" if kernel_states[-1] == "off" else "uncompiled")
+
+
+@contextmanager
+def _inside(state: str) -> Iterator[None]:
+    kernel_states.append(state)
+    try:
+        yield
+    finally:
+        kernel_states.pop()
+
+
+class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
+    """Inside the `with` block, torch functions of this thread without their own generator draw from generators with one
+    seed.
+
+    The numbers equal those of torch's global generator after `torch.manual_seed(seed)`, bit by bit.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False. Otherwise torch would import its compiler, which takes two seconds."""
+        return False
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seed = seed
+        self._generators: dict[str, Generator] = {}
+
+    def __torch_dispatch__(
+        self, function: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> object:
+        options = dict(kwargs or {})
+        if torch.Tag.nondeterministic_seeded not in function.tags or options.get("generator") is not None:
+            return function(*args, **options)
+        device = (
+            args[0].device if args and isinstance(args[0], Tensor) else torch.device(options.get("device") or "cpu")
+        )
+        generator = self._generator(device)
+        if any(argument.name == "generator" for argument in function._schema.arguments):
+            return function(*args, **{**options, "generator": generator})
+        packet, name = function.overloadpacket, function._schema.name.removeprefix("aten::")
+        if name in _LIKE:
+            return _LIKE[name](torch.empty_like(args[0], **options), generator, *args[1:])
+        overload = {"default": "generator", "low": "low_generator"}.get(function._overloadname, "")
+        if overload in packet.overloads():
+            return getattr(packet, overload)(*args, **{**options, "generator": generator})
+        with _LOCK, torch.random.fork_rng(devices=[]):  # operations that use only the global generator
+            torch.default_generator.set_state(self._generator(torch.device("cpu")).get_state())
+            found = function(*args, **options)
+            self._generator(torch.device("cpu")).set_state(torch.default_generator.get_state())
+            return found
+
+    def _generator(self, device: torch.device) -> Generator:
+        if device.type not in self._generators:
+            self._generators[device.type] = Generator(device=device).manual_seed(self.seed)
+        return self._generators[device.type]
+
+
+_LOCK = threading.Lock()
+_LIKE: dict[str, Callable[..., Tensor]] = {
+    "randn_like": lambda empty, generator: empty.normal_(generator=generator),
+    "rand_like": lambda empty, generator: empty.uniform_(generator=generator),
+    "randint_like": lambda empty, generator, *bounds: empty.random_(*((0, *bounds)[-2:]), generator=generator),
+}

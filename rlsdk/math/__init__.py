@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from rlsdk.math.natural_gradient import conjugate_gradient, flat_grad
-from rlsdk.math.quantiles import quantile_huber_loss
-from rlsdk.math.returns import discounted_sums, gae
-from rlsdk.runtime.documented_names import names_elsewhere
+from rlsdk.math.surrogate import conjugate_gradient, discounted_sums, flat_grad, gae
+from rlsdk.math.values import quantile_huber_loss
+from rlsdk.runtime.lazy import names_elsewhere
 
 __all__ = ["conjugate_gradient", "discounted_sums", "flat_grad", "gae", "quantile_huber_loss"]
 

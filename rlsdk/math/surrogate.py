@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Callable, Iterable
 
-from rlsdk.math.returns import explained_variance
+import torch
+from torch import Tensor, nn
+
+from rlsdk.kernels import factory
 
 __all__ = [
     "approximate_kl",
@@ -76,3 +78,98 @@ def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
         return advantage
     deviation, mean = torch.std_mean(rows)
     return (advantage - mean) / (deviation + 1e-8)
+
+
+def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, trace: Tensor) -> Tensor:
+    """Generalised advantage estimates [T, B]. Source: Schulman et al. 2016, arXiv:1506.02438, equation 16.
+
+    delta_t = r_t + discount_t V(s_{t+1}) - V(s_t);  A_t = delta_t + trace_t A_{t+1}
+
+    Args:
+        reward: float [T, B].
+        value: V(s_t), the values of the observations acted on, float [T, B].
+        next_value: V(s_{t+1}), the values of the next observations, float [T, B]. Where an episode ended, it is the value of
+            that episode's last observation.
+        discount: gamma, or 0 where the episode terminated (gamma at a time limit), float [T, B].
+        trace: gamma * lambda, or 0 where the episode ended for any reason, float [T, B].
+    """
+    return discounted_sums(torch.addcmul(reward, discount, next_value).sub_(value), trace)
+
+
+def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
+    """The sums S_t = value_t + weight_t S_{t+1}, computed backwards from S_T = 0; all float [T, B]."""
+    return factory.discounted_sums(value, weight)
+
+
+def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
+    """1 - Var(target - prediction) / Var(target), 0-d, for arguments float [N].
+
+    1 is a perfect prediction, 0 is as good as predicting the mean. If the target is constant, the result is 0.
+    """
+    return factory.explained_variance(prediction, target)
+
+
+def segments_of(starts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(first row of each segment [S], segment number of each row [N], position of each row in its segment [N]), all int64.
+
+    Args:
+        starts: bool [N], True where a segment begins. The first row must be True.
+    """
+    first_rows = starts.nonzero().squeeze(-1)
+    segment = starts.cumsum(0) - 1
+    return first_rows, segment, torch.arange(len(starts), device=starts.device) - first_rows[segment]
+
+
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], b: Tensor, max_iter: int = 10, residual_tol: float = 1e-10
+) -> Tensor:
+    """An x with A x close to b, for a symmetric positive definite A given by `product(v)` = A v.
+
+    Source: Hestenes, Stiefel 1952. The solver stops when the squared residual is below `residual_tol`, or after `max_iter`
+    products. It also stops, and returns the current x, when A is not positive definite along a search direction.
+
+    Args:
+        product: the function v -> A v, float [D] -> float [D].
+        b: right-hand side, float [D].
+        max_iter: the largest number of products.
+        residual_tol: the squared norm of b - A x below which the solver stops.
+    """
+    x, residual = torch.zeros_like(b), b.clone()
+    direction, size = b.clone(), float(b.dot(b))
+    for _ in range(max_iter):
+        if size < residual_tol:
+            break
+        along = product(direction)
+        curvature = float(direction.dot(along))
+        if not curvature > 0.0:  # this is also True for NaN
+            break
+        step = size / curvature
+        x.add_(direction, alpha=step)
+        residual.sub_(along, alpha=step)
+        following = float(residual.dot(residual))
+        direction.mul_(following / size).add_(residual)
+        size = following
+    return x
+
+
+def flat_grad(
+    output: Tensor, parameters: Iterable[nn.Parameter], create_graph: bool = False, retain_graph: bool = False
+) -> Tensor:
+    """The gradient of a 0-d `output` with respect to all `parameters`, concatenated to one vector, float [D].
+
+    The gradient is 0 for a parameter that is frozen, or that `output` does not depend on.
+    """
+    wanted = list(parameters)
+    asked = [parameter for parameter in wanted if parameter.requires_grad] if output.requires_grad else []
+    parts = (
+        torch.autograd.grad(
+            output, asked, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
+        )
+        if asked
+        else ()
+    )
+    known = dict(zip(map(id, asked), parts, strict=True))
+    found = [known.get(id(parameter)) for parameter in wanted]
+    return torch.cat(
+        [torch.zeros_like(p).reshape(-1) if g is None else g.reshape(-1) for p, g in zip(wanted, found, strict=True)]
+    )

@@ -16,16 +16,13 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import Distribution
-from rlsdk.interfaces.policies import ActInPlace
+from rlsdk.interfaces.policy import ActInPlace
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import ActorCriticLayers, Acts, PlainHead, PolicyActor, is_dense
-from rlsdk.networks.action_heads import PLAIN, ActionHead
-from rlsdk.networks.actor_critic_by_modules import ByModules
-from rlsdk.networks.modes import has_train_mode
-from rlsdk.networks.plain_encoders import is_fixed, is_identity
+from rlsdk.networks.action_heads import PLAIN, ActionHead, NoiseMatrices, SdeHead, StateDependentNoise
+from rlsdk.networks.encoders import is_fixed, is_identity
+from rlsdk.networks.layers import has_train_mode
 from rlsdk.networks.recurrent import Memory, NoMemory
-from rlsdk.networks.sde_head import SdeHead
-from rlsdk.networks.state_dependent_noise import NoiseMatrices, StateDependentNoise
 from rlsdk.records import Act, Features, Observation, StepData
 from rlsdk.tree import map_tensors
 
@@ -293,7 +290,7 @@ class ActorCritic(nn.Module):
 
     def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
         """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.Imitates`."""
-        from rlsdk.networks.recorded_steps import imitation_loss
+        from rlsdk.networks.recurrent import imitation_loss
 
         return imitation_loss(self, observation, action, starts)
 
@@ -364,3 +361,55 @@ class ActorCritic(nn.Module):
         if isinstance(carry, ActorCriticCarry):
             return observation, (carry.actor, carry.critic)
         return observation, cast("tuple[States, States]", carry)
+
+
+NONE: tuple[tuple[()], tuple[()]] = ((), ())
+"""The empty recurrent states of actor and critic."""
+
+
+class Network(Protocol):
+    """See `rlsdk.networks.ActorCritic`."""
+
+    encoder: nn.Module
+    body: nn.Module
+    head: nn.Module
+    use_masks: bool
+
+    def evaluate(
+        self, observation: Observation, memory: tuple[tuple[()], tuple[()]], starts: Tensor
+    ) -> tuple[Distribution, Tensor]: ...
+
+    def values_after(self, observation: Observation, memory: tuple[tuple[()], tuple[()]]) -> Tensor: ...
+
+
+class ByModules:
+    """See `rlsdk.kernels.protocol.PolicyActor`."""
+
+    acts_in_place = False
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    @torch.no_grad()
+    def act(self, observation: Observation, deterministic: bool, generator: Generator) -> Tensor:
+        """Actions [B, ..] in environment units."""
+        network = self.network
+        mask = observation.action_mask if network.use_masks else None
+        distribution = network.head(network.body(network.encoder(observation.features)), mask)
+        action = distribution.mode() if deterministic else distribution.sample(generator)
+        return cast("Tensor", cast("ActionHead", network.head).to_environment(action))
+
+    def act_in_place(self, observation: Observation, generator: Generator) -> None:
+        """Return None: modules return new tensors [B, ..]."""
+        return
+
+    @torch.no_grad()
+    def forward(self, observation: Observation) -> tuple[Callable[[], Distribution], Tensor]:
+        """Return (function that creates the distribution, values [N])."""
+        distribution, value = self.network.evaluate(observation, NONE, observation.is_first)
+        return lambda: distribution, value
+
+    @torch.no_grad()
+    def values(self, observation: Observation) -> Tensor:
+        """The values [N]."""
+        return self.network.values_after(observation, NONE)

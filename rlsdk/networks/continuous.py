@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
+from rlsdk.errors import SettingsError
+from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
-from rlsdk.kernels.protocol import AUTOGRAD, Acts, SampledVjp, SquashedLayers, SquashedPolicy, has_parameters, is_dense
-from rlsdk.networks.action_scale import ActionScale
-from rlsdk.networks.modes import has_train_mode
-from rlsdk.networks.squashed_by_modules import ByModules
-from rlsdk.networks.state_dependent_noise import NoiseMatrices, StateDependentNoise
+from rlsdk.kernels.protocol import (
+    AUTOGRAD,
+    Acting,
+    Acts,
+    DenseNetwork,
+    SampledVjp,
+    SquashedLayers,
+    SquashedPolicy,
+    has_parameters,
+    is_dense,
+)
+from rlsdk.kernels.reference import Autograd, AutogradPair
+from rlsdk.networks.action_heads import ActionScale, NoiseMatrices, StateDependentNoise, within_action_bounds
+from rlsdk.networks.critics import (
+    Columns,
+    ContinuousCritics,
+    OwnCritics,
+    OwnNetworkSettings,
+    own_critics,
+    own_network,
+    require_own_features,
+)
+from rlsdk.networks.documented_methods import explains_documented_methods
+from rlsdk.networks.encoders import build_encoder, features_dim
+from rlsdk.networks.layers import EnsembleMLP, has_train_mode, mlp
 from rlsdk.records import Act, Observation
+from rlsdk.settings.actor_critic import widths
+from rlsdk.settings.off_policy import DeterministicSettings, SoftActorCriticNetworkConfig
+from rlsdk.spaces import Box
+
+if TYPE_CHECKING:
+    from rlsdk.settings.off_policy import SoftActorCriticConfig
 
 LOG_STD_RANGE = (-20.0, 2.0)
 SdeCarry = NoiseMatrices | tuple[()]
@@ -142,3 +171,266 @@ class SquashedActor(nn.Module):
         latent, following = self.body(features), sde.refreshed(carry, self.resample_every, generator)
         noise = sde.noise(self._sde_latent(features, latent), following.matrix)
         return Act(self.scale.to_environment((self._mean(latent) + noise).tanh()), following, ())
+
+
+class ByModules:
+    """See `rlsdk.kernels.protocol.SquashedPolicy`."""
+
+    def __init__(self, distribution: Callable[[Tensor], SquashedGaussian]) -> None:
+        """`distribution` returns the distribution over unit actions [N, A] for features [N, F]."""
+        self.distribution = distribution
+        sampled = AutogradPair(self._sampled)
+        self.name, self.evaluate = sampled.name, sampled.evaluate
+
+    def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
+        """Unit actions [N, A] for features [N, F]."""
+        distribution = self.distribution(features)
+        return distribution.mode() if deterministic else distribution.sample(generator)
+
+    def _sampled(self, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        features, noise = inputs
+        return self.distribution(features).transform(noise)
+
+
+def build_squashed_actor(
+    encoder: nn.Module,
+    hidden: Sequence[int],
+    activation_fn: str | Callable[[], nn.Module],
+    scale: ActionScale,
+    *,
+    sde: SoftActorCriticNetworkConfig | None = None,
+    resample_every: int | None = None,
+) -> SquashedActor:
+    """Build an actor on top of `encoder`. With `sde` it explores with state-dependent noise."""
+    inputs = features_dim(encoder)
+    body = mlp(inputs, hidden, activation_fn)
+    latent = hidden[-1] if hidden else inputs
+    if sde is None:
+        return SquashedActor(encoder, body, latent, scale)
+    own = sde.sde_net_arch
+    sde_latent = latent if own is None else own[-1] if own else inputs
+    noise = StateDependentNoise(sde_latent, scale.size, sde.log_std_init, sde.use_expln, learn_features=True)
+    actor = SquashedActor(encoder, body, latent, scale, noise)
+    actor.sde_body = None if own is None else mlp(inputs, own, activation_fn)
+    actor.clip_mean, actor.resample_every = sde.clip_mean, resample_every
+    return actor
+
+
+@explains_documented_methods
+class DeterministicActor(nn.Module):
+    """A policy: encoder -> hidden layers -> tanh, which gives unit actions [N, A].
+
+    It does not explore; `rlsdk.exploration.noisy_behavior` adds noise to its actions.
+    """
+
+    _also_called = ("actor",)
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        hidden: Sequence[int],
+        activation_fn: str | Callable[[], nn.Module],
+        scale: ActionScale,
+        choice: KernelChoice = AUTOGRAD,
+    ) -> None:
+        """`choice` selects the kernel that evaluates the dense layers."""
+        super().__init__()
+        inputs = features_dim(encoder)
+        self.encoder, self.scale = encoder, scale
+        self.body = mlp(inputs, hidden, activation_fn)
+        self.mean: nn.Module = nn.Linear(hidden[-1] if hidden else inputs, scale.size)
+        self.has_train_mode = has_train_mode(encoder, self.body)
+        self._choice = choice
+        self._kernels = KernelSlot(self._make_kernels, self)
+
+    def _make_kernels(self, hooked: bool) -> tuple[Acts, DenseNetwork]:
+        """Build the kernels for acting and for learning."""
+        self.has_train_mode = has_train_mode(self.encoder, self.body)
+        layers, choice = [*self.body, self.mean, nn.Tanh()], self._choice
+        acting = factory.dense_acting(layers, self.encoder, choice, hooked, self.unit_action)
+        acts = factory.graphed_acting(partial(self._act, acting), self, choice.setting, hooked or self.has_train_mode)
+        return acts, factory.dense_network(layers, self.encoder, choice, hooked, Autograd(self.unit_action))
+
+    def unit_action(self, features: Tensor) -> Tensor:
+        """Unit actions [N, A] for encoded features [N, F]."""
+        return self.mean(self.body(features)).tanh()  # type: ignore[no-any-return]
+
+    def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
+        """The squared error [N] of unit actions; see `rlsdk.interfaces.Imitates`."""
+        error = self.unit_action(self.encoder(observation.features)) - self.scale.to_unit(action)
+        return error.square().mean(-1)
+
+    def evaluate(self, features: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """Return (unit actions [N, A] without graph, vjp) for encoded features [N, F].
+
+        `vjp(grad)` takes the gradient of a loss with respect to the actions. It writes the gradient with respect to the
+        parameters into their `grad`, which it assumes to be zero.
+        """
+        return self._kernels()[1].evaluate(features)
+
+    def initial_carry(self, batch: int) -> tuple[()]:
+        return ()
+
+    def act(
+        self, observation: Observation, carry: tuple[()], *, deterministic: bool, generator: Generator
+    ) -> Act[tuple[()], tuple[()]]:
+        """Return actions [B, ..] in environment units. `deterministic` makes no difference."""
+        acts, _ = self._kernels()
+        if self.has_train_mode:
+            self.eval()
+        return acts(observation, carry, deterministic, generator)
+
+    @torch.no_grad()
+    def _act(
+        self, acting: Acting, observation: Observation, carry: tuple[()], deterministic: bool, generator: Generator
+    ) -> Act[tuple[()], tuple[()]]:
+        return Act(self.scale.to_environment(acting(self.encoder(observation.features))), carry, ())
+
+
+def smoothed(unit_action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:
+    """clip(a + clip(std * noise, -clip, clip), -1, 1): target policy smoothing, equation 14.
+
+    Args:
+        unit_action: actions of the target actor, float [N, A].
+        noise: standard normal numbers, float [N, A].
+        std: standard deviation of the noise; DDPG has 0, with `clip` 0.
+        clip: largest absolute value of the noise.
+    """
+    return (unit_action + (std * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)
+
+
+HIDDEN = (256, 256)
+NAMES = ("pi", "qf")
+
+
+def build_soft_actor_critic(
+    context: BuildContext, config: SoftActorCriticConfig, values_per_critic: int = 1
+) -> tuple[SquashedActor, ContinuousCritics | OwnCritics]:
+    """Build (actor, `n_critics` critics that predict `values_per_critic` values each) on the context's device.
+
+    The actor acts inside `config.action_bounds`. To restrict exploration too, build it from
+    `within_action_bounds(context, ..)`.
+
+    Raises:
+        UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
+    """
+    context = within_action_bounds(context, config.action_bounds)
+    assert isinstance(context.action_space, Box)
+    require_own_features(config.policy_kwargs)
+    actor = _actor(context, config, ActionScale(context.action_space)).to(context.device)
+    critics = _critics(context, config, actor, values_per_critic).to(context.device)
+    return actor, critics
+
+
+def _actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionScale) -> SquashedActor:
+    networks = config.policy_kwargs
+    if networks.initial_std is not None and (config.use_sde or networks.actor_class is not None):
+        what = "use_sde = true has log_std_init" if config.use_sde else "actor_class makes its own deviations"
+        raise SettingsError(f"initial_std is for actors without gSDE that rlsdk makes: {what}; leave initial_std out")
+    if networks.actor_class is not None:
+        return _own_actor(context, config, scale)
+    encoder = build_encoder(context, config.policy, networks)
+    hidden = widths(networks.net_arch, "pi", HIDDEN, names=NAMES)
+    if not config.use_sde:
+        actor = build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
+        if networks.initial_std is not None:
+            assert isinstance(actor.log_std, nn.Linear)
+            nn.init.zeros_(actor.log_std.weight)
+            nn.init.constant_(actor.log_std.bias, math.log(networks.initial_std))
+        return actor.use_kernel(_kernel(config, context, hidden))
+    every = config.sde_period
+    return build_squashed_actor(encoder, hidden, networks.activation_fn, scale, sde=networks, resample_every=every)
+
+
+def _own_actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionScale) -> SquashedActor:
+    """Build an actor from a user's network, which returns A means, then A log standard deviations."""
+    networks = config.policy_kwargs
+    if config.use_sde:
+        raise SettingsError(
+            "use_sde = true needs an actor made by rlsdk; leave actor_class out, or give features_extractor_class"
+        )
+    given = OwnNetworkSettings("actor_class", networks.actor_class, networks.actor_kwargs, networks.normalize_images)
+    size = scale.size
+    encoder = own_network(context, given, (2 * size,), f"{size} means and {size} log standard deviations of actions")
+    actor = SquashedActor(encoder, nn.Sequential(), 2 * size, scale)
+    actor.mean, actor.log_std = Columns(0, size), Columns(size, 2 * size)
+    return actor
+
+
+def _critics(
+    context: BuildContext, config: SoftActorCriticConfig, actor: SquashedActor, outputs: int
+) -> ContinuousCritics | OwnCritics:
+    networks = config.policy_kwargs
+    if networks.critic_class is not None:
+        given = OwnNetworkSettings(
+            "critic_class", networks.critic_class, networks.critic_kwargs, networks.normalize_images
+        )
+        return own_critics(context, given, actor.scale.size, outputs, networks.n_critics)
+    shared = networks.share_features_extractor
+    encoder = actor.encoder if shared else build_encoder(context, config.policy, networks)
+    inputs = features_dim(encoder) + actor.scale.size
+    hidden = widths(networks.net_arch, "qf", HIDDEN, names=NAMES)
+    ensemble = EnsembleMLP(networks.n_critics, inputs, hidden, outputs, networks.activation_fn)
+    return ContinuousCritics(encoder, ensemble, _kernel(config, context, hidden))
+
+
+def _kernel(config: SoftActorCriticConfig, context: BuildContext, hidden: tuple[int, ...]) -> KernelChoice:
+    """The choice of the kernel for the dense layers of one network."""
+    return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)
+
+
+DETERMINISTIC_HIDDEN = (400, 300)
+
+
+def build_deterministic_actor_critic(
+    context: BuildContext, config: DeterministicSettings
+) -> tuple[DeterministicActor, ContinuousCritics | OwnCritics]:
+    """Build (actor, `n_critics` critics that predict one value each) on the context's device.
+
+    Raises:
+        UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
+    """
+    assert isinstance(context.action_space, Box)
+    require_own_features(config.policy_kwargs)
+    actor = _deterministic_actor(context, config, ActionScale(context.action_space)).to(context.device)
+    return actor, _deterministic_critics(context, config, actor).to(context.device)
+
+
+def _deterministic_actor(
+    context: BuildContext, config: DeterministicSettings, scale: ActionScale
+) -> DeterministicActor:
+    networks = config.policy_kwargs
+    if networks.actor_class is None:
+        hidden = widths(networks.net_arch, "pi", DETERMINISTIC_HIDDEN, names=NAMES)
+        encoder = build_encoder(context, config.policy, networks)
+        return DeterministicActor(
+            encoder, hidden, networks.activation_fn, scale, _deterministic_kernel(context, config, hidden)
+        )
+    given = OwnNetworkSettings("actor_class", networks.actor_class, networks.actor_kwargs, networks.normalize_images)
+    encoder = own_network(context, given, (scale.size,), f"{scale.size} actions before tanh")
+    actor = DeterministicActor(encoder, (), networks.activation_fn, scale)
+    actor.mean = nn.Identity()  # the user's network returns the actions
+    return actor
+
+
+def _deterministic_critics(
+    context: BuildContext, config: DeterministicSettings, actor: DeterministicActor
+) -> ContinuousCritics | OwnCritics:
+    networks, size = config.policy_kwargs, actor.scale.size
+    if networks.critic_class is not None:
+        given = OwnNetworkSettings(
+            "critic_class", networks.critic_class, networks.critic_kwargs, networks.normalize_images
+        )
+        return own_critics(context, given, size, 1, networks.n_critics)
+    shared = networks.share_features_extractor
+    encoder = actor.encoder if shared else build_encoder(context, config.policy, networks)
+    wide = widths(networks.net_arch, "qf", DETERMINISTIC_HIDDEN, names=NAMES)
+    ensemble = EnsembleMLP(networks.n_critics, features_dim(encoder) + size, wide, 1, networks.activation_fn)
+    return ContinuousCritics(encoder, ensemble, _deterministic_kernel(context, config, wide))
+
+
+def _deterministic_kernel(
+    context: BuildContext, config: DeterministicSettings, hidden: tuple[int, ...]
+) -> KernelChoice:
+    """The choice of the kernel for the dense layers of one network."""
+    return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
+from torch.nn.parameter import UninitializedParameter
 
-from rlsdk.errors import UnsupportedSpaceError
+from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.interfaces import BuildContext
+from rlsdk.kernels import KernelSlot, factory
+from rlsdk.kernels.protocol import has_parameters
+from rlsdk.networks.documented_methods import UserClass
 from rlsdk.records import Features
-from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, shape_of
+from rlsdk.settings.actor_critic import NetworkConfig
+from rlsdk.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    choices_of,
+    dtype_of,
+    leaf_spaces,
+    map_leaves,
+    map_space,
+    shape_of,
+)
 
 
 class Encoder(Protocol):
@@ -65,3 +89,431 @@ class FlattenEncoder(nn.Module):
             return torch.cat([one_hot(column - low, n) for column, low, n in parts], dim=-1).float()
         flat = features.reshape(-1, self.features_dim).float()
         return flat if self.divisor is None else flat / self.divisor
+
+
+class NatureEncoder(nn.Module):
+    """Three convolutions and a linear layer. Source: Mnih et al. 2015, doi:10.1038/nature14236, extended data table 1."""
+
+    def __init__(
+        self, space: Space, features_dim: int = 512, normalized_image: bool = False, *, normalize_images: bool = True
+    ) -> None:
+        """Create the layers. With `normalized_image`, images may be floats that are already scaled.
+
+        Raises:
+            UnsupportedSpaceError: the observations are not images.
+        """
+        super().__init__()
+        checked = normalize_images and not normalized_image
+        if not isinstance(space, Box) or len(space.shape) != 3 or (checked and not space.is_image):
+            raise UnsupportedSpaceError(
+                f"CnnPolicy needs uint8 images with three dimensions and values 0 ... 255, got {space}; {_way_out(space)}"
+            )
+        self.channels_last = space.channels_last
+        height, width, channels = space.shape if self.channels_last else (*space.shape[1:], space.shape[0])
+        if min(height, width) < 36:
+            raise UnsupportedSpaceError(f"NatureCNN needs images of at least 36 x 36 pixels, got {height} x {width}")
+        self.scale = 1.0 / 255.0 if normalize_images and space.is_image else 1.0
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(channels, 32, kernel_size=8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, kernel_size=4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, kernel_size=3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        with torch.no_grad():
+            flat = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
+        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
+        self.features_dim = features_dim
+        self._kernel = KernelSlot(self._make_kernel, self, ("convolutions",))
+
+    def forward(self, features: Tensor) -> Tensor:
+        pixels = features.movedim(-1, -3) if self.channels_last else features
+        return factory.sequential([self.linear], self._kernel()(pixels))
+
+    def _make_kernel(self, hooked: bool) -> Callable[[Tensor], Tensor]:
+        return factory.convolutions(list(self.convolutions), self.scale, hooked, self._convolved)
+
+    def _convolved(self, pixels: Tensor) -> Tensor:
+        """[N, channels, height, width] -> [N, features], computed by the modules."""
+        found: Tensor = self.convolutions(pixels.float() * self.scale)
+        return found
+
+
+def _way_out(space: Space) -> str:
+    """What makes an image of observations that are none yet, or another policy."""
+    if not isinstance(space, Box) or len(space.shape) not in (2, 3):
+        return "use MlpPolicy, or MultiInputPolicy for a Dict"
+    if len(space.shape) == 3:
+        return (
+            "declare such bounds, or use policy_kwargs={'normalize_images': False} for images that are scaled already"
+        )
+    shape = f"({space.shape[0]}, {space.shape[1]}, 1)"
+    return f"add an axis for the color of gray images: gymnasium.wrappers.ReshapeObservation(env, {shape})"
+
+
+class CombinedEncoder(nn.Module):
+    """One encoder per entry of a Dict or Tuple: NatureEncoder for images, FlattenEncoder for others. Their features are
+    concatenated."""
+
+    def __init__(
+        self,
+        space: Space,
+        cnn_output_dim: int = 256,
+        normalized_image: bool = False,
+        *,
+        normalize_images: bool = True,
+    ) -> None:
+        """Create one encoder per entry. With `normalized_image`, float arrays with three dimensions count as images
+        too.
+
+        Raises:
+            UnsupportedSpaceError: the space is not a Dict or Tuple.
+        """
+        super().__init__()
+        if not isinstance(space, Dict | Tuple):
+            raise UnsupportedSpaceError(
+                f"MultiInputPolicy needs a Dict or Tuple observation, got {type(space).__name__}"
+            )
+        encoders: dict[str | int, nn.Module] = {}
+        for key, child in space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces):
+            if isinstance(child, Box) and (child.is_image or (normalized_image and len(child.shape) == 3)):
+                encoders[key] = NatureEncoder(
+                    child, cnn_output_dim, normalized_image, normalize_images=normalize_images
+                )
+            elif isinstance(child, Dict | Tuple):
+                encoders[key] = CombinedEncoder(
+                    child, cnn_output_dim, normalized_image, normalize_images=normalize_images
+                )
+            else:
+                encoders[key] = FlattenEncoder(child, normalize_images)
+        self.keys = tuple(encoders)
+        self.encoders = nn.ModuleList(encoders.values())  # a list: module names must not contain dots, keys may
+        self.features_dim = sum(features_dim(encoder) for encoder in encoders.values())
+
+    def forward(self, features: Features) -> Tensor:
+        return torch.cat(
+            [encoder(features[key]) for key, encoder in zip(self.keys, self.encoders, strict=True)], dim=-1
+        )
+
+
+DEFAULTS: dict[str, type[nn.Module]] = {"Mlp": FlattenEncoder, "Cnn": NatureEncoder, "MultiInput": CombinedEncoder}
+OWN = {"FlattenExtractor": FlattenEncoder, "NatureCNN": NatureEncoder, "CombinedExtractor": CombinedEncoder}
+"""Names of the features extractors of stable-baselines3 -> encoders that compute the same, faster."""
+
+
+class ExtractorEncoder(nn.Module):
+    """Calls a user's features extractor with preprocessed observations."""
+
+    def __init__(self, extractor: nn.Module, space: Space, *, normalize_images: bool) -> None:
+        super().__init__()
+        self.extractor = extractor
+        self.preprocessor = Preprocessor(space, normalize_images=normalize_images)
+        self.features_dim = int(extractor.features_dim)  # type: ignore[arg-type]
+
+    def forward(self, features: Features) -> Tensor:
+        found: Tensor = self.extractor(self.preprocessor(features))
+        if found.dim() != 2 or found.shape[1] != self.features_dim:
+            raise SettingsError(
+                f"features_extractor_class {type(self.extractor).__name__} returned {tuple(found.shape)}; its features_dim"
+                f" is {self.features_dim}, so it must return [N, {self.features_dim}]"
+            )
+        return found
+
+
+def uses_nature_cnn(encoder: nn.Module) -> bool:
+    """Whether an encoder is NatureCNN, after which policies have no hidden layers by default."""
+    return isinstance(getattr(encoder, "extractor", encoder), NatureEncoder | NatureCNN)
+
+
+def build_encoder(context: BuildContext, policy: str, config: NetworkConfig) -> nn.Module:
+    """Build the encoder for a policy named Mlp..., Cnn... or MultiInput..., or use the user's features extractor.
+
+    Raises:
+        UnsupportedSpaceError: the policy does not fit the space; the message names the policy that does.
+        SettingsError: the user's class does not create a module with `features_dim`, or does not take its arguments.
+    """
+    space, custom = context.observation_space, config.features_extractor_class
+    kind = next((prefix for prefix in DEFAULTS if policy.startswith(prefix)), "Mlp")
+    if custom is None and kind != "MultiInput" and isinstance(space, Dict | Tuple):
+        wanted = policy.replace(kind, "MultiInput", 1)
+        raise UnsupportedSpaceError(f"a {type(space).__name__} observation needs {wanted}, not {policy}")
+    if custom is None or isinstance(custom, str):
+        default = DEFAULTS[kind] if custom is None else OWN[custom]
+        arguments = dict(config.features_extractor_kwargs)
+        _require_arguments(default, custom or default.__name__, arguments, {"normalize_images"})
+        encoder: nn.Module = default(space, **arguments, normalize_images=config.normalize_images)
+        return encoder
+    return _user_encoder(context, custom, config)
+
+
+def _user_encoder(context: BuildContext, custom: Any, config: NetworkConfig) -> nn.Module:
+    arguments, name = dict(config.features_extractor_kwargs), getattr(custom, "__name__", repr(custom))
+    if context.to_gymnasium is None:
+        raise SettingsError(
+            f"features_extractor_class {name} needs BuildContext(to_gymnasium=...), which makes its space"
+        )
+    if isinstance(custom, type) and issubclass(custom, NatureCNN | CombinedExtractor) and not config.normalize_images:
+        arguments.setdefault("normalized_image", True)
+    _require_arguments(custom, name, arguments, set())
+    user = UserClass(context.algorithm, "features_extractor_class", custom, arguments)
+    extractor = user.build(observation_space=context.to_gymnasium(channels_first(context.observation_space)))
+    width = getattr(extractor, "features_dim", None)
+    if not isinstance(width, int | np.integer) or width < 1:
+        raise SettingsError(f"features_extractor_class {name} must give a torch module with an int `features_dim`")
+    if any(isinstance(parameter, UninitializedParameter) for parameter in extractor.parameters()):
+        raise SettingsError(
+            f"features_extractor_class {name} has lazy layers, whose sizes are unknown; give sizes, or run the layers once"
+            " on observation_space.sample() in the constructor"
+        )
+    return ExtractorEncoder(extractor, context.observation_space, normalize_images=config.normalize_images)
+
+
+def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set[str]) -> None:
+    """Raises SettingsError if the class does not take these arguments. Users must not give those in `own`."""
+    try:
+        signature = inspect.signature(made)
+    except (TypeError, ValueError):
+        return  # a class written in C, whose arguments are unknown
+    names = [parameter for parameter in list(signature.parameters)[1:] if parameter not in own]
+    try:
+        if own & set(arguments):
+            raise TypeError(f"got an unexpected keyword argument {sorted(own & set(arguments))[0]!r}")
+        signature.bind(None, **arguments)
+    except TypeError as error:
+        raise SettingsError(f"features_extractor_kwargs do not fit {name}: {error}; it takes {names}") from None
+
+
+def is_fixed(encoder: nn.Module) -> bool:
+    """Whether an encoder has no parameters, so that it equals every other encoder of its space."""
+    return type(encoder) in (FlattenEncoder, CombinedEncoder) and not has_parameters(encoder)
+
+
+def is_identity(encoder: nn.Module) -> bool:
+    """Whether an encoder returns float32 vectors [N, F] unchanged."""
+    space = getattr(encoder, "space", None)
+    flat = type(encoder) is FlattenEncoder and isinstance(space, Box) and dtype_of(space) == "float32"
+    return flat and isinstance(space, Box) and len(space.shape) == 1
+
+
+Vector = NDArray[np.float64]
+
+
+def encoded(space: Space, observation: Any) -> Vector:
+    """Encode an observation as one vector, float64 [F]: numbers unchanged, discrete values one-hot, images divided by 255."""
+    return encoder_of(space)(observation)
+
+
+def encoder_of(space: Space) -> Callable[[Any], Vector]:
+    """Return the function that computes `encoded` for one space. The kind of the space is examined once, not at every step."""
+    if isinstance(space, Dict):
+        entries = [(key, encoder_of(child)) for key, child in space.spaces.items()]
+        return lambda observation: np.concatenate([encode(observation[key]) for key, encode in entries])
+    if isinstance(space, Tuple):
+        parts = [encoder_of(child) for child in space.spaces]
+        return lambda observation: np.concatenate([encode(own) for encode, own in zip(parts, observation, strict=True)])
+    if isinstance(space, Discrete):
+        return lambda observation: _one_hot(space.n, int(observation) - space.start)
+    if isinstance(space, MultiDiscrete):
+        start = np.asarray(space.start)
+
+        def one_hot(observation: ArrayLike) -> Vector:
+            columns = zip(space.nvec, np.asarray(observation) - start, strict=True)
+            return np.concatenate([_one_hot(n, int(value)) for n, value in columns])
+
+        return one_hot
+    if isinstance(space, Box) and space.is_image:
+        return lambda observation: np.asarray(observation, np.float64).reshape(-1) / 255.0
+    return flat_vector
+
+
+def flat_vector(observation: ArrayLike) -> Vector:
+    """Return numbers unchanged as one vector, float64 [F]."""
+    return np.asarray(observation, np.float64).reshape(-1)
+
+
+def _one_hot(count: int, which: int) -> Vector:
+    row = np.zeros(count)
+    row[which] = 1.0
+    return row
+
+
+def encoded_slices(space: Space, path: str = "observation") -> dict[str, slice]:
+    """The position of each leaf of a space in the vector of `encoded`, by the leaf's path."""
+    slices, start = dict[str, slice](), 0
+    for leaf_path, leaf in leaf_spaces(space, path):
+        size = sum(choices_of(leaf)) if isinstance(leaf, Discrete | MultiDiscrete) else math.prod(shape_of(leaf))
+        slices[leaf_path] = slice(start, start + size)
+        start += size
+    return slices
+
+
+# The features extractors of stable-baselines3: they take a gymnasium space, and are called with preprocessed
+# observations.
+#
+# Preprocessed means: images are float32 with channels first, divided by 255 unless `normalize_images` is off; Discrete
+# and MultiDiscrete values are one-hot; other numbers are float32. Dict spaces give a dict of these.
+
+
+class BaseFeaturesExtractor(nn.Module):
+    """The base class of users' features extractors: `forward(observations)` returns float32 [N, features_dim].
+
+    If the width depends on the layers that the constructor builds, the constructor sets `self._features_dim` at its
+    end.
+    """
+
+    def __init__(self, observation_space: Any, features_dim: int = 0) -> None:
+        """Raises SettingsError if `features_dim` is not positive."""
+        super().__init__()
+        if not isinstance(features_dim, int | np.integer) or features_dim < 1:
+            raise SettingsError(f"features_dim = {features_dim!r} must be a positive whole number")
+        self._observation_space, self._features_dim = observation_space, int(features_dim)
+
+    @property
+    def features_dim(self) -> int:
+        """The number of features."""
+        return self._features_dim
+
+
+class FlattenExtractor(BaseFeaturesExtractor):
+    """Concatenates an observation into one vector."""
+
+    def __init__(self, observation_space: Any) -> None:
+        """Raises UnsupportedSpaceError if the space is nested."""
+        super().__init__(observation_space, flattened_dim(observation_space))
+        self.flatten = nn.Flatten()
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """float32 [N, ...] -> [N, features_dim]."""
+        return self.flatten(observations)  # type: ignore[no-any-return]
+
+
+class NatureCNN(BaseFeaturesExtractor):
+    """Three convolutions and a linear layer. Source: Mnih et al. 2015, doi:10.1038/nature14236, extended data table 1."""
+
+    def __init__(self, observation_space: Any, features_dim: int = 512, normalized_image: bool = False) -> None:
+        """Create the layers. With `normalized_image`, any array with three dimensions is accepted as an image.
+
+        Raises:
+            UnsupportedSpaceError: the observations are not images.
+        """
+        super().__init__(observation_space, features_dim)
+        if not is_image_space(observation_space, normalized_image):
+            raise UnsupportedSpaceError(
+                f"NatureCNN needs uint8 images with channels first and values 0 ... 255, got {observation_space};"
+                " pass normalized_image=True for images that are scaled already"
+            )
+        self.cnn = nn.Sequential(
+            nn.Conv2d(observation_space.shape[0], 32, kernel_size=8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, kernel_size=4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, kernel_size=3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        if min(observation_space.shape[1:]) < 36:
+            raise UnsupportedSpaceError(
+                f"NatureCNN needs images of at least 36 x 36 pixels, got {observation_space.shape}"
+            )
+        with torch.no_grad():
+            flat = self.cnn(torch.zeros(1, *observation_space.shape)).shape[1]
+        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """float32 [N, C, H, W] -> [N, features_dim]."""
+        return self.linear(self.cnn(observations))  # type: ignore[no-any-return]
+
+
+class CombinedExtractor(BaseFeaturesExtractor):
+    """One extractor per entry of a Dict: NatureCNN for images, `nn.Flatten` for others. Their features are concatenated."""
+
+    def __init__(self, observation_space: Any, cnn_output_dim: int = 256, normalized_image: bool = False) -> None:
+        """Raises UnsupportedSpaceError if the space is not a Dict."""
+        if type(observation_space).__name__ != "Dict":
+            raise UnsupportedSpaceError(f"CombinedExtractor needs a Dict observation, got {observation_space}")
+        super().__init__(observation_space, features_dim=1)
+        extractors: dict[str, nn.Module] = {}
+        total = 0
+        for key, space in observation_space.spaces.items():
+            is_image = is_image_space(space, normalized_image)
+            extractors[key] = NatureCNN(space, cnn_output_dim, normalized_image) if is_image else nn.Flatten()
+            total += cnn_output_dim if is_image else flattened_dim(space)
+        self.extractors, self._features_dim = nn.ModuleDict(extractors), total
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        """A dict of float32 tensors [N, ...] -> [N, features_dim]."""
+        return torch.cat([extractor(observations[key]) for key, extractor in self.extractors.items()], dim=1)
+
+
+def flattened_dim(space: Any) -> int:
+    """The number of elements of one preprocessed observation of a gymnasium space.
+
+    Raises:
+        UnsupportedSpaceError: a nested space.
+    """
+    kind = type(space).__name__
+    if kind == "Discrete":
+        return int(space.n)
+    if kind == "MultiDiscrete":
+        return int(np.sum(space.nvec))
+    if kind in ("Box", "MultiBinary"):
+        return math.prod(space.shape)
+    raise UnsupportedSpaceError(f"a {kind} observation has no flat form; use CombinedExtractor, or your own extractor")
+
+
+def is_image_space(space: Any, normalized_image: bool = False) -> bool:
+    """Whether a gymnasium space has three dimensions and, unless `normalized_image`, uint8 values 0 ... 255."""
+    if type(space).__name__ != "Box" or len(space.shape) != 3:
+        return False
+    return normalized_image or (space.dtype == np.uint8 and space.low.min() == 0 and space.high.max() == 255)
+
+
+class Preprocessor(nn.Module):
+    """Converts observations to float32: images with channels first, Discrete and MultiDiscrete values one-hot.
+
+    With `normalize_images`, images are divided by 255. There are no parameters.
+    """
+
+    def __init__(self, space: Space, *, normalize_images: bool) -> None:
+        super().__init__()
+        self.space, self.normalize_images = space, normalize_images
+        own = {path: leaf for path, leaf in leaf_spaces(space) if isinstance(leaf, Discrete | MultiDiscrete)}
+        self._one_hot = {path: i for i, path in enumerate(own)}
+        self.one_hot = nn.ModuleList(FlattenEncoder(leaf) for leaf in own.values())
+
+    def forward(self, features: Features) -> Features:
+        """Preprocess observations [N, ..]; both input and output are nested like the space."""
+        return map_leaves(self.space, self._preprocessed, features)
+
+    def _preprocessed(self, path: str, leaf: Space, values: Tensor) -> Tensor:
+        if path in self._one_hot:
+            hot: Tensor = self.one_hot[self._one_hot[path]](values)
+            return hot
+        if not isinstance(leaf, Box) or not leaf.is_image:
+            return values.float()
+        pixels = (values.movedim(-1, -3) if leaf.channels_last else values).float()
+        return pixels / 255.0 if self.normalize_images else pixels
+
+
+def channels_first(space: Space) -> Space:
+    """The space with images whose first axis is the channels."""
+
+    def leaf(given: Space) -> Space:
+        if not isinstance(given, Box) or not given.is_image or not given.channels_last:
+            return given
+        low, high = (np.moveaxis(bound, -1, 0) for bound in (given.low, given.high))
+        return Box(low, high, low.shape, given.dtype)
+
+    return map_space(space, leaf)
+
+
+def example_features(space: Space, rows: int) -> Features:
+    """Return valid observations [rows, ..] of the space (its first values), to examine the output of a network."""
+
+    def leaf(path: str, given: Space) -> Tensor:
+        values = torch.zeros((rows, *shape_of(given)), dtype=getattr(torch, dtype_of(given)))
+        return values + torch.tensor(given.start) if isinstance(given, Discrete | MultiDiscrete) else values
+
+    return map_leaves(space, leaf)

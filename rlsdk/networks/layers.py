@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from operator import attrgetter, is_
 
+import torch
 from torch import Tensor, nn
 
-from rlsdk.errors import UsageError
-from rlsdk.kernels import KernelSlot, factory
-from rlsdk.kernels.differentiable import ByModules, Differentiable
+from rlsdk.errors import SettingsError, UsageError, shown
+from rlsdk.kernels import KernelSlot, factory, is_hooked
+from rlsdk.kernels.factory import seeded_draws
+from rlsdk.kernels.protocol import is_dense
+from rlsdk.kernels.reference import ByModules, Differentiable
+from rlsdk.runtime.process import derive, limited_threads
+
+__all__ = [
+    "architecture",
+]
 
 
 class Layers:
@@ -77,3 +89,294 @@ def _flat(module: nn.Module) -> Iterator[nn.Module]:
     else:
         for child in module:
             yield from _flat(child)
+
+
+_MODULES: dict[str, type[nn.Module]] = {
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "identity": nn.Identity,
+    "leaky_relu": nn.LeakyReLU,
+    "relu": nn.ReLU,
+    "selu": nn.SELU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+}
+
+
+def activation(choice: str | Callable[[], nn.Module]) -> nn.Module:
+    """Create an activation module from a name or from the user's own class.
+
+    Raises:
+        SettingsError: the user's class needs arguments, or does not create a module.
+    """
+    if isinstance(choice, str):
+        return _MODULES[choice]()
+    advice = "give a class such as torch.nn.Mish, or a function without arguments that makes a module"
+    try:
+        found: object = choice()
+    except Exception as error:  # code of the user
+        problem = " ".join(str(error).split())
+        raise SettingsError(f"activation_fn {choice!r} cannot be made: {problem}; {advice}") from None
+    if not isinstance(found, nn.Module):
+        raise SettingsError(f"activation_fn {choice!r} makes {shown(found, 40)}, not a module; {advice}")
+    return found
+
+
+def mlp(
+    inputs: int, widths: Sequence[int], activation_fn: str | Callable[[], nn.Module], *, bias: bool = True
+) -> nn.Sequential:
+    """Build hidden layers only: a linear layer and an activation per width. The output has `widths[-1]` (or `inputs`)
+    features."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        layers += [nn.Linear(inputs, width, bias=bias), activation(activation_fn)]
+        inputs = width
+    return nn.Sequential(*layers)
+
+
+is_trained, _grad = attrgetter("requires_grad"), attrgetter("grad")
+
+
+def views_of(flat: Tensor, parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    """Divide a vector [D] into consecutive segments with the shapes of the parameters, in their order."""
+    chosen = list(parameters)
+    segments = torch.split(flat, [parameter.numel() for parameter in chosen])
+    return [segment.view(parameter.shape) for segment, parameter in zip(segments, chosen, strict=True)]
+
+
+def flatten_parameters(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tensor]:
+    """Move the parameters, and their gradients, into two flat float buffers [D]; returns (values, gradients).
+
+    The parameters become views: `load_state_dict`, `state_dict` and autograd work as before, and `backward` accumulates
+    into the gradient buffer. Contiguous views also avoid a bug of torch's fused Adam on CPU. It computes wrong updates
+    if the strides of a gradient differ from those of its parameter.
+    """
+    chosen = list(parameters)
+    if not chosen:
+        return torch.zeros(0), torch.zeros(0)
+    values = torch.cat([p.detach().reshape(-1) for p in chosen])
+    gradients = torch.zeros_like(values)
+    start = 0
+    for parameter in chosen:
+        end = start + parameter.numel()
+        parameter.data = values[start:end].view(parameter.shape)
+        parameter.grad = gradients[start:end].view(parameter.shape)
+        start = end
+    return values, gradients
+
+
+class FlatParameters:
+    """Parameters that are views of one vector. If one gets other memory or another layout, `zero_grad` makes it a view again.
+
+    Frozen parameters (`requires_grad_(False)`) do not change, however the gradients were computed.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self.parameters = list(parameters)
+        self.values, self.gradients = flatten_parameters(self.parameters)
+        self._note()
+
+    def _note(self) -> None:
+        self._places = list(map(Tensor.data_ptr, self.parameters))
+        self._grads = [parameter.grad for parameter in self.parameters]
+
+    def zero_grad(self) -> None:
+        """Set the gradients in the vector to 0. Call it before the forward pass, or `clear` instead.
+
+        Parameters that `p.data = ...`, `zero_grad()` or `to()` removed from the vector become views of it again.
+        """
+        self.renew_views()
+        self.clear()
+
+    def clear(self) -> None:
+        """The same as `zero_grad`, except for parameters that keep their memory in another layout."""
+        if self._places != list(map(Tensor.data_ptr, self.parameters)) or False in map(
+            is_, map(_grad, self.parameters), self._grads
+        ):
+            self._attach()
+        self.gradients.zero_()
+
+    def renew_views(self) -> None:
+        """Make parameters in another layout, as after `p.data = p.data.T`, views of the vector again.
+
+        It overwrites their memory, which a backward pass may still read.
+        """
+        if False in map(Tensor.is_contiguous, self.parameters):
+            self._attach()
+
+    @torch.no_grad()
+    def _attach(self) -> None:
+        """Raises UsageError if parameters have another dtype, device or shape than before."""
+        size, kind = sum(map(Tensor.numel, self.parameters)), (self.values.dtype, self.values.device)
+        if size != len(self.values) or any((p.dtype, p.device) != kind for p in self.parameters):
+            raise UsageError(
+                "parameters of the policy were given another dtype, device or shape, in which they cannot be trained; undo it"
+                " (policy.float()), and choose the device when the agent is made or loaded"
+            )
+        for parameter, view in zip(self.parameters, views_of(self.values, self.parameters), strict=True):
+            if parameter.data_ptr() != view.data_ptr() or not parameter.is_contiguous():
+                view.copy_(parameter.clone())  # it may lie in the memory of the view
+                parameter.data = view
+        for parameter, grad in zip(self.parameters, views_of(self.gradients, self.parameters), strict=True):
+            parameter.grad = grad
+        self._note()
+
+    def frozen(self) -> list[nn.Parameter]:
+        """Return the parameters that must not change, and set their gradients to 0."""
+        found = [parameter for parameter in self.parameters if not parameter.requires_grad]
+        for parameter in found:
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+        return found
+
+    def frozen_entries(self) -> Tensor | None:
+        """bool [D], True for entries that must not change, whose gradients are set to 0; None if all parameters are trained."""
+        found = set(map(id, self.frozen()))
+        if not found:
+            return None
+        return torch.cat([torch.full((p.numel(),), id(p) in found, device=p.device) for p in self.parameters])
+
+
+class EnsembleLinear(nn.Module):
+    """`members` linear layers in parallel: [C, N, inputs] -> [C, N, outputs]; each initialised like `nn.Linear`."""
+
+    is_ensemble_linear = True  # `rlsdk.kernels` recognises the layer by it
+
+    def __init__(self, members: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(members, inputs, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(members, 1, outputs).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[C, N, inputs] -> [C, N, outputs]."""
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
+class EnsembleMLP(nn.Module):
+    """`members` perceptrons with the same shape and different weights: [N, inputs] -> [C, N, outputs]."""
+
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        widths: Sequence[int],
+        outputs: int,
+        activation_fn: str | Callable[[], nn.Module],
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for width in widths:
+            layers += [EnsembleLinear(members, inputs, width), activation(activation_fn)]
+            inputs = width
+        self.layers = nn.Sequential(*layers, EnsembleLinear(members, inputs, outputs))
+        self.members = members
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layers(x.unsqueeze(0).expand(self.members, -1, -1))
+        return result
+
+    def first(self, x: Tensor) -> Tensor:
+        """Evaluate only the first member, [N, inputs] -> [N, outputs]."""
+        if not is_dense(list(self.layers)):
+            first: Tensor = self(x)[0]
+            return first
+        for layer in self.layers:
+            x = torch.addmm(layer.bias[0], x, layer.weight[0]) if isinstance(layer, EnsembleLinear) else layer(x)
+        return x
+
+
+@contextmanager
+def initialisation(seed: int) -> Iterator[None]:
+    """Make networks that are built inside the `with` block get their random weights from `seed` alone.
+
+    Random numbers of other threads have no effect. torch's global generator is neither read nor changed. The caller's
+    gradient and inference modes have no effect.
+
+    Torch uses one thread inside the block. With two, the QR decomposition of a 256 x 256 matrix takes 380 ms instead of
+    2 ms if another program uses the second core.
+    """
+    draws = seeded_draws(derive(seed, "initialisation"))
+    with torch.inference_mode(False), torch.enable_grad(), limited_threads(1), draws:
+        yield
+
+
+@torch.no_grad()
+def orthogonal(part: nn.Module, gain: float) -> None:
+    """Set orthogonal weights and zero biases in linear layers and convolutions. Other modules are not changed."""
+    for module in part.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            nn.init.orthogonal_(module.weight, gain)
+            if module.bias is not None:
+                module.bias.zero_()
+
+
+SWITCHED = (
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
+    *(nn.LazyBatchNorm1d, nn.LazyBatchNorm2d, nn.LazyBatchNorm3d),
+    *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+    *(nn.LazyInstanceNorm1d, nn.LazyInstanceNorm2d, nn.LazyInstanceNorm3d),
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU),
+)
+"""Layers whose output differs in training mode."""
+
+
+def has_train_mode(*modules: nn.Module | None) -> bool:
+    """Whether switching between `train()` and `eval()` can change an output: batch norm, dropout, hooks, or an unknown
+    module.
+
+    Other networks are never switched, because visiting the modules of a small network takes longer than its forward
+    pass.
+    """
+    return any(_depends(module) for root in modules if root is not None for module in root.modules())
+
+
+def _depends(module: nn.Module) -> bool:
+    if isinstance(module, SWITCHED) or is_hooked(module):  # spectral_norm is a hook
+        return True
+    if isinstance(getattr(module, "dropout", None), float) and module.dropout:  # of recurrent layers and attention
+        return True
+    return not type(module).__module__.startswith(("torch.nn.modules.", "rlsdk."))
+
+
+def architecture(*networks: nn.Module) -> list[str]:
+    """Describe classes with their arguments, names and shapes. Networks with equal descriptions can exchange weights."""
+    found = []
+    for network in networks:
+        for name, module in network.named_modules():
+            kind = type(module)
+            arguments = module.extra_repr() if kind.__module__.startswith("torch.nn.modules.") else ""
+            found.append(f"{name}: {kind.__module__}.{kind.__qualname__}({arguments})")
+            found += [f"{name}.{own} {_kind_of(value)}" for own, value in _tensors(module)]
+    return found
+
+
+def _tensors(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    return chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
+
+
+def _kind_of(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {tensor.dtype}"
+
+
+# The dueling head: values of actions from a value of the observation and advantages.
+#
+# Source: Wang et al. 2016, arXiv:1511.06581, equation 9.
+
+
+class DuelingHead(nn.Module):
+    """Computes Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a') for each choice: features [N, F] -> [N, A * K]."""
+
+    def __init__(self, inputs: int, sizes: Sequence[int], values_per_action: int = 1) -> None:
+        """`sizes` are the numbers of values of each choice, A in total; `values_per_action` is K."""
+        super().__init__()
+        self.sizes, self.values_per_action = tuple(sizes), values_per_action
+        self.value = nn.Linear(inputs, len(self.sizes) * values_per_action)
+        self.advantage = nn.Linear(inputs, sum(self.sizes) * values_per_action)
+
+    def forward(self, features: Tensor) -> Tensor:
+        rows = features.shape[0]  # `len` would fix the number of rows of an exported policy
+        values = self.value(features).view(rows, len(self.sizes), 1, self.values_per_action)
+        advantages = self.advantage(features).view(rows, -1, self.values_per_action).split(self.sizes, 1)
+        found = [values[:, i] + own - own.mean(1, keepdim=True) for i, own in enumerate(advantages)]
+        return torch.cat(found, 1).flatten(1)

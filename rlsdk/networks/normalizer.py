@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from rlsdk.errors import SettingsError
-from rlsdk.networks.leaf_normalizer import LeafNormalizer
-from rlsdk.networks.numpy_encoder import encoded_slices
-from rlsdk.networks.running_moments import Moments, RunningMoments, Vector
+from rlsdk.kernels import factory
+from rlsdk.networks.encoders import encoded_slices
 from rlsdk.records import Features
-from rlsdk.settings.preprocessing import Normalization
+from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Box, Dict, Space, dtype_of, leaf_spaces, map_leaves
 from rlsdk.tree import map_tensors
 
@@ -118,7 +120,7 @@ class ObservationNormalizer:
         return mean, factor, bound
 
     def merge(self, seen: Moments | None) -> None:
-        """Add the moments [F] of observations from `rlsdk.training.population_episodes` to the statistics."""
+        """Add the moments [F] of observations from `rlsdk.training.population` to the statistics."""
         if seen is None or not self.training:
             return
         slices = encoded_slices(self.space)
@@ -143,3 +145,217 @@ class ObservationNormalizer:
         for i, leaf in enumerate(self.leaves.values()):
             leaf.moments.load_state_dict(state[f"{i:03d}"])
             leaf.refresh()
+
+
+Vector = NDArray[np.float64]
+Floats = NDArray[np.floating]
+FIRST_COUNT = 1e-4
+"""The weight of the initial values, mean 0 and variance 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """The count, mean and sum of squared deviations, [F], of encoded observations."""
+
+    count: int
+    mean: Vector
+    squares: Vector
+
+
+class SharedArray:
+    """A numpy array of zeros, float64 [*shape], and a tensor in the same memory. A copy of the object has its own memory."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.array: Vector = np.zeros(shape)
+        self.tensor = torch.from_numpy(self.array)
+
+    def __getstate__(self) -> Vector:
+        return self.array
+
+    def __setstate__(self, values: Vector) -> None:
+        self.array = values
+        self.tensor = torch.from_numpy(values)
+
+
+class RunningMoments:
+    """The mean and (population) variance of all values so far, float64 [*shape].
+
+    It uses numpy, because a few numbers are updated at every environment step, for which calls of torch take several
+    times as long. Arrays have the shape [1, *shape] of a single observation, because broadcasting costs as much as
+    another operation.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.mean_variance: tuple[Vector, Vector] = np.zeros((1, *shape)), np.ones((1, *shape))
+        """Mean and variance, float64 [1, *shape]."""
+        self.count = FIRST_COUNT
+
+    @property
+    def mean(self) -> Vector:
+        return cast("Vector", self.mean_variance[0][0])
+
+    @property
+    def variance(self) -> Vector:
+        return cast("Vector", self.mean_variance[1][0])
+
+    def update(self, batch: Floats) -> None:
+        """Add the values `batch` [N, *shape]."""
+        rows = len(batch)
+        if rows == 1:
+            self.merge(1, batch, None)
+            return
+        mean = np.add.reduce(batch, axis=0, dtype=np.float64, keepdims=True) / rows
+        apart = batch - mean
+        self.merge(rows, mean, np.add.reduce(apart * apart, axis=0, keepdims=True) / rows)
+
+    def merge(self, rows: int, mean: Floats, variance: Vector | None) -> None:
+        """Add `rows` values, given their mean and variance, [1, *shape]. For a single value, the variance is None."""
+        self.mean_variance = self._with(rows, mean, variance)
+        self.count += rows
+
+    def update_row(self, values: Vector) -> Vector:
+        """Add numbers [N] and return the new variance, [1]. Only for moments of shape (); equals `update_each`."""
+        rows = len(values)
+        if rows == 1:
+            self.merge(1, values, None)
+            return self.mean_variance[1]
+        center = np.add.reduce(values) / rows
+        apart = values - center
+        mean, squares = np.add.reduce(apart) / rows, np.add.reduce(apart * apart) / rows
+        self.merge(rows, np.array([center + mean]), np.array([max(squares - mean * mean, 0.0)]))
+        return self.mean_variance[1]
+
+    def update_each(self, batches: Vector, counted: NDArray[np.bool_] | None = None) -> Vector:
+        """Add numbers [T, N] row by row and return the variance after each row, [T]. Only for moments of shape ().
+
+        `counted`, bool [T, N], is True for the numbers that count; None = all.
+        """
+        if counted is None:
+            rows, center = batches.shape[1] * np.arange(1, len(batches) + 1), batches.mean()
+            apart = batches - center  # avoids cancellation for large, similar numbers
+        elif counted.any():
+            rows, center = counted.sum(1).cumsum(), batches[counted].mean()
+            apart = np.where(counted, batches - center, 0.0)
+        else:
+            return np.repeat(self.mean_variance[1], len(batches))
+        divisor = np.maximum(rows, 1)
+        mean = apart.sum(1).cumsum() / divisor
+        spread = np.maximum((apart * apart).sum(1).cumsum() / divisor - mean * mean, 0.0)
+        means, variances = self._with(rows, center + mean, spread)
+        self.mean_variance, self.count = (means[-1:], variances[-1:]), self.count + int(rows[-1])
+        return variances
+
+    def _with(self, rows: int | NDArray[np.int64], mean: Floats, variance: Vector | None) -> tuple[Vector, Vector]:
+        """(mean, variance) of the earlier values together with these."""
+        before, spread = self.mean_variance
+        delta, share = mean - before, rows / (self.count + rows)
+        step = delta * share
+        spread = (spread + delta * step) * (1.0 - share)
+        return before + step, spread if variance is None else spread + variance * share
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {
+            "mean": torch.tensor(self.mean, dtype=torch.float64),
+            "variance": torch.tensor(self.variance, dtype=torch.float64),
+            "count": torch.tensor(self.count, dtype=torch.float64),
+        }
+
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Restore the statistics. Raises ValueError if they have another shape, or impossible values."""
+        given = {name: torch.as_tensor(state[name]).double().cpu().numpy() for name in ("mean", "variance", "count")}
+        for name, value in given.items():
+            shape = () if name == "count" else self.mean.shape
+            if value.shape != shape:
+                raise ValueError(f"normaliser {name} of shape {value.shape}, but this agent's has {shape}")
+            if not np.isfinite(value).all() or (name != "mean" and (value < 0.0).any()):
+                raise ValueError(f"normaliser {name} holds values that no statistic can have")
+        self.mean_variance = given["mean"][None].copy(), given["variance"][None].copy()
+        self.count = float(given["count"])
+
+
+FEW = 1024
+"""Up to this number of values, numpy normalises faster than torch."""
+
+
+class LeafNormalizer:
+    """Computes (x - mean) / sqrt(variance + epsilon), clipped to +-`clip_obs`, as float32 for values [.., *shape].
+
+    The difference is computed in float64, so that large offsets with small deviations do not cancel. Statistics are
+    updated in numpy, which is faster for few numbers; torch reads the same memory.
+    """
+
+    def __init__(self, shape: tuple[int, ...], settings: Normalization) -> None:
+        self.moments, self.epsilon, self.bound = RunningMoments(shape), settings.epsilon, settings.clip_obs
+        self._mean, self._deviation, self._row = (SharedArray((1, *shape)) for _ in range(3))
+        self._compiled = factory.normalization()
+        self._copies: tuple[Tensor, Tensor] | None = None
+        """Copies of mean and deviation on the accelerator that was used last."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Compute mean and deviation again from the moments."""
+        mean, variance = self.moments.mean_variance
+        np.copyto(self._mean.array, mean)
+        np.sqrt(variance + self.epsilon, out=self._deviation.array)
+        self._copies = None
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean, float64 [1, *shape]."""
+        return self._mean.tensor
+
+    @property
+    def deviation(self) -> Tensor:
+        """The deviation sqrt(variance + epsilon), float64 [1, *shape]."""
+        return self._deviation.tensor
+
+    def update(self, values: Tensor) -> None:
+        """Add values [N, *shape] to the moments."""
+        if len(values) == 1:  # copied into memory that numpy shares
+            self._row.tensor.copy_(values)
+            self.moments.update(self._row.array)
+        else:
+            self.moments.update(values.numpy(force=not values.is_cpu or values.requires_grad))
+        self.refresh()
+
+    def normalize(self, values: Tensor) -> Tensor:
+        """Normalise values [.., *shape] to float32, as networks receive them."""
+        mean, deviation = self._on(values.device)
+        return values.sub(mean).div_(deviation).float().clamp_(-self.bound, self.bound)
+
+    def normalize_detached(self, values: Tensor) -> Tensor:
+        """Normalise like `normalize`, but faster, for values [.., *shape] without graph.
+
+        Without compiled code, few numbers on the CPU are normalised in numpy: calls of torch take longer than the arithmetic.
+        """
+        if self._compiled is not None:
+            found = self._compiled(values, self._mean.tensor, self._deviation.tensor, self.bound)
+            if found is not None:
+                return found
+        if values.numel() > FEW or not values.is_cpu:
+            return self.normalize(values)
+        scaled = values.numpy() - self._mean.array
+        scaled /= self._deviation.array
+        return torch.from_numpy(np.minimum(np.maximum(scaled.astype(np.float32), -self.bound), self.bound))
+
+    def by_row(self, values: Tensor, into: Tensor) -> Callable[[int], object]:
+        """Return a function of t that normalises `values[t]` to `into[t]`, for [T, .., *shape]."""
+        if self._compiled is not None:
+            found = self._compiled.by_row(values, into, self._mean.tensor, self._deviation.tensor, self.bound)
+            if found is not None:
+                return found
+        raw, given = values.unbind(), into.unbind()
+        return lambda t: given[t].copy_(self.normalize_detached(raw[t]))
+
+    def denormalize(self, values: Tensor) -> Tensor:
+        """Compute the original values [.., *shape] from normalised ones, up to clipping."""
+        mean, deviation = self._on(values.device)
+        return (values * deviation + mean).float()
+
+    def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """(mean, deviation) on a device, float64 [1, *shape]."""
+        if device.type == "cpu":
+            return self._mean.tensor, self._deviation.tensor
+        if self._copies is None or self._copies[0].device != device:
+            self._copies = self.mean.to(device), self.deviation.to(device)
+        return self._copies

@@ -16,13 +16,12 @@ from rlsdk.distributions import MultiCategorical
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels.reference import no_choice, require_choice
-from rlsdk.networks.action_scale import ActionScale
-from rlsdk.networks.build_encoder import build_encoder
-from rlsdk.networks.encoders import features_dim
-from rlsdk.networks.mlp import mlp
-from rlsdk.networks.running_moments import Vector
+from rlsdk.networks.action_heads import ActionScale
+from rlsdk.networks.encoders import build_encoder, features_dim
+from rlsdk.networks.layers import mlp
+from rlsdk.networks.normalizer import Vector
 from rlsdk.records import Act, Observation
-from rlsdk.settings.networks import NetworkConfig
+from rlsdk.settings.actor_critic import NetworkConfig
 from rlsdk.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple, choices_of, shape_of
 
 ActionSpace = Box | Discrete | MultiDiscrete | MultiBinary

@@ -3,8 +3,7 @@
 It is part of the agent and of the agent's file. `predict` and evaluation apply it too. Only training changes its statistics.
 """
 
-from rlsdk.preprocessing.normalizer import Normalizer
+from rlsdk.preprocessing.normalizer import Normalizer, RolloutNormalizer
 from rlsdk.preprocessing.preprocessing import Preprocessing, preprocessing_of
-from rlsdk.preprocessing.rollouts import RolloutNormalizer
 
 __all__ = ["Normalizer", "Preprocessing", "RolloutNormalizer", "preprocessing_of"]

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import attrs
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
-from rlsdk.errors import UnknownAttributeError, UsageError, suggest
+from rlsdk.errors import SettingsError, UnknownAttributeError, UsageError, suggest
 from rlsdk.interfaces import State
-from rlsdk.networks.leaf_normalizer import LeafNormalizer
-from rlsdk.networks.observation_normalizer import ObservationNormalizer
-from rlsdk.networks.running_moments import Moments, RunningMoments, Vector
-from rlsdk.preprocessing.rewards import RewardScale
-from rlsdk.records import Features
-from rlsdk.settings.preprocessing import Normalization
+from rlsdk.math.surrogate import discounted_sums
+from rlsdk.networks.normalizer import (
+    LeafNormalizer,
+    Moments,
+    ObservationNormalizer,
+    RunningMoments,
+    SharedArray,
+    Vector,
+)
+from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions
+from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Space, map_leaves, shape_of
+from rlsdk.tree import map_tensors
+
+CarryT = TypeVar("CarryT")
+ExtrasT = TypeVar("ExtrasT")
+BatchT = TypeVar("BatchT")
+
 
 SETTINGS = frozenset(field.name for field in attrs.fields(Normalization))
 ATTRIBUTES = ("space", "settings", "device", "observations", "rewards", "training")
@@ -139,3 +152,205 @@ class Normalizer:
         """Load statistics from `state_dict`. Raises ValueError when they have other shapes."""
         self.observations.load_state_dict(state["observation"])
         self.rewards.load_state_dict(state["reward"])
+
+
+class RewardScale:
+    """Divides rewards by the standard deviation of the discounted return, or replaces them by their signs.
+
+    The return of each environment is R <- gamma R + r. Rewards are clipped, but not shifted by a mean.
+    `training = False` freezes the statistics.
+    """
+
+    def __init__(self, settings: Normalization, gamma: float, num_envs: int) -> None:
+        if settings.sign_reward and settings.norm_reward:
+            raise SettingsError("normalize: sign_reward and norm_reward exclude each other; set norm_reward = false")
+        self.settings, self.gamma, self.training = settings, gamma, True
+        self.returns, self.moments = np.zeros(num_envs), RunningMoments(())
+        self._shared, self._row = SharedArray(()), SharedArray((num_envs,))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Recompute the deviation from the moments."""
+        self._shared.array[()] = self._deviation(self.moments.variance)
+
+    @property
+    def deviation(self) -> Tensor:
+        """The standard deviation of returns from the current statistics, float64, 0-d."""
+        return self._shared.tensor
+
+    def update(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
+        """Update the statistics with the rewards of a rollout, and return the rollout for a replay buffer.
+
+        Its rewards stay raw; with `sign_reward` they are replaced by their signs.
+        """
+        steps = rollout.steps
+        if self.settings.sign_reward:
+            return replace(rollout, steps=replace(steps, reward=steps.reward.sign()))
+        if self.settings.norm_reward:
+            self.observe(steps.reward, steps.terminated, steps.truncated, steps.valid)
+        return rollout
+
+    def update_and_normalize(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
+        """Update the statistics, and return the rollout with normalised rewards, or with the signs of rewards.
+
+        The reward of a step is divided by the deviation after that step.
+        """
+        steps = rollout.steps
+        if self.settings.sign_reward or not self.settings.norm_reward:
+            return self.update(rollout)
+        deviation = self.observe(steps.reward, steps.terminated, steps.truncated, steps.valid)
+        reward = self._scaled(steps.reward, torch.as_tensor(deviation))
+        return replace(rollout, steps=replace(steps, reward=reward))
+
+    def observe(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
+        """Update the statistics, and return the deviation of returns after each of T steps, [T, 1].
+
+        While `training` is False, the statistics do not change, and the result is the current deviation, [1, 1].
+
+        Args:
+            reward: float [T, B].
+            terminated: bool [T, B]. The return of an environment starts from 0 after a step that ends an episode.
+            truncated: bool [T, B], used like `terminated`.
+            valid: bool [T, B], False for filler rows, which do not count.
+        """
+        if not self.training:
+            return self._deviation(self.moments.mean_variance[1])[:, None]
+        variance = self._variances(reward, terminated, truncated, valid)
+        self.refresh()
+        return self._deviation(variance)[:, None]
+
+    def _variances(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
+        """Add the returns of T steps to the moments, and return the variance after each step, [T]."""
+        if len(reward) == 1 and bool(valid.all()):
+            self._row.tensor.copy_(reward[0])  # `_row.array` shares this memory
+            returns = self._row.array + self.gamma * self.returns
+            ended = terminated[0] | truncated[0]
+            self.returns = np.where(ended.numpy(force=True), 0.0, returns) if bool(ended.any()) else returns
+            return self.moments.update_row(returns)
+        earned = reward.numpy(force=not reward.is_cpu).astype(np.float64)
+        over, counted = terminated.numpy(force=True) | truncated.numpy(force=True), valid.numpy(force=True)
+        earned[~counted] = 0.0
+        earned[0] += self.gamma * self.returns
+        weight = np.full_like(earned, self.gamma)
+        weight[1:][over[:-1]] = 0.0
+        returns = discounted_sums(*(torch.from_numpy(rows[::-1].copy()) for rows in (earned, weight))).numpy()[::-1]
+        self.returns = np.where(over[-1], 0.0, returns[-1])
+        return self.moments.update_each(returns, None if counted.all() else counted)
+
+    def _deviation(self, variance: Vector) -> Vector:
+        deviation: Vector = np.sqrt(variance + self.settings.epsilon)
+        return deviation
+
+    def _scaled(self, reward: Tensor, deviation: Tensor) -> Tensor:
+        scaled = reward.double().div_(deviation.to(reward.device))
+        return scaled.clamp_(-self.settings.clip_reward, self.settings.clip_reward).float()
+
+    def normalize(self, reward: Tensor) -> Tensor:
+        """The rewards [..] that algorithms learn from: divided by the current deviation and clipped, or their signs."""
+        return self._scaled(reward, self.deviation) if self.settings.norm_reward else self._unscaled(reward)
+
+    def _unscaled(self, reward: Tensor) -> Tensor:
+        return reward.sign() if self.settings.sign_reward else reward
+
+    def denormalize(self, reward: Tensor) -> Tensor:
+        """The inverse of `normalize` for rewards [..], except for clipping. Signs of rewards are returned unchanged."""
+        return reward * float(self.deviation) if self.settings.norm_reward else reward
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The moments, 0-d, and the running return of each environment, float64 [B]."""
+        return {**self.moments.state_dict(), "returns": torch.tensor(self.returns)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Load a state from `state_dict`. Raises ValueError when the moments have another shape."""
+        self.moments.load_state_dict(state)
+        self.refresh()
+        returns = torch.as_tensor(state["returns"]).double().cpu().numpy()
+        if returns.shape == self.returns.shape:  # with another number of environments the returns are not loaded
+            self.returns = returns.copy()
+
+
+def normalized(normalizer: ObservationNormalizer, observation: Observation) -> Observation:
+    """The observation [.., *shape] with normalised features."""
+    return Observation(normalizer.collected(observation.features), observation.is_first, observation.action_mask)
+
+
+def normalized_batch(normalizer: Normalizer, batch: BatchT) -> BatchT:
+    """A batch from a replay buffer with observations and rewards normalised by the current statistics.
+
+    Only `Transitions` and `Sequences` are normalised. For other types of batches, the algorithm must use
+    `BuildContext.observation_normalizer` and `BuildContext.reward_normalizer`.
+    """
+    observations, rewards = normalizer.observations, normalizer.rewards
+    if isinstance(batch, Transitions):
+        return replace(
+            batch,
+            observation=normalized(observations, batch.observation),
+            reward=rewards.normalize(batch.reward),
+            next_observation=normalized(observations, batch.next_observation),
+        )
+    if isinstance(batch, Sequences):
+        steps, seen = batch.steps, normalized(observations, batch.steps.observation)
+        return replace(
+            batch,
+            steps=replace(steps, observation=seen, reward=rewards.normalize(steps.reward)),
+            next_observation=normalized(observations, batch.next_observation),
+        )
+    return batch
+
+
+class RolloutNormalizer:
+    """Normalises the observations and rewards that a collector collects for one agent."""
+
+    def __init__(self, normalizer: Normalizer, *, keeps_raw: bool) -> None:
+        """`keeps_raw`: whether rollouts go to a replay buffer, which stores raw observations and rewards."""
+        self.normalizer, self.keeps_raw = normalizer, keeps_raw
+
+    def observation(self, observation: Observation) -> Observation:
+        """The normalised observation [.., *shape] for the policy."""
+        features = self.normalizer.observations.collected(observation.features)
+        return Observation(features, observation.is_first, observation.action_mask)
+
+    def acting(
+        self, act: Callable[..., Act[CarryT, ExtrasT]], generator: Generator
+    ) -> Callable[[Observation, CarryT], Act[CarryT, ExtrasT]]:
+        """A function (raw observation, carry) -> the policy's `Act` for the normalised observation.
+
+        `act` has the signature of `Policy.act`.
+        """
+
+        def act_on(observation: Observation, carry: CarryT) -> Act[CarryT, ExtrasT]:
+            return act(self.observation(observation), carry, deterministic=False, generator=generator)
+
+        return act_on
+
+    @torch.no_grad()
+    def rollout(
+        self,
+        rollout: Rollout[CarryT, ExtrasT],
+        estimates: Callable[[StepData[ExtrasT]], ExtrasT] | None = None,
+    ) -> Rollout[CarryT, ExtrasT]:
+        """The normalised rollout [T, B], or the raw rollout for a replay buffer. Its valid rows update the statistics.
+
+        `estimates` is that of the policy, see `rlsdk.interfaces.FillsExtras`. It gets normalised observations.
+        """
+        acted = rollout if self.keeps_raw and estimates is None else self._normalized(rollout)
+        given = rollout if self.keeps_raw else acted
+        if estimates is not None:
+            given = replace(given, steps=replace(given.steps, extras=estimates(acted.steps)))
+        self._update(rollout.steps)
+        rewards = self.normalizer.rewards
+        return rewards.update(given) if self.keeps_raw else rewards.update_and_normalize(given)
+
+    def _normalized(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
+        finals = rollout.final_observations
+        return replace(
+            rollout,
+            steps=replace(rollout.steps, observation=self.observation(rollout.steps.observation)),
+            last_observation=self.observation(rollout.last_observation),
+            final_observations=finals and replace(finals, observation=self.observation(finals.observation)),
+        )
+
+    def _update(self, steps: StepData[ExtrasT]) -> None:
+        features = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation.features)
+        valid = steps.valid
+        self.normalizer.observations.update(features, None if bool(valid.all()) else valid.flatten())

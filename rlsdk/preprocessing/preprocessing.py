@@ -5,22 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-from torch import Generator
+import numpy as np
+import torch
+from torch import Generator, Tensor
 
+from rlsdk import tree
+from rlsdk.environments.states import read_state
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.interfaces import BuildContext, NormalizesEpisodes, Parts, Policy, State, Stateful, VectorEnv
-from rlsdk.preprocessing.frame_stack_env import FrameStackEnv
-from rlsdk.preprocessing.frames import FramesCarry, FrameStacker
-from rlsdk.preprocessing.normalizer import Normalizer
-from rlsdk.preprocessing.rollouts import RolloutNormalizer, normalized_batch
-from rlsdk.preprocessing.signed_goals import SignedGoals
-from rlsdk.records import Act, Features, Observation
+from rlsdk.interfaces import (
+    BuildContext,
+    CapturesState,
+    GoalRewards,
+    NormalizesEpisodes,
+    Parts,
+    Policy,
+    State,
+    Stateful,
+    VectorEnv,
+)
+from rlsdk.interfaces.abilities import require_inside
+from rlsdk.preprocessing.normalizer import Normalizer, RolloutNormalizer, normalized_batch
+from rlsdk.records import Act, EnvStep, Features, Observation
+from rlsdk.runtime.process import stored_like
 from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, dtype_of, map_leaves, map_space, shape_of
+from rlsdk.tree import map_tensors
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
+
+
 DEFAULT_GAMMA = 0.99
 
 
@@ -180,3 +196,161 @@ def preprocessing_of(context: BuildContext, config: AgentConfig) -> Preprocessin
         gamma = float(getattr(config, "gamma", DEFAULT_GAMMA))
         normalizer = Normalizer(space, config.normalize, gamma, context.num_envs, context.device)
     return Preprocessing(context, frames, normalizer)
+
+
+class SignedGoals:
+    """Gives the signs of rewards for replaced goals, because the replay buffer stores signs of all other rewards."""
+
+    def __init__(self, inner: GoalRewards) -> None:
+        self.inner = inner
+
+    def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(signs of rewards [M], terminated bool [M] or None); see `GoalRewards.compute_reward`."""
+        reward, terminated = self.inner.compute_reward(achieved, goal)
+        return reward.sign(), terminated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FramesCarry(Generic[CarryT]):
+    """The last `count - 1` observations of each environment, [B, count - 1, ..] per leaf, and the policy's carry."""
+
+    frames: Features
+    inner: CarryT
+
+
+class FrameStacker:
+    """Stacks the last `count` observations, the newest last. At the start of an episode the first observation is repeated.
+
+    Vectors are concatenated, images are concatenated along their channels, and Discrete values become a MultiDiscrete.
+    """
+
+    def __init__(self, space: Space, count: int) -> None:
+        self.single, self.count = space, count
+        self.space = map_space(space, self._stacked)
+        self.memory: Features = None
+        """The last frames of the training environments. They persist between two calls of `learn`."""
+
+    def _stacked(self, leaf: Space) -> Space:
+        count = self.count
+        if isinstance(leaf, Discrete):
+            return MultiDiscrete((leaf.n,) * count, (leaf.start,) * count)
+        if isinstance(leaf, MultiDiscrete):
+            return MultiDiscrete(leaf.nvec * count, leaf.start * count)
+        if isinstance(leaf, MultiBinary):
+            return MultiBinary((leaf.shape[0] * count, *leaf.shape[1:]))
+        assert isinstance(leaf, Box)
+        axis = _axis(leaf)
+        low, high = (np.concatenate([np.atleast_1d(bound)] * count, axis) for bound in (leaf.low, leaf.high))
+        return Box(low, high, low.shape, leaf.dtype)
+
+    def newest(self, features: Features) -> Features:
+        """The newest frame [.., *single] of stacked observations."""
+
+        def last(path: str, leaf: Space, values: Tensor) -> Tensor:
+            shape = shape_of(leaf)
+            if not shape:
+                return values[..., -1]
+            axis = _axis(leaf) if isinstance(leaf, Box) else 0
+            size = shape[axis]
+            place = axis - len(shape)
+            return values.narrow(place, values.shape[place] - size, size)
+
+        return map_leaves(self.single, last, features)
+
+    def joined(self, frames: Features) -> Features:
+        """The stacked observations of frames [N, count, *single], the newest last."""
+        return map_leaves(self.single, lambda path, leaf, rows: _joined(leaf, rows), frames)
+
+    def initial(self, batch: int, device: str) -> Features:
+        """The last frames of `batch` environments before an episode starts: zeros, [B, count - 1, ..] per leaf."""
+
+        def zeros(path: str, leaf: Space) -> Tensor:
+            return torch.zeros(
+                batch, self.count - 1, *shape_of(leaf), dtype=getattr(torch, dtype_of(leaf)), device=device
+            )
+
+        return map_leaves(self.single, zeros)
+
+    def push(self, frames: Features, features: Features, is_first: Tensor) -> tuple[Features, Features]:
+        """(stacked observations, next `frames`) for the newest observations.
+
+        Args:
+            frames: the last frames, [B, count - 1, ..] per leaf.
+            features: the newest observations, [B, ..] per leaf.
+            is_first: bool [B], True where an episode starts; its older frames are replaced by the newest observation.
+        """
+        history = map_leaves(self.single, lambda path, leaf, old, new: _history(old, new, is_first), frames, features)
+        return self.joined(history), map_leaves(self.single, lambda path, leaf, rows: rows[:, 1:], history)
+
+
+def _history(frames: Tensor, newest: Tensor, is_first: Tensor) -> Tensor:
+    rows = torch.cat([frames, newest.unsqueeze(1)], dim=1)
+    where = is_first.view(-1, *(1,) * (rows.dim() - 1))
+    return torch.where(where, newest.unsqueeze(1), rows)
+
+
+def _axis(leaf: Box) -> int:
+    """The axis of an observation along which frames are concatenated."""
+    return 2 if len(leaf.shape) == 3 and leaf.channels_last else 0
+
+
+def _joined(leaf: Space, rows: Tensor) -> Tensor:
+    """Concatenate frames: [B, count, ...] -> [B, ...] with one axis `count` times as long. Scalars become vectors."""
+    if rows.dim() == 2:
+        return rows
+    if isinstance(leaf, Box) and _axis(leaf) == 2:
+        return rows.movedim(1, -2).flatten(-2)
+    return rows.flatten(1, 2)
+
+
+class FrameStackEnv:
+    """The vector environment `env` with stacked observations, like those of `gymnasium.wrappers.FrameStackObservation`."""
+
+    def __init__(self, env: VectorEnv, frames: FrameStacker, device: str) -> None:
+        self.env, self.frames, self.device = env, frames, device
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
+
+    @property
+    def observation_space(self) -> Space:
+        return self.frames.space
+
+    @property
+    def action_space(self) -> Space:
+        return self.env.action_space
+
+    def reset(self, seed: int | None = None) -> Observation:
+        observation = self.env.reset(seed)
+        self.frames.memory = self.frames.initial(self.num_envs, self.device)
+        return self._stacked(observation)
+
+    def step(self, action: Features) -> EnvStep:
+        step = self.env.step(action)
+        final = step.final_observation
+        if final is not None:
+            ended = step.terminated | step.truncated
+            memory = map_tensors(lambda rows: rows[ended], self.frames.memory)
+            final = replace(final, features=self.frames.push(memory, final.features, final.is_first)[0])
+        return replace(step, observation=self._stacked(step.observation), final_observation=final)
+
+    def _stacked(self, observation: Observation) -> Observation:
+        frames = self.frames
+        features, frames.memory = frames.push(frames.memory, observation.features, observation.is_first)
+        return Observation(features, observation.is_first, observation.action_mask)
+
+    def get_state(self) -> State:
+        """The state of the environments and the last frames. Raises OpaqueValue where an environment cannot be read."""
+        return {"stacked": read_state(self.env), "frames": tree.number(self.frames.memory)}
+
+    def set_state(self, state: State) -> None:
+        """Restore a state from `get_state`. Raises ValueError when the frames do not fit, and as `set_state` of `env`."""
+        cast("CapturesState", self.env).set_state(state["stacked"])
+        fresh = self.frames.initial(self.num_envs, self.device)
+        memory: Tensor = stored_like(fresh, state["frames"])
+        require_inside(self.frames.single, memory, "the file's frames")
+        self.frames.memory = memory
+
+    def close(self) -> None:
+        self.env.close()

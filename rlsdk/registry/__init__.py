@@ -11,11 +11,6 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.registry.capability_files import capabilities as capabilities
-    from rlsdk.registry.capability_files import capabilities_file as capabilities_file
-    from rlsdk.registry.child_process import ChildProcess as ChildProcess
-    from rlsdk.registry.child_process import RunningProcess as RunningProcess
-    from rlsdk.registry.child_process import end_with_parent as end_with_parent
     from rlsdk.registry.discovery import Plugin as Plugin
     from rlsdk.registry.discovery import algorithms as algorithms
     from rlsdk.registry.discovery import find as find
@@ -24,6 +19,7 @@ if TYPE_CHECKING:
     from rlsdk.registry.discovery import unregister as unregister
     from rlsdk.registry.hooks import hookimpl as hookimpl
     from rlsdk.registry.hooks import hookspec as hookspec
+    from rlsdk.registry.loading import Named as Named
     from rlsdk.registry.loading import agent_type as agent_type
     from rlsdk.registry.loading import extension as extension
     from rlsdk.registry.loading import extensions as extensions
@@ -31,17 +27,21 @@ if TYPE_CHECKING:
     from rlsdk.registry.loading import plugin_of as plugin_of
     from rlsdk.registry.loading import require_usable as require_usable
     from rlsdk.registry.loading import spec_of_class as spec_of_class
+    from rlsdk.registry.manifest import AlgorithmSpec as AlgorithmSpec
     from rlsdk.registry.manifest import Manifest as Manifest
-    from rlsdk.registry.named import Named as Named
+    from rlsdk.registry.manifest import MaskUse as MaskUse
     from rlsdk.registry.package_names import policy_names as policy_names
     from rlsdk.registry.package_names import public_names as public_names
-    from rlsdk.registry.preset_files import Preset as Preset
-    from rlsdk.registry.preset_files import named_preset as named_preset
-    from rlsdk.registry.preset_files import preset as preset
-    from rlsdk.registry.preset_files import preset_names as preset_names
-    from rlsdk.registry.preset_files import presets as presets
-    from rlsdk.registry.spec import AlgorithmSpec as AlgorithmSpec
-    from rlsdk.registry.spec import MaskUse as MaskUse
+    from rlsdk.registry.packaged_files import Preset as Preset
+    from rlsdk.registry.packaged_files import capabilities as capabilities
+    from rlsdk.registry.packaged_files import capabilities_file as capabilities_file
+    from rlsdk.registry.packaged_files import named_preset as named_preset
+    from rlsdk.registry.packaged_files import preset as preset
+    from rlsdk.registry.packaged_files import preset_names as preset_names
+    from rlsdk.registry.packaged_files import presets as presets
+    from rlsdk.registry.trial import ChildProcess as ChildProcess
+    from rlsdk.registry.trial import RunningProcess as RunningProcess
+    from rlsdk.registry.trial import end_with_parent as end_with_parent
     from rlsdk.registry.trial import require_loads as require_loads
 
 __all__ = [
@@ -75,9 +75,9 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        **dict.fromkeys(("capabilities", "capabilities_file"), "rlsdk.registry.capability_files"),
-        **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent"), "rlsdk.registry.child_process"),
-        "Named": "rlsdk.registry.named",
+        **dict.fromkeys(("capabilities", "capabilities_file"), "rlsdk.registry.packaged_files"),
+        **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent"), "rlsdk.registry.trial"),
+        "Named": "rlsdk.registry.loading",
         "require_loads": "rlsdk.registry.trial",
         **dict.fromkeys(
             ("Plugin", "algorithms", "find", "plugins", "register", "unregister"), "rlsdk.registry.discovery"
@@ -87,7 +87,9 @@ __getattr__, __dir__ = attach(
         **dict.fromkeys(("plugin_of", "require_usable", "spec_of_class"), "rlsdk.registry.loading"),
         "Manifest": "rlsdk.registry.manifest",
         **dict.fromkeys(("policy_names", "public_names"), "rlsdk.registry.package_names"),
-        **dict.fromkeys(("Preset", "named_preset", "preset", "preset_names", "presets"), "rlsdk.registry.preset_files"),
-        **dict.fromkeys(("AlgorithmSpec", "MaskUse"), "rlsdk.registry.spec"),
+        **dict.fromkeys(
+            ("Preset", "named_preset", "preset", "preset_names", "presets"), "rlsdk.registry.packaged_files"
+        ),
+        **dict.fromkeys(("AlgorithmSpec", "MaskUse"), "rlsdk.registry.manifest"),
     },
 )

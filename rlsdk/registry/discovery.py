@@ -9,16 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import Distribution, PackageNotFoundError, distributions, requires, version
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import attrs
 
 from rlsdk.errors import PluginError, closest, message_of, one_line, shown, suggest
-from rlsdk.registry.installed import GROUP, Entry, scan
 from rlsdk.registry.manifest import (
+    AlgorithmSpec,
     Manifest,
     ManifestError,
     NoManifestError,
@@ -26,11 +29,11 @@ from rlsdk.registry.manifest import (
     package_folder,
     read_manifest,
 )
-from rlsdk.registry.sdk_range import REGISTERED, fix_for_missing, is_missing_from_sdk, misfit, sdk_version
-from rlsdk.registry.spec import AlgorithmSpec
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.files import PlainFileError, read_plain
+from rlsdk.runtime.packages import pip_install
 
-__all__ = ["GROUP", "HOOKS", "SWITCH", "Plugin", "algorithms", "find", "plugins", "register", "unregister"]
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 HOOKS = {
     "sinks": "metric_sinks",
@@ -42,10 +45,8 @@ HOOKS = {
     "kernels": "kernels",
 }
 """Field of the manifest -> the hook that returns the objects whose names the field lists."""
-
 ALGORITHMS = "algorithms"
 """The extra of rlsdk that installs the algorithm packages of this project, which are called rlsdk-ID."""
-
 SWITCH = "RLSDK_PLUGINS"
 """Environment variable that limits the installed plugins: unset = all, `off` = none, `name,...` = only these ids."""
 
@@ -86,8 +87,6 @@ class Plugin:
 
 
 _registered: dict[str, tuple[Plugin, AlgorithmSpec]] = {}
-
-
 FORGET: list[Callable[[], None]] = []
 """Functions that `plugins(rescan=True)` calls to clear further caches, such as the results of hooks."""
 
@@ -293,3 +292,223 @@ def unregister(name: str) -> None:
     """
     if _registered.pop(f"{REGISTERED}/{name}", None) is None:
         raise PluginError(f"{name!r} is not registered; {suggest(name, [p.id for p, _ in _registered.values()])}")
+
+
+# The entry points of installed distributions. A damaged one is listed as broken, and the others are still found.
+#
+# `importlib.metadata.entry_points` raises an error for all distributions if one of them is not UTF-8 or has a line
+# without `=`.
+
+GROUP = "rlsdk.plugins"
+_SECTION = re.compile(rb"^[ \t]*\[[ \t]*" + re.escape(GROUP).encode() + rb"[ \t]*\]", re.MULTILINE)
+_PLACE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*)(?:\s*:\s*([^\W\d]\w*(?:\.[^\W\d]\w*)*))?\s*(?:\[[^\]]*\])?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LIMIT = 1024 * 1024
+"""The largest size of a metadata file in bytes; it is large because descriptions of packages may be long."""
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """One line of the file `entry_points.txt` of a distribution."""
+
+    name: str
+    distribution: str
+    version: str
+    module: str = ""
+    attribute: str = ""
+    """The dotted name of an object in the module; empty if the entry point is the module itself."""
+    problem: str | None = None
+    """Why the line cannot be used."""
+
+
+def scan() -> tuple[Entry, ...]:
+    """Return every entry point of the group `rlsdk.plugins`, also broken ones, sorted by name.
+
+    If a distribution is installed several times, only the first copy is used.
+    """
+    found, seen = list[Entry](), set[str]()
+    for distribution in _distributions():
+        folder = getattr(distribution, "_path", None)  # no public name; zip archives have no folder
+        stem = folder.name if isinstance(folder, Path) else ""
+        known = _normalized(stem.rpartition(".")[0].partition("-")[0])
+        if known and known in seen:
+            continue
+        seen.add(known)
+        found.extend(_entries(distribution, folder if isinstance(folder, Path) else None))
+    return tuple(sorted(found, key=lambda entry: (entry.name, entry.distribution)))
+
+
+def _distributions() -> Iterator[Distribution]:
+    """Yield the installed distributions; stop without an error if a folder on the path cannot be listed."""
+    try:
+        yield from distributions()
+    except (OSError, ValueError):
+        return
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _entries(distribution: Distribution, folder: Path | None) -> Iterator[Entry]:
+    problem: str | None = None
+    try:
+        content = _content(distribution, folder, "entry_points.txt")
+    except PlainFileError as error:
+        if folder is None or not _is_ours(folder):
+            return
+        content, problem = b"", f"its entry_points.txt {error}"
+    if problem is None and not _SECTION.search(content or b""):
+        return
+    name, number = _identity(distribution, folder)
+    text = ""
+    if problem is None:
+        try:
+            text = (content or b"").decode("utf-8")
+        except UnicodeDecodeError as error:
+            problem = f"its entry_points.txt is not UTF-8: byte {error.start}"
+    if problem is not None:
+        yield Entry(name=name, distribution=name, version=number, problem=f"{problem}; install it again")
+        return
+    known = dict[str, Entry]()
+    for line in _lines(text):
+        entry = _parsed(line, name, number)
+        if entry.name in known:
+            entry = attrs.evolve(entry, problem="its entry_points.txt names it more than once")
+        known[entry.name] = entry
+    yield from known.values()
+
+
+def _is_ours(folder: Path) -> bool:
+    """Return whether a distribution whose entry points cannot be read is a plugin, that is, contains an rlsdk.toml."""
+    try:
+        return b"/rlsdk.toml" in (read_plain(folder / "RECORD", _LIMIT) or b"")
+    except PlainFileError:
+        return False
+
+
+def _content(distribution: Distribution, folder: Path | None, name: str) -> bytes | None:
+    if folder is not None:
+        return read_plain(folder / name, _LIMIT)
+    try:
+        text = distribution.read_text(name)
+    except (OSError, ValueError) as error:
+        raise PlainFileError(f"cannot be read: {one_line(error, 300)}") from None
+    return None if text is None else text.encode()
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines of the section `rlsdk.plugins`, without comments and empty lines."""
+    inside = False
+    for line in map(str.strip, text.split("\n")):
+        if line.startswith("["):
+            inside = line.strip("[] \t") == GROUP
+        elif inside and line and not line.startswith(("#", ";")):
+            yield line
+
+
+def _parsed(line: str, distribution: str, number: str) -> Entry:
+    name, equals, value = (part.strip() for part in line.partition("="))
+    entry = Entry(name=one_line(name, 100) or distribution, distribution=distribution, version=number)
+    place = _PLACE.fullmatch(value)
+    if not _NAME.fullmatch(name):
+        return attrs.evolve(entry, problem="its entry point's name must be of letters, digits, '-', '_' and '.'")
+    if not equals or place is None:
+        return attrs.evolve(
+            entry,
+            problem=f"its entry point {one_line(line, 100)!r} names no module; write for example 'my_package.plugin'",
+        )
+    return attrs.evolve(entry, module=place[1], attribute=place[2] or "")
+
+
+def _identity(distribution: Distribution, folder: Path | None) -> tuple[str, str]:
+    """Return (name, version) from METADATA if that can be read and agrees with the folder's name, else from that name."""
+    stem = folder.name.rpartition(".")[0] if folder is not None else ""
+    name, _, number = stem.partition("-")
+    name = _normalized(name)
+    headers = dict[str, str]()
+    for file in ("METADATA", "PKG-INFO"):
+        try:
+            content = _content(distribution, folder, file) or b""
+        except PlainFileError:
+            continue
+        for line in content.decode("utf-8", "replace").split("\n\n")[0].splitlines()[:200]:
+            key, _, value = line.partition(":")
+            headers.setdefault(key.strip().lower(), value.strip())
+    stated = headers.get("name", "")
+    if _NAME.fullmatch(stated) and (not name or _normalized(stated) == name):
+        name = stated
+    stated = headers.get("version", "")
+    if re.fullmatch(r"[\w.!+-]{1,100}", stated):
+        number = stated
+    return one_line(name or "unknown", 100), one_line(number or "unknown", 100)
+
+
+SDK = "rlsdk"
+REGISTERED = "registered"
+"""The name used as distribution of plugins that were registered in this process. They have no package to install."""
+
+
+@cache
+def sdk_version() -> str:
+    """Return the version of the running rlsdk. It is cached, because reading it takes 1 ms."""
+    try:
+        return version(SDK)
+    except PackageNotFoundError:  # rlsdk is imported from its sources and not installed
+        found: str = sys.modules[SDK].__version__
+        return found
+
+
+def misfit(stated: str, here: str, distribution: str) -> str | None:
+    """Return why a plugin of `distribution` with the SDK range `stated` cannot be used with the SDK version `here`.
+
+    None if it can be used.
+    """
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        wanted = SpecifierSet(stated)
+    except InvalidSpecifier:
+        return f"its manifest's sdk = {shown(stated, 60)} is not a version range; write for example '>=0.1,<0.2'"
+    if wanted.contains(here, prereleases=True):
+        return None
+    other_sdk = pip_install(SDK + stated)
+    if _is_newer(wanted, here):
+        fix = f"install a newer SDK: {other_sdk}"
+    elif distribution == REGISTERED:
+        fix = f"install an older SDK: {other_sdk}"
+    else:
+        newer_plugin = pip_install(distribution, options="--upgrade")
+        fix = f"install a newer version of the plugin: {newer_plugin}, or an older SDK: {other_sdk}"
+    return f"it needs {SDK} {stated}, installed is {here}; {fix}"
+
+
+def _is_newer(wanted: SpecifierSet, here: str) -> bool:
+    """Return whether the range `wanted` begins above the version `here`."""
+    from packaging.version import InvalidVersion, Version
+
+    lower_bounds = [each.version.removesuffix(".*") for each in wanted if each.operator in (">=", ">", "~=", "==")]
+    try:
+        return any(Version(bound) > Version(here) for bound in lower_bounds)
+    except InvalidVersion:
+        return False
+
+
+def is_missing_from_sdk(error: BaseException) -> bool:
+    """Return whether an error was raised because rlsdk does not have a module or name."""
+    if isinstance(error, ImportError):
+        place = error.name or ""
+    elif isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        place = error.obj.__name__
+    else:
+        return False
+    return place.partition(".")[0] == SDK
+
+
+def fix_for_missing(stated: str, distribution: str) -> str:
+    """Return what to install if a plugin imports something that this SDK does not have, although the SDK is in its range."""
+    packages = (SDK,) if distribution == REGISTERED else (SDK, distribution)
+    return (
+        f"; its range is {SDK} {stated}, and {SDK} {sdk_version()} has no such name; "
+        f"install versions that fit each other: {pip_install(*packages, options='--upgrade')}"
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from rlsdk.registry.spec import AlgorithmSpec
+    from rlsdk.registry.manifest import AlgorithmSpec
 
 PROJECT = "rlsdk"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -68,7 +68,7 @@ def serializers() -> Mapping[str, Callable[[], object]]:  # type: ignore[empty-b
 def kernels() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return name -> function that takes the place of the function of that name in `rlsdk.kernels`, with its arguments.
 
-    `rlsdk.kernels.table.NAMES` lists the names. The hook is called when the first kernel is looked up. `RLSDK_KERNELS=off`
+    `rlsdk.kernels.factory.NAMES` lists the names. The hook is called when the first kernel is looked up. `RLSDK_KERNELS=off`
     switches all kernels off; `RLSDK_PLUGINS` has no effect on them.
     """
 

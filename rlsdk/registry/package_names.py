@@ -8,10 +8,9 @@ from functools import cache
 from importlib import import_module
 
 from rlsdk.errors import PluginError
-from rlsdk.registry.discovery import described, plugin_in, unusable
+from rlsdk.registry.discovery import described, is_missing_from_sdk, plugin_in, unusable
 from rlsdk.registry.manifest import Manifest, read_manifest
-from rlsdk.registry.sdk_range import is_missing_from_sdk
-from rlsdk.settings.policy_names import PolicyName
+from rlsdk.settings.agent_config import PolicyName
 
 
 def public_names(package: str, **more: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:

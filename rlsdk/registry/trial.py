@@ -6,30 +6,33 @@ Commands that only show plugins use this. If the plugin's code exits, crashes or
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import attrs
 
 from rlsdk.errors import PluginError, one_line
-from rlsdk.registry.child_process import ChildProcess, end_with_parent
 from rlsdk.registry.discovery import HOOKS, Plugin, plugins, unusable
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
+from rlsdk.runtime.process import available_bytes, gigabytes
 
 if TYPE_CHECKING:
-    from rlsdk.settings.render import FieldDoc
+    from rlsdk.settings.strict import FieldDoc
 
 SECONDS = 20.0
 """The default time limit. Loading a plugin that imports no torch takes a tenth of a second."""
@@ -132,7 +135,7 @@ def _load(plugin: Plugin) -> Trial:
             if plugin.manifest is not None and plugin.manifest.environments:
                 import_module("gymnasium")
             if plugin.manifest is not None and plugin.manifest.kernels:
-                import_module("rlsdk.runtime.threads")  # torch, and the library that limits threads
+                import_module("rlsdk.runtime.process")  # torch, and the library that limits threads
             for kind in HOOKS:
                 _check_offers(plugin, kind)
         except PluginError as error:
@@ -155,14 +158,206 @@ def _check_offers(plugin: Plugin, kind: str) -> None:
 
 
 def _described(config_type: type[object]) -> list[dict[str, object]]:
-    from rlsdk.settings.render import describe
+    from rlsdk.settings.strict import describe
 
     return [_as_dict(doc) for doc in describe(config_type)]
 
 
 def _as_dict(doc: FieldDoc) -> dict[str, object]:
-    from rlsdk.settings.render import toml_value
+    from rlsdk.settings.strict import toml_value
 
     context = {name: str(getattr(doc, name)) for name in ("name", "type", "help", "unit", "source")}
     default = "required" if doc.required else f"default {toml_value(doc.default)}"
     return {**context, "default": default, "children": [_as_dict(each) for each in doc.children]}
+
+
+# Python processes that this one starts, with the processes that those start in turn.
+#
+# Each child process leads a new session, so that it can be ended together with all processes that it started.
+
+ASK_STACK = getattr(signal, "SIGUSR1", None)
+"""The signal that asks a child to write its stack; None on Windows."""
+POLL, STACK = 0.05, 1.0
+"""Seconds between checks of a child, and seconds that a hanging child has to write its stack."""
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from rlsdk.registry.trial import write_stacks; write_stacks(); from {module} import child; child()"
+)
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.+)$', re.MULTILINE)
+
+
+class ChildProcess:
+    """A new Python process that runs the function `child` of `module` with the `sys.path` of this one.
+
+    The caller's `__main__` is not imported. So this works in notebooks, with `python -c` and in scripts without
+    `if __name__ == "__main__":`. Its error output goes to a temporary file, with its stack if it crashes.
+
+        process = ChildProcess("my_package.worker", ["fast"])
+        try:
+            process.popen.wait(20.0)
+        finally:
+            process.end()
+    """
+
+    MEMORY = 4 * 10**9
+    """The memory limit, in bytes, of the process and those it starts; nine tenths of what is free if that is less."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.DEVNULL,
+    ) -> None:
+        """Start it. `arguments` are its `sys.argv[1:]`; the streams are those of `subprocess.Popen`."""
+        path = json.dumps(list(map(str, sys.path)))
+        self._memory = min(self.MEMORY, int(0.9 * (available_bytes() or self.MEMORY)))
+        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
+        """What it wrote to its error output."""
+        self.popen: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", _START.format(module=module), path, *arguments],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=self.errors,
+            start_new_session=True,
+        )
+
+    def running(self) -> tuple[RunningProcess, ...]:
+        """Return the processes of its session, also itself, and their descendants; none without `/proc`."""
+        return _members(self.popen.pid)
+
+    def end(self) -> None:
+        """End it and all processes that it started."""
+        for process in self.running():
+            process.end()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.popen.pid, signal.SIGKILL)
+            else:
+                self.popen.kill()
+        self.popen.wait()
+        self.errors.close()
+
+    def how_it_ended(self) -> str:
+        """Wait for its end, and return the meaning of its exit code, as text that begins with "ended the process".
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs after 5 s.
+        """
+        code = self.popen.wait(5.0)
+        if code >= 0:
+            return f"ended the process with exit code {code}"
+        name = signal.Signals(-code).name if -code in {int(kind) for kind in signal.Signals} else f"signal {-code}"
+        return f"ended the process by {name}"
+
+    def ask_stack(self) -> None:
+        """Let it write its stack, which shows where it hangs; wait until it has."""
+        if ASK_STACK is not None and self.popen.poll() is None:
+            before, end = os.fstat(self.errors.fileno()).st_size, time.monotonic() + STACK
+            self.popen.send_signal(ASK_STACK)
+            while os.fstat(self.errors.fileno()).st_size == before and time.monotonic() < end:
+                time.sleep(POLL)
+
+    def place_in(self, package: str, begin: int = 0) -> str:
+        """Return the function and line in which the code of `package` was when the process ended or hung.
+
+        They are read from the stacks in its error output from byte `begin` on, innermost call first. Without a stack, return
+        the last line.
+        """
+        self.errors.seek(begin)
+        output = self.errors.read(1_000_000).decode("utf-8", "replace")
+        for path, line, function in _FRAME.findall(output):
+            _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
+            if folder:
+                return f" in {function} ({package}/{rest}, line {line})"
+        lines = output.strip().splitlines()
+        return f": {one_line(lines[-1], 200)}" if lines and not _FRAME.search(output) else ""
+
+    def too_much_memory(self) -> str | None:
+        """Return text about the process if it uses too much memory, with the processes it started; else None.
+
+        It reads `/proc`, and returns None without it. A limit of the address space (`RLIMIT_AS`) is not used: it would also
+        count memory that is reserved and never used, as by CUDA and threads. It would not count processes that it starts.
+        """
+        running = self.running()
+        if sum(each.private_bytes() for each in running) <= self._memory:
+            return None
+        count = f", in {len(running)} processes" if len(running) > 1 else ""
+        return f"used more than {gigabytes(self._memory)} of memory{count}"
+
+
+def write_stacks() -> None:
+    """Let this child write its stack to its error output if it crashes, or if the parent sends the signal `ASK_STACK`.
+
+    `faulthandler.dump_traceback_later` is not used: its thread reads the frames of running threads, and so can crash.
+    Stacks are written to a separate file descriptor, because standard error may be captured or closed.
+    """
+    errors = os.dup(2)
+    faulthandler.enable(errors)
+    if ASK_STACK is not None:
+        faulthandler.register(ASK_STACK, errors, all_threads=False)
+
+
+def end_with_parent(parent: int, leave: Callable[[int], object], seconds: float = float("inf")) -> None:
+    """Wait until the parent process has ended or the time limit of `seconds` was exceeded by one second, then call `leave(1)`.
+
+    A child process runs this in a thread, so that it ends when its parent is killed.
+    """
+    limit = time.monotonic() + seconds
+    while os.getppid() == parent and time.monotonic() < limit + 1.0:
+        time.sleep(0.2)
+    leave(1)
+
+
+@attrs.frozen
+class RunningProcess:
+    """A running process, with its id and those of its parent and session."""
+
+    pid: int
+    parent: int
+    session: int
+    command: str
+    """The command line of the process."""
+
+    def end(self) -> None:
+        """End it by SIGKILL."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def private_bytes(self) -> int:
+        """Return the bytes of its memory that no file backs; 0 if it has ended or the system has no `/proc`."""
+        try:
+            with open(f"/proc/{self.pid}/status", encoding="utf-8", errors="replace") as stream:
+                lines = [line.split() for line in stream if line.startswith(("RssAnon:", "RssShmem:"))]
+            return sum(int(words[1]) * 1024 for words in lines)
+        except (OSError, ValueError, IndexError):
+            return 0
+
+
+def _members(leader: int) -> tuple[RunningProcess, ...]:
+    """Return the processes of the session that `leader` leads, and their descendants; none without `/proc`."""
+    everything = [found for name in _numbers() if (found := _look(int(name))) is not None]
+    chosen = {each.pid: each for each in everything if each.session == leader or each.pid == leader}
+    while more := {each.pid: each for each in everything if each.parent in chosen and each.pid not in chosen}:
+        chosen |= more
+    return tuple(chosen.values())
+
+
+def _numbers() -> list[str]:
+    try:
+        return [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _look(pid: int) -> RunningProcess | None:
+    """Read the entry of process `pid` in `/proc`; None if the process has ended, even if it is still listed (zombie)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+            state, parent, _, session = stream.read().rpartition(")")[2].split()[:4]
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as stream:
+            command = stream.read().replace("\0", " ").strip()
+    except (OSError, ValueError):
+        return None
+    return None if state in "ZX" else RunningProcess(pid, int(parent), int(session), command)

@@ -11,32 +11,35 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.experiments.agent_path import find_agent
-    from rlsdk.experiments.folder_kinds import require_kind
-    from rlsdk.experiments.metrics_file import read_metric
-    from rlsdk.experiments.recorded_run import environment_of
-    from rlsdk.experiments.rl_zoo import rl_zoo_preset
-    from rlsdk.experiments.run_directory import RunDirectory, folder_name
-    from rlsdk.experiments.run_request import RunRequest
-    from rlsdk.experiments.run_sinks import named_sinks
-    from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored, load_agent
-    from rlsdk.experiments.stored_tables import read_table
-    from rlsdk.experiments.sweep import SeedResult, jobs_for, open_workers, require_shared, run_all
-    from rlsdk.experiments.trust import require_trusted
+    from rlsdk.runs.directory import RunDirectory, find_agent, folder_name, read_metric, require_kind, require_trusted
+    from rlsdk.runs.recorded_run import environment_of
+    from rlsdk.runs.request import RunRequest, read_table
+    from rlsdk.runs.rl_zoo import rl_zoo_preset
+    from rlsdk.runs.runner import named_sinks
+    from rlsdk.runs.sweep import (
+        EvaluationRequest,
+        SeedResult,
+        evaluate_stored,
+        jobs_for,
+        load_agent,
+        open_workers,
+        require_shared,
+        run_all,
+    )
 
 HOMES = {
-    "find_agent": "rlsdk.experiments.agent_path",
-    "require_kind": "rlsdk.experiments.folder_kinds",
-    "read_metric": "rlsdk.experiments.metrics_file",
-    "environment_of": "rlsdk.experiments.recorded_run",
-    "rl_zoo_preset": "rlsdk.experiments.rl_zoo",
-    **dict.fromkeys(("RunDirectory", "folder_name"), "rlsdk.experiments.run_directory"),
-    "RunRequest": "rlsdk.experiments.run_request",
-    "named_sinks": "rlsdk.experiments.run_sinks",
-    **dict.fromkeys(("EvaluationRequest", "evaluate_stored", "load_agent"), "rlsdk.experiments.stored_agent"),
-    "read_table": "rlsdk.experiments.stored_tables",
-    **dict.fromkeys(("SeedResult", "jobs_for", "open_workers", "require_shared", "run_all"), "rlsdk.experiments.sweep"),
-    "require_trusted": "rlsdk.experiments.trust",
+    "find_agent": "rlsdk.runs.directory",
+    "require_kind": "rlsdk.runs.directory",
+    "read_metric": "rlsdk.runs.directory",
+    "environment_of": "rlsdk.runs.recorded_run",
+    "rl_zoo_preset": "rlsdk.runs.rl_zoo",
+    **dict.fromkeys(("RunDirectory", "folder_name"), "rlsdk.runs.directory"),
+    "RunRequest": "rlsdk.runs.request",
+    "named_sinks": "rlsdk.runs.runner",
+    **dict.fromkeys(("EvaluationRequest", "evaluate_stored", "load_agent"), "rlsdk.runs.sweep"),
+    "read_table": "rlsdk.runs.request",
+    **dict.fromkeys(("SeedResult", "jobs_for", "open_workers", "require_shared", "run_all"), "rlsdk.runs.sweep"),
+    "require_trusted": "rlsdk.runs.directory",
 }
 __all__ = [
     "EvaluationRequest",

@@ -10,29 +10,60 @@ learning_curve.png (with rlsdk-lab and matplotlib)
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import hashlib
+import hmac
+import json
+import math
+import os
 import re
+import secrets
+import socket
+import stat
+import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlsdk.callbacks.checkpoint import replay_folder
-from rlsdk.callbacks.earlier_training import set_aside
-from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk.experiments.folder_kinds import RUN, require_kind
-from rlsdk.experiments.lock import claimed
-from rlsdk.experiments.made_here import record_made_here, sealed
-from rlsdk.experiments.metrics_file import MAX_METRICS, read_metric
-from rlsdk.experiments.run_record import RunRecord
-from rlsdk.experiments.stored_tables import read_text
-from rlsdk.experiments.trust import asks_for_trust
+from rlsdk.callbacks.checkpoint import replay_folder, set_aside
+from rlsdk.environments.gymnasium_adapter import refusal
+from rlsdk.errors import ArtifactError, SettingsError, shown
+from rlsdk.executors.choice import is_place
+from rlsdk.runs.request import RunRecord, read_table, read_text
+from rlsdk.runtime.files import PLACES, write_json, write_whole
 from rlsdk.runtime.output import print_line
-from rlsdk.runtime.whole_files import write_json, write_whole
 from rlsdk.settings import commented_toml
+from rlsdk.settings.load import environment_id
+
+if TYPE_CHECKING:
+    from rlsdk.runs.request import RunRequest
 
 T = TypeVar("T")
+
+
+RUN, SEEDS = "run.json", "sweep.json"
+KINDS = {
+    RUN: "a run of `rlsdk run`",
+    SEEDS: "runs of `rlsdk run --seeds`",
+    "bench.json": "the runs of `rlsdk bench`",
+    "journal.log": "a search of `rlsdk tune`",
+}
+
+
+def require_kind(folder: Path, own: str) -> None:
+    """Check a folder before a command whose file is `own`, such as `run.json`, writes into it.
+
+    Raises:
+        SettingsError: another command wrote into the folder. The files of both commands would mix.
+    """
+    for name, held in KINDS.items():
+        if name != own and (folder / name).exists():
+            raise SettingsError(f"{folder} holds {held}; choose another --out")
 
 
 def folder_name(env: str) -> str:
@@ -203,3 +234,381 @@ def _step_of(line: str) -> int | None:
 
 def _entries(folder: Path) -> list[Path]:
     return [folder, *folder.iterdir()] if folder.is_dir() else []
+
+
+LOCK = ".running"
+_held: set[Path] = set()
+"""Folders that this process has locked. The locks of the operating system work only between processes."""
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Lock an existing folder inside the block. The lock ends with the process, even if the process is killed.
+
+    On file systems without locks, nothing is locked.
+
+    Raises:
+        SettingsError: another run has locked the folder. The message names its process.
+    """
+    path = folder.resolve() / LOCK
+    if path in _held:
+        raise _in_use(folder, path)
+    with contextlib.ExitStack() as stack:
+        try:
+            handle = _locked(path)
+        except BlockingIOError:
+            raise _in_use(folder, path) from None
+        except OSError:
+            handle = None
+        if handle is not None:
+            _held.add(path)
+            stack.callback(_release, path, handle)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        yield
+
+
+def _locked(path: Path) -> int | None:
+    """Return the file descriptor of the locked lock file; None on systems without such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and path.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except PermissionError:
+            os.close(handle)
+            raise BlockingIOError from None
+        except OSError:
+            os.close(handle)
+            raise
+        os.close(handle)  # another process removed the file in the meantime
+
+
+def _release(path: Path, handle: int) -> None:
+    _held.discard(path)
+    with contextlib.suppress(OSError):
+        path.unlink()
+    os.close(handle)
+
+
+def _in_use(folder: Path, path: Path) -> SettingsError:
+    try:
+        holder = path.read_text(encoding="utf-8", errors="replace")[:200].strip() or "another process"
+    except OSError:
+        holder = "another process"
+    return SettingsError(f"a run is running in {folder}, by {holder}; wait for its end, or stop it (Ctrl-C or SIGTERM)")
+
+
+MAX_METRICS = 1 << 32
+"""Largest file in bytes."""
+
+
+def read_metric(path: Path, name: str, x: str = "step") -> tuple[list[float], list[float]]:
+    """Return (x, values) of one column of a run's metrics.csv. Rows without the metric are left out.
+
+    Raises:
+        SettingsError: the file cannot be read, or the column holds texts.
+    """
+    try:
+        table = csv.DictReader(read_text(path, MAX_METRICS).splitlines())
+        rows = [row for row in table if row.get(name) and row.get(x)]
+        if rows and not any(_is_number(row[name]) for row in rows):
+            raise SettingsError(
+                f"the metric {shown(name, 100)} of {path} has no numbers, for example {shown(rows[0][name], 50)}; choose"
+                " another column of that file"
+            )
+        places, values = [float(row[x]) for row in rows], [float(row[name]) for row in rows]
+    except (csv.Error, ValueError, TypeError) as error:
+        raise error if isinstance(error, SettingsError) else SettingsError(f"{path} is damaged: {error}") from None
+    if not all(map(math.isfinite, places)):
+        raise SettingsError(f"{path} is damaged: its column {x} holds a number that is not finite")
+    return places, values
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# Checks of stored files. Untrusted files may not choose which module is imported, or which files are read or written.
+#
+# Trusted are files that the user trusts with `--trust`, and records of runs that this user made on this machine.
+
+
+def require_trusted(
+    source: str,
+    folder: Path,
+    *,
+    env: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    files: Iterable[Path] = (),
+) -> None:
+    """Check what a file that may come from someone else, such as a suite, chooses for runs below `folder`.
+
+    Args:
+        source: name of the file in errors.
+        folder: where the runs write.
+        env: the environment that the file names.
+        settings: the settings of agents that it names.
+        files: existing files that the runs will write.
+
+    Raises:
+        SettingsError: the environment would import a module or read a file, a setting is a path outside `folder`, or a file is
+            a symbolic link, so that another file would be written. The message tells to add `--trust`.
+    """
+    if env is not None:
+        require_own_environment(env, source, trust=False)
+    require_own_places(places_in(settings or {}), folder, source, trust=False)
+    require_own_files(files, trust=False)
+
+
+def require_own_choices(
+    request: RunRequest, source: Path, env: str | None, places: Mapping[str, object], files: Iterable[Path]
+) -> None:
+    """Check what the record `source` would decide for `request`: environment, paths, and the files that will be written.
+
+    Values that the request gives again are not checked, because the user chose them.
+
+    Raises:
+        SettingsError: a module would be imported, or a file outside the folder written, and the request does not trust it.
+    """
+    given = places_in(request.settings)
+    named = {name: place for name, place in places.items() if name not in given}
+    trust = request.trust or record_made_here(source) is not None
+    if env is not None:
+        require_own_environment(env, source, trust=trust or request.env is not None)
+    require_own_places(named, source.parent, str(source), trust=trust)
+    require_own_files(files, trust=request.trust)
+
+
+def require_same_environment(given: str | None, stored: str | None, held: str) -> None:
+    """Check that the environment `given` to a command, if any, is that of the run to continue.
+
+    Raises:
+        SettingsError: it is another one. The message begins with `held`.
+    """
+    if given is None or (stored is not None and environment_id(given) == environment_id(stored)):
+        return
+    raise SettingsError(
+        f"{held} {stored!r}, not on {given!r}; give the same, or leave out --env, --env-kwargs and --wrapper"
+    )
+
+
+def require_own_environment(env: str, source: Path | str, *, trust: bool) -> str:
+    """Return `env` after a check: it may not import a module or read a file unless `source` is trusted.
+
+    Such ids are `package:Env-v0` and `Ant-v5?xml_file=/tmp/ant.xml`. A path `source` in a run directory that this user made
+    here is trusted with the environment of the run.
+
+    Raises:
+        SettingsError: it is such an id, and `source` is not trusted.
+    """
+    if trust or (why := refusal(env)) is None or (isinstance(source, Path) and vouched_for(source, env)):
+        return env
+    raise SettingsError(
+        f"{source} names the environment {shown(env)}, and a file may not choose what is imported or read: {why}; give it with"
+        " --env, or add --trust if you trust the file"
+    )
+
+
+def asks_for_trust(env: str | None, places: Mapping[str, object], folder: Path, executors: Iterable[str]) -> bool:
+    """Whether a record with these entries in `folder` is refused, unless it is trusted."""
+    if env is not None and refusal(env) is not None:
+        return True
+    return any(map(is_place, executors)) or not all(_is_inside(place, folder) for place in places.values())
+
+
+def require_own_executor(executor: str, source: str, *, trust: bool) -> None:
+    """Check an executor that `source` names.
+
+    Raises:
+        SettingsError: the name refers to a module, which would be imported, and `source` is not trusted.
+    """
+    if is_place(executor) and not trust:
+        raise SettingsError(
+            f"{source} names the executor {executor!r}, for which a module would be imported; give it again, or add --trust if"
+            " you trust the file"
+        )
+
+
+def places_in(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return the settings in a nested table that are paths on disk: dotted name -> path."""
+    found = {}
+    for name in PLACES:
+        value: Any = settings
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is not None:
+            found[name] = str(value)
+    return found
+
+
+def without_places(settings: Mapping[str, object]) -> set[str]:
+    """Return the dotted names of the settings in a nested table that are not paths on disk."""
+    return set(_dotted(settings)) - set(PLACES)
+
+
+def _dotted(settings: Mapping[str, object]) -> list[str]:
+    names = []
+    for name, value in settings.items():
+        names += [f"{name}.{inner}" for inner in _dotted(value)] if isinstance(value, Mapping) else [name]
+    return names
+
+
+def require_own_places(places: Mapping[str, object], folder: Path, source: str, *, trust: bool) -> None:
+    """Check the paths that `source` names.
+
+    Raises:
+        SettingsError: a path is outside `folder`, and `source` is not trusted.
+    """
+    for name, place in places.items():
+        if not trust and not _is_inside(place, folder):
+            raise SettingsError(
+                f"{source} names a place to write, {name} = {str(place)[:200]!r}; give it again with --set {name}=..., or"
+                " add --trust if you trust the file"
+            )
+
+
+def require_own_files(paths: Iterable[Path], *, trust: bool) -> None:
+    """Check files before they are written.
+
+    Raises:
+        SettingsError: a file is a symbolic link, so another file would be written, and the folder is not trusted.
+    """
+    for path in paths:
+        if path.is_symlink() and not trust:
+            raise SettingsError(
+                f"{path} is a link to another place, which would be written to; add --trust if you trust the folder"
+            )
+
+
+def _is_inside(place: object, folder: Path) -> bool:
+    if not isinstance(place, str) or "\0" in place:
+        return False
+    try:
+        return Path(place).resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a cycle of symbolic links
+        return False
+
+
+def find_agent(path: Path) -> Path:
+    """Return the agent file at `path`, which may be given without its suffix.
+
+    For a run directory, return the best agent, else the final agent, else the newest checkpoint.
+
+    Raises:
+        SettingsError: nothing has this name, or it is a folder without an agent.
+    """
+    named = next((file for suffix in ("", ".rlsdk", ".zip") if (file := Path(f"{path}{suffix}")).is_file()), None)
+    if named is not None:
+        return named
+    if not path.exists():
+        raise SettingsError(
+            f"there is no file or folder {path}; name an agent file, or a directory that `rlsdk run` wrote"
+        )
+    if not path.is_dir():  # a pipe or a device: reading it raises an error later
+        return path
+    checkpoints = sorted((path / "checkpoints").glob("step_*.rlsdk"), reverse=True)
+    for file in (path / "best.rlsdk", path / "final.rlsdk", *checkpoints):
+        if file.is_file():
+            return file
+    below = sorted(inner.parent for inner in path.glob("*/final.rlsdk"))
+    hint = f"name one of its runs, such as {below[0]}" if below else "name an agent file, or a run directory"
+    raise SettingsError(f"{path} is a folder that holds no agent itself; {hint}")
+
+
+# Records of runs that this user made on this machine. They may name what the record of someone else may not.
+#
+# A record has a seal: a keyed hash of its content and of its folder. The key is a file that only this user can read,
+# outside of all runs. So a record that was changed, copied to another folder or written by someone else has no valid
+# seal.
+
+SEAL = "made_here"
+"""The entry of a record with its seal."""
+KEY, SIZE = "key", 32
+"""The file with the key, and its size in bytes."""
+
+
+def sealed(file: Path, table: Mapping[str, object]) -> dict[str, object]:
+    """Return the content `table` of the record `file` with its seal; without one if there is no place for a key."""
+    plain, key = json.loads(json.dumps(table)), _key(make=True)
+    return plain if key is None else {**plain, SEAL: _seal(key, file, plain)}
+
+
+def record_made_here(file: Path) -> dict[str, object] | None:
+    """Return the content of the record `file`, if this user wrote it on this machine, in this folder; else None."""
+    try:
+        table = read_table(file)
+    except SettingsError:
+        return None
+    key, seal = _key(make=False), table.pop(SEAL, None)
+    if key is None or not isinstance(seal, str):
+        return None
+    return table if hmac.compare_digest(_seal(key, file, table).encode(), seal.encode("utf-8", "replace")) else None
+
+
+def vouched_for(file: Path, env: str) -> bool:
+    """Whether `file`, in a run directory or its checkpoints, names the environment of a run that this user made here.
+
+    The other content of an agent file or settings file needs no seal: it cannot make rlsdk import or write anything.
+    """
+    try:
+        folder = file.resolve().parent
+        record = record_made_here((folder.parent if folder.name == "checkpoints" else folder) / RUN)
+        return record is not None and record.get("env") == env
+    except (OSError, RuntimeError):  # RuntimeError: a cycle of symbolic links
+        return False
+
+
+def _seal(key: bytes, file: Path, table: Mapping[str, object]) -> str:
+    place = file.parent.resolve() / file.name  # a link in another folder to a record is not that record
+    content = json.dumps([str(place), table], sort_keys=True)
+    return hmac.new(key, content.encode(), hashlib.sha256).hexdigest()
+
+
+def state_folder() -> Path:
+    """Return the folder of files that rlsdk stores for this user: `XDG_STATE_HOME/rlsdk`, or the system's usual place.
+
+    Raises:
+        RuntimeError: the user has no home.
+    """
+    if chosen := os.environ.get("XDG_STATE_HOME"):
+        return Path(chosen) / "rlsdk"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "rlsdk"
+    return Path.home() / ".local" / "state" / "rlsdk"
+
+
+def _key(*, make: bool) -> bytes | None:
+    """Return the key of this user, made if there is none and `make`; None if there is none, or if others can read it."""
+    with contextlib.suppress(OSError, RuntimeError):
+        path = state_folder() / KEY
+        if make and not path.exists():
+            _make_key(path)
+        return _read_key(path)
+    return None
+
+
+def _make_key(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent) as stream:  # only this user can read it
+        stream.write(secrets.token_bytes(SIZE))
+        stream.flush()
+        with contextlib.suppress(FileExistsError):  # another process was faster: its key counts
+            os.link(stream.name, path)
+
+
+def _read_key(path: Path) -> bytes | None:
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+    with open(handle, "rb") as stream:
+        found, key = os.fstat(handle), stream.read(SIZE + 1)
+    private = os.name == "nt" or (found.st_uid == os.geteuid() and not found.st_mode & 0o077)
+    return key if stat.S_ISREG(found.st_mode) and private and len(key) == SIZE else None

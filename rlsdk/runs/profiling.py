@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlsdk.agent import Agent
-from rlsdk.agent.substitution import substituted
+from rlsdk.agent.agent import substituted
 from rlsdk.runtime.output import is_quiet, print_line
 
 SLOW_STEP = 200e-6

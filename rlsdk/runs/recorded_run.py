@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlsdk.agent.data_sets import recorded_in
+from rlsdk.agent.assembly import recorded_in
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.named_in_files import refusal
+from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.errors import RlsdkError, SettingsError, shown
-from rlsdk.experiments.run_request import RunRequest
 from rlsdk.registry import AlgorithmSpec, load
+from rlsdk.runs.request import RunRequest
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import load_settings
-from rlsdk.settings.dataset import Dataset, as_dataset, dataset_names
+from rlsdk.settings.load import Dataset, as_dataset, dataset_names
 
 
 def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -> dict[str, Any]:

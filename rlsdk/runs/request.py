@@ -2,15 +2,156 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.experiments.run_record import MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
-from rlsdk.experiments.stored_tables import MAX_COUNT, Entries
+from rlsdk.runtime.files import PLACES
+
+MAX_ENVS, MAX_THREADS, MAX_EPISODES, MAX_RESTORES = 2**16, 2**12, 10**7, 10**6
+"""The largest counts of a run. `MAX_RESTORES` is also the largest number of rounds that collectors may be ahead."""
+
+
+@attrs.frozen(kw_only=True)
+class FinalEvaluation:
+    """The evaluation at the end of a run."""
+
+    mean: float
+    std: float
+    episodes: int
+
+
+@attrs.frozen(kw_only=True)
+class RunRecord:
+    """The content of run.json. `--resume` takes every option that the command line does not give from this record."""
+
+    algorithm: str
+    env: str | None
+    """The environment id; None if the run only has a data set."""
+    dataset: str | None = None
+    """The name of the data set that the algorithm learns from."""
+    steps: int
+    n_envs: int
+    eval_every: int
+    checkpoint_every: int
+    seed: int
+    device: str = "auto"
+    vectorization: str = "auto"
+    preset: bool = False
+    eval_episodes: int = 10
+    stop_at: float | None = None
+    threads: int = 1
+    collectors: int | None = None
+    executor: str = "processes"
+    """Name of the executor that runs the collectors."""
+    max_lag: int = 0
+    """Number of rounds that collectors may be ahead of the learner."""
+    max_restores: int = 0
+    """How often earlier parameters are restored if the training diverges."""
+    schedule_until: int | None = None
+    """The count of steps at which schedules end; None: at the end of the run."""
+    exact_steps: bool = False
+    """Whether the last round is cut, so that the run ends exactly."""
+    sinks: tuple[str, ...] = ()
+    policy_from: str | None = None
+    """The file with the policy that the run began with."""
+    places: dict[str, str] = attrs.field(factory=dict)
+    """The settings that are paths on disk: dotted name -> path."""
+    status: str = "running"
+    error: str | None = None
+    env_steps: int | None = None
+    seconds: float = 0.0
+    final_evaluation: FinalEvaluation | None = None
+    system: dict[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def place(self) -> str:
+        """The environment, or the data set if there is no environment, as text for messages."""
+        return self.env or f"the data set {self.dataset}"
+
+    def as_table(self) -> dict[str, object]:
+        """Return the record as a table for JSON, without entries that are None."""
+        return {name: value for name, value in attrs.asdict(self).items() if value is not None}
+
+    @staticmethod
+    def read(path: Path) -> RunRecord:
+        """Return the record in a file.
+
+        Raises:
+            SettingsError: the file is missing or damaged. The message names the entry.
+        """
+        return RunRecord.of(read_table(path), str(path))
+
+    @staticmethod
+    def of(table: Mapping[str, object], source: str) -> RunRecord:
+        """Return the record in a table. `source` names the table in errors. Raises as `read`."""
+        entries = Entries(table, source)
+        steps, dataset = entries.count("steps"), entries.optional_text("dataset")
+        return RunRecord(
+            algorithm=entries.text("algorithm"),
+            env=entries.text("env") if dataset is None else entries.optional_text("env"),
+            dataset=dataset,
+            steps=steps,
+            n_envs=entries.count("n_envs", most=MAX_ENVS),
+            eval_every=entries.count("eval_every", max(1, steps // 10), least=0),
+            checkpoint_every=entries.count("checkpoint_every", max(1, steps // 5)),
+            seed=entries.count("seed", least=0),
+            device=entries.text("device", "auto"),
+            vectorization=entries.text("vectorization", "auto"),
+            preset=entries.flag("preset", False),
+            eval_episodes=entries.count("eval_episodes", 10, most=MAX_EPISODES),
+            stop_at=entries.optional_number("stop_at"),
+            threads=entries.count("threads", 1, most=MAX_THREADS),
+            collectors=entries.optional_count("collectors", least=1, most=MAX_ENVS),
+            executor=entries.text("executor", "processes"),
+            max_lag=entries.count("max_lag", 0, least=0),
+            max_restores=entries.count("max_restores", 0, least=0),
+            schedule_until=entries.optional_count("schedule_until", least=1),
+            exact_steps=entries.flag("exact_steps", False),
+            sinks=entries.texts("sinks"),
+            policy_from=entries.optional_text("policy_from"),
+            places=_places(entries),
+            status=entries.text("status", "running"),
+            error=entries.optional_text("error"),
+            env_steps=entries.optional_count("env_steps"),
+            seconds=entries.number("seconds", 0.0),
+            final_evaluation=_final(entries),
+            system=entries.table_of("system"),
+        )
+
+
+def require_enough_steps(asked: int | None, planned: int, trained: int, folder: Path) -> None:
+    """Check the steps `asked` for a resumed run in `folder`, if any. Steps beyond the planned number do not count.
+
+    The last round of a run may exceed its steps: a run of 600 steps in rounds of 32 ends at step 608.
+
+    Raises:
+        SettingsError: the run has been trained for more steps.
+    """
+    if asked is not None and asked < min(planned, trained):
+        raise SettingsError(
+            f"--steps {asked} is less than the {trained} steps that {folder} has been trained for; give more, or leave it out"
+        )
+
+
+def _places(entries: Entries) -> dict[str, str]:
+    places = entries.table_of("places")
+    inner = Entries(places, f"{entries.source}, places")
+    return {name: inner.text(name) for name in PLACES if name in places}
+
+
+def _final(entries: Entries) -> FinalEvaluation | None:
+    table = entries.table_of("final_evaluation")
+    if not table:
+        return None
+    final = Entries(table, f"{entries.source}, final_evaluation")
+    return FinalEvaluation(mean=final.number("mean"), std=final.number("std"), episodes=final.count("episodes"))
+
 
 RESUMABLE = (
     "steps",
@@ -141,3 +282,114 @@ class RunRequest:
             "profile": entries.flag("profile", False),
         }
         return RunRequest(algorithm=entries.text("algorithm"), **known)
+
+
+MAX_BYTES = 1 << 24
+MAX_COUNT = 2**53
+
+
+def read_text(path: Path, limit: int = MAX_BYTES) -> str:
+    """Return the text of a regular file.
+
+    Raises:
+        SettingsError: the path is missing or not a file, the file is larger than `limit` bytes, or it is not UTF-8.
+    """
+    try:
+        if not path.is_file():  # reading a named pipe would never end
+            raise SettingsError(f"{path} is missing, or is not a file")
+        if path.stat().st_size > limit:
+            raise SettingsError(f"{path} is damaged: it is larger than {limit:,} bytes")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path} is damaged: it is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        raise error if isinstance(error, SettingsError) else SettingsError(f"{path} cannot be read: {error}") from None
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    Raises:
+        SettingsError: as `read_text`, or the file does not contain a JSON object.
+    """
+    try:
+        table = json.loads(read_text(path))
+    except SettingsError:
+        raise
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else f"it is not JSON ({error})"
+        raise SettingsError(f"{path} is damaged: {reason}") from None
+    if not isinstance(table, dict):
+        raise SettingsError(f"{path} is damaged: it holds no table")
+    return table
+
+
+class Entries:
+    """The entries of a table. Every method checks an entry and raises SettingsError if it is wrong or missing.
+
+    `source` names the table in errors.
+    """
+
+    def __init__(self, table: Mapping[str, object], source: str) -> None:
+        self.table, self.source = table, source
+
+    def _wrong(self, name: str, wanted: str) -> SettingsError:
+        if name not in self.table:
+            return SettingsError(f"{self.source} is damaged: it has no {name}; it needs {wanted}")
+        return SettingsError(f"{self.source} is damaged: {name} = {str(self.table[name])[:80]!r} is not {wanted}")
+
+    def count(self, name: str, default: int | None = None, least: int = 1, most: int = MAX_COUNT) -> int:
+        """Return the entry `name` as a whole number from `least` to `most`. Without a default, it is required."""
+        value = self.table.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._wrong(name, f"a whole number from {least} to {most}")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Return the entry `name` as a finite number. Without a default, it is required."""
+        value = self.table.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -1e300 < value < 1e300:
+            raise self._wrong(name, "a finite number")
+        return float(value)
+
+    def optional_number(self, name: str) -> float | None:
+        """Return the entry `name` as a finite number; None if it is absent."""
+        return None if self.table.get(name) is None else self.number(name)
+
+    def optional_count(self, name: str, least: int = 0, most: int = MAX_COUNT) -> int | None:
+        """Return the entry `name` as a whole number from `least` to `most`; None if it is absent."""
+        return None if self.table.get(name) is None else self.count(name, least=least, most=most)
+
+    def optional_text(self, name: str) -> str | None:
+        """Return the entry `name` as text; None if it is absent."""
+        return None if self.table.get(name) is None else self.text(name)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return the entry `name` as text. Without a default, it is required."""
+        value = self.table.get(name, default)
+        if not isinstance(value, str):
+            raise self._wrong(name, "a text")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return the entry `name` as a bool, or `default` if it is absent."""
+        value = self.table.get(name, default)
+        if not isinstance(value, bool):
+            raise self._wrong(name, "true or false")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return the entry `name` as a tuple of texts, empty if it is absent."""
+        value = self.table.get(name) or []
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            raise self._wrong(name, "a list of texts")
+        return tuple(value)
+
+    def table_of(self, name: str) -> dict[str, Any]:
+        """Return the entry `name` as a table, empty if it is absent."""
+        value = self.table.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self._wrong(name, "a table")
+        return value

@@ -16,7 +16,7 @@ import attrs
 from rlsdk.errors import SettingsError, shown, suggest
 from rlsdk.registry import AlgorithmSpec, Preset, named_preset
 from rlsdk.settings import load_settings, merge, structure
-from rlsdk.settings.environment_id import environment_id
+from rlsdk.settings.load import environment_id
 
 SUFFIXES = (".yml", ".yaml")
 FALLBACK = "default"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.agent.agent_file import system_info
-from rlsdk.agent.loggers import chosen_sinks
+from rlsdk.agent.learning import chosen_sinks
+from rlsdk.agent.persistence import NOT_NETWORKS, SHARED
 from rlsdk.callbacks import (
     Callback,
     CheckpointCallback,
@@ -24,38 +27,47 @@ from rlsdk.callbacks import (
 )
 from rlsdk.callbacks.callback import steps_of_round
 from rlsdk.environments import ConnectedEnv, make_vec_env
-from rlsdk.environments.named_in_files import refusal
-from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, message_of
+from rlsdk.environments.gymnasium_adapter import refusal
+from rlsdk.errors import (
+    ArtifactError,
+    EnvironmentFault,
+    PluginError,
+    RlsdkError,
+    SettingsError,
+    message_of,
+    one_line,
+    suggest,
+)
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
-from rlsdk.experiments.begun_from import made
-from rlsdk.experiments.made_here import record_made_here
-from rlsdk.experiments.profiling import printed_profile
-from rlsdk.experiments.recorded_run import dataset_of, environment_of, require_same_dataset
-from rlsdk.experiments.rl_zoo import chosen_preset
-from rlsdk.experiments.run_directory import RunDirectory, folder_name
-from rlsdk.experiments.run_record import FinalEvaluation, RunRecord, require_enough_steps
-from rlsdk.experiments.run_request import RunRequest
-from rlsdk.experiments.run_sinks import Maker, described_run, named_sinks, write_reports
-from rlsdk.experiments.trust import (
+from rlsdk.registry import AlgorithmSpec, Preset, extension, extensions, load, plugin_of, preset
+from rlsdk.registry.loading import is_offered
+from rlsdk.runs.directory import (
+    RunDirectory,
+    find_agent,
+    folder_name,
     places_in,
+    record_made_here,
     require_own_choices,
     require_own_executor,
     require_same_environment,
     without_places,
 )
-from rlsdk.registry import AlgorithmSpec, Preset, load, plugin_of, preset
+from rlsdk.runs.profiling import printed_profile
+from rlsdk.runs.recorded_run import dataset_of, environment_of, require_same_dataset
+from rlsdk.runs.request import FinalEvaluation, RunRecord, RunRequest, require_enough_steps
+from rlsdk.runs.rl_zoo import chosen_preset
 from rlsdk.runtime.output import print_line
-from rlsdk.runtime.seeding import fresh_seed
+from rlsdk.runtime.process import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.dataset import dataset_names
-from rlsdk.sinks import CsvSink, JsonlSink, Logger, MetricSink
-from rlsdk.training.length import require_exact, rounded_up
+from rlsdk.settings.load import dataset_names
+from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger, MetricSink, TensorBoardSink
+from rlsdk.sinks.sink import Scalar
+from rlsdk.training.run import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
 """Options that have no meaning if the run only has a data set."""
-__all__ = ["RunRequest", "RunResult", "preset_of", "run", "starting_settings", "width"]
 
 
 @attrs.frozen
@@ -408,3 +420,103 @@ def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) 
     device, places = request.settings.get("device", stored.device), {**stored.places, **places_in(request.settings)}
     fresh = {"places": places, "device": device, "status": "running", "error": None}
     return attrs.evolve(stored, **request.explicit(), **fresh)
+
+
+BUILT_IN = ("console", "tensorboard")
+Maker = Callable[[Path, bool], MetricSink]
+"""Function that makes a sink for a run directory. The second argument is True if the run is resumed."""
+
+
+def named_sinks(names: Iterable[str]) -> list[Maker]:
+    """Return the functions that make the sinks of these names.
+
+    Raises:
+        SettingsError: there is no sink of a name.
+        PluginError: the plugin that offers it is broken.
+    """
+    return [_named(name) for name in names]
+
+
+def _named(name: str) -> Maker:
+    if name == "console":
+        return lambda folder, resumed: ConsoleSink()
+    if name == "tensorboard":
+        return lambda folder, resumed: TensorBoardSink(folder, name, continue_last=resumed)
+    if not is_offered("sinks", name):
+        known = (*BUILT_IN, *extensions("sinks"))
+        raise SettingsError(
+            f"unknown sink {name!r}; {suggest(name, known)}; metrics.csv and metrics.jsonl are always written"
+        )
+    make = extension("sinks", name)
+
+    def made(folder: Path, resumed: bool) -> MetricSink:
+        try:
+            sink: MetricSink = make(folder)
+        except (RlsdkError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # the code of a package
+            raise PluginError(f"the sink {name!r} of {make.__module__} {_raised(error)}; leave it out") from error
+        return sink
+
+    return made
+
+
+def write_reports(folder: Path) -> None:
+    """Call every report of an installed plugin with the folder of a run or sweep that ended. One that fails is printed."""
+    for name in extensions("reports"):
+        try:
+            extension("reports", name)(folder)
+        except RlsdkError as error:
+            print_line(f"no {name}: {error}")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an installed package must not end a complete run
+            print_line(f"no {name}: the report {_raised(error)}; the files of the run are complete")
+
+
+def _raised(error: BaseException) -> str:
+    """Text about an exception of a package, on one line."""
+    return f"raised {one_line(f'{type(error).__name__}: {message_of(error)}', 300)}"
+
+
+def described_run(record: RunRecord) -> dict[str, Scalar]:
+    """Return the metadata of a run that sinks show in addition to its settings."""
+    names = ("algorithm", "env", "seed", "steps", "n_envs", "device", "preset")
+    system = {f"versions.{name}": str(version) for name, version in record.system.items()}
+    return {**{name: getattr(record, name) for name in names}, **system}
+
+
+def made(
+    spec: AlgorithmSpec,
+    policy_from: Path | None,
+    known: Preset | None,
+    settings: Mapping[str, object],
+    given: Mapping[str, object],
+) -> Agent:
+    """Return an agent with `settings`, which include the environment.
+
+    With `policy_from`, an agent file or a run directory, the agent begins with the policy in that file. The file defines the
+    networks, the normalisation and the stacked frames: it has priority over the preset `known`, and `given` over both.
+
+    Raises:
+        SettingsError: as `Agent.load_policy`.
+        ArtifactError: as `Agent.load_policy`.
+    """
+    if policy_from is None:
+        return agent_class(spec)(**settings)
+    preset: dict[str, Any] = dict(known.settings) if known else {}
+    networks = preset.pop("policy_kwargs", {})
+    others = {name: value for name, value in preset.items() if name not in SHARED}
+    others["policy_kwargs"] = {name: value for name, value in networks.items() if name in NOT_NETWORKS}
+    chosen = {**merge(others, given), "seed": settings["seed"]}
+    chosen.pop("env", None)
+    file = find_agent(policy_from)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="load_policy:")  # the warning below also names the file
+        agent = agent_class(spec).load_policy(file, settings["env"], **chosen)
+    taken = agent.policy_transfer
+    if taken is not None and taken.partial:  # a warning is also shown with --quiet
+        warnings.warn(f"policy from {file}: {taken}", stacklevel=2)
+    else:
+        print_line(f"policy from {file}: {taken}")
+    return agent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import socket
@@ -10,40 +11,45 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
+from rlsdk.agent import Agent
+from rlsdk.agent import load as load_file
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.executors import EXECUTORS, Executor, SerialExecutor, capacity, make_executor
-from rlsdk.experiments.folder_kinds import SEEDS
-from rlsdk.experiments.made_here import record_made_here, sealed
-from rlsdk.experiments.recorded_run import environment_of, place_of
-from rlsdk.experiments.run_directory import RunDirectory
-from rlsdk.experiments.run_record import require_enough_steps
-from rlsdk.experiments.run_sinks import write_reports
-from rlsdk.experiments.runner import RunRequest, preset_of, run, starting_settings
-from rlsdk.experiments.stored_tables import Entries, read_table
-from rlsdk.experiments.trust import (
+from rlsdk.evaluation.evaluate import Evaluation, run_episodes
+from rlsdk.evaluation.statistics import Statistics
+from rlsdk.executors import Executor, SerialExecutor, capacity, make_executor
+from rlsdk.executors.choice import EXECUTORS
+from rlsdk.registry import load
+from rlsdk.runs.directory import (
+    SEEDS,
+    RunDirectory,
     asks_for_trust,
     places_in,
+    record_made_here,
     require_own_choices,
+    require_own_environment,
     require_own_executor,
     require_same_environment,
+    sealed,
     without_places,
 )
-from rlsdk.experiments.watching import watching
-from rlsdk.registry import load
-from rlsdk.runtime.output import is_quiet, print_line, quietly
-from rlsdk.runtime.whole_files import write_json
+from rlsdk.runs.recorded_run import environment_of, place_of
+from rlsdk.runs.request import Entries, RunRequest, read_table, require_enough_steps
+from rlsdk.runs.runner import preset_of, run, starting_settings, write_reports
+from rlsdk.runtime.files import write_json
+from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.dataset import Dataset, dataset_names
-from rlsdk.settings.load import nested
+from rlsdk.settings.load import Dataset, applied, dataset_names, nested
 
 MAX_SEEDS, LISTED = 10_000, 5
 """The largest number of seeds of a sweep, and the number of seeds that a message lists."""
@@ -417,3 +423,152 @@ def _ending() -> list[signal.Signals]:
         return []
     known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     return [number for number in known if signal.getsignal(number) != signal.SIG_IGN]
+
+
+SECONDS = 10.0
+"""Seconds between two reads of the logs."""
+LAST_BYTES = 400
+
+
+@contextlib.contextmanager
+def watching(folders: Mapping[str, Path], seconds: float = SECONDS) -> Iterator[None]:
+    """Inside the block, print a line for each run that has made progress since the last read. `folders`: name -> run directory.
+
+    Logs that this machine does not see, such as those of an executor on other machines, are left out.
+    """
+    if is_quiet():
+        yield
+        return
+    stop, shown = threading.Event(), {name: _progress(folder / "log.txt") for name, folder in folders.items()}
+    watcher = threading.Thread(target=_watch, args=(dict(folders), shown, stop, seconds), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def _watch(folders: Mapping[str, Path], shown: dict[str, str], stop: threading.Event, seconds: float) -> None:
+    while not stop.wait(seconds):
+        for name, folder in folders.items():
+            line = _progress(folder / "log.txt")
+            if line and line != shown[name]:
+                shown[name] = line
+                print_line(f"{name}: {line}", sys.stderr)
+
+
+def _progress(log: Path) -> str:
+    """Return the newest line about steps in a log; "" if there is none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - LAST_BYTES))
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return next((" ".join(line.split()) for line in reversed(lines) if " steps " in line and " left" in line), "")
+
+
+@attrs.frozen
+class EvaluationRequest:
+    """The number of episodes, and how they are run. The result depends on all fields, but not on the executor."""
+
+    episodes: int = 20
+    n_envs: int = 1
+    """Number of environments of each part that are stepped together."""
+    deterministic: bool = True
+    seed: int = 0
+    """Seed of the first environment. The other environments, through all parts, have the seeds that follow."""
+    parts: int = 1
+    """Number of parts into which the episodes are split. Parts can run at the same time."""
+
+    def of_part(self, index: int) -> EvaluationRequest:
+        """Return the request of one part: its number of episodes and its seed."""
+        episodes = (self.episodes + index) // self.parts
+        return attrs.evolve(self, episodes=episodes, seed=self.seed + index * self.n_envs, parts=1)
+
+
+@attrs.frozen
+class Part:
+    """Work for an executor: episodes with the agent of a file."""
+
+    file: NDArray[np.uint8]
+    """The bytes of the agent file. Executors send a large array only once if several items contain it."""
+    env: str
+    request: EvaluationRequest
+
+    def play(self) -> Evaluation:
+        """Run the episodes of this part."""
+        return _played(load_file(io.BytesIO(self.file.tobytes())), self.env, self.request)
+
+
+@attrs.frozen
+class StoredEvaluation:
+    """The evaluation of a saved agent, and the id of the environment."""
+
+    env: str
+    result: Evaluation
+
+    def statistics(self) -> Statistics | None:
+        """Return the interquartile mean and its interval; None if scipy is not installed."""
+        try:
+            return self.result.statistics()
+        except SettingsError:
+            return None
+
+
+def evaluate_stored(
+    file: Path, env: str | None, request: EvaluationRequest, executor: str = "processes", *, trust: bool = False
+) -> StoredEvaluation:
+    """Run episodes with the agent of a file. `executor` runs several parts at the same time.
+
+    `env` and `trust` are those of `load_agent`.
+
+    Raises:
+        SettingsError: there are more parts than episodes, there is no such executor, or as `load_agent`.
+    """
+    agent, name = load_agent(file, env, trust=trust)
+    if not 1 <= request.parts <= max(1, request.episodes):
+        episodes = counted(request.episodes, "episode")
+        raise SettingsError(f"{request.parts} parts of {episodes}: give 1 to {request.episodes} parts")
+    if request.parts == 1:
+        jobs_for(None, 1, 1, executor)  # raises SettingsError for an unknown executor
+        return StoredEvaluation(name, _played(agent, name, request))
+    agent.save(data := io.BytesIO())
+    shared = np.frombuffer(data.getvalue(), np.uint8)
+    parts = [Part(shared, name, request.of_part(index)) for index in range(request.parts)]
+    workers = make_executor(executor, jobs_for(request.parts, request.parts, 1, executor))
+    try:
+        played = workers.map(Part.play, parts)
+    finally:
+        workers.close()
+    return StoredEvaluation(
+        name, Evaluation(tuple(chain.from_iterable(part.episodes for part in played)), request.deterministic)
+    )
+
+
+def _played(agent: Agent, env: str, request: EvaluationRequest) -> Evaluation:
+    envs = make_vec_env(env, request.n_envs)
+    try:
+        return run_episodes(agent, envs, request.episodes, deterministic=request.deterministic, seed=request.seed)
+    finally:
+        envs.close()
+
+
+def load_agent(file: Path, env: str | None, *, trust: bool = False) -> tuple[Agent, str]:
+    """Return the agent of a file, and the id of the environment to use.
+
+    This is `env`, if given. If `env` is None, it is the environment of the training. If `env` begins with `?`, its arguments
+    and wrappers are added to that of the training. With `trust`, the file may name a module to import. So may a file in a run
+    directory that this user made on this machine.
+
+    Raises:
+        SettingsError: the file names no environment, or one that needs `trust`.
+        ArtifactError: as `rlsdk.agent.load`.
+    """
+    agent = load_file(file)
+    if env is not None and not env.startswith("?"):
+        return agent, env
+    if agent.env_name is None:
+        raise SettingsError(f"{file} names no environment; add --env ID")
+    return agent, applied(env, require_own_environment(agent.env_name, file, trust=trust))

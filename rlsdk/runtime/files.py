@@ -8,14 +8,22 @@ import errno
 import io
 import json
 import os
+import re
+import stat
 import struct
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from ctypes import CDLL
+from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, Generic, TypeVar, cast
+from weakref import ref
 
-from rlsdk.errors import ArtifactError, require_file_name
+from rlsdk.errors import ArtifactError, one_line, require_file_name
+
+ResultsT = TypeVar("ResultsT", bound="tuple[object, ...]")
+
 
 LARGE = 2**20
 """From this many bytes on, writing begins before the file is complete."""
@@ -120,3 +128,157 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+PLACES = ("tensorboard_log", "replay_buffer_kwargs.directory")
+"""Settings of agents (dotted names) that name a path on disk."""
+NAMES = re.compile("path|folder|dir|file|prefix|url|log_to|command")
+"""A pattern in the names of settings and attributes that hold a path, an address or a command."""
+TEXT = re.compile(r"[/\\\x00-\x1f]|\.\.|^~|^[A-Za-z]:")
+"""A pattern in text that may be a path, an address or a command."""
+
+
+def may_be_place(name: str, text: str) -> bool:
+    """Whether `text`, the value of the setting or attribute `name`, may be a path, an address or a command.
+
+    >>> may_be_place("log_dir", "mine"), may_be_place("activation", "relu"), may_be_place("activation", "/etc")
+    (True, False, True)
+    """
+    return NAMES.search(name.lower()) is not None or TEXT.search(text) is not None
+
+
+class LastPrepared(Generic[ResultsT]):
+    """The results that were last prepared for some objects, as long as somebody else holds the results.
+
+    The results must hold these objects. Usually a function is prepared that knows the addresses of a rollout's storage, and the
+    next rollout in the same storage calls it too. This object does not hold the storage.
+    """
+
+    def __init__(self) -> None:
+        self._ids: tuple[int, ...] = ()
+        self._results: tuple[ref[object], ...] = ()
+
+    def find(self, *given: object) -> ResultsT | None:
+        """Return the results that were prepared for these very objects; None if they must be prepared."""
+        # results hold their objects, so while they exist no other objects can have these ids
+        if self._ids != tuple(map(id, given)):
+            return None
+        results = tuple([result() for result in self._results])
+        return None if any(result is None for result in results) else cast("ResultsT", results)
+
+    def remember(self, results: ResultsT, *given: object) -> ResultsT:
+        """Remember the results that were prepared for `given`, and return them."""
+        self._ids, self._results = tuple(map(id, given)), tuple(map(ref, results))
+        return results
+
+    def __reduce__(self) -> tuple[type[LastPrepared[ResultsT]], tuple[()]]:
+        return LastPrepared, ()  # a copy prepares its own results
+
+
+LIMIT = 64 * 1024
+"""The largest size of a file in bytes. The existing manifests and presets are below 2 kB."""
+MOST_DEPTH, MOST_DOTS = 16, 16
+"""The largest depth of nested brackets and the largest number of dots in a dotted key. tomllib recurses for each bracket. Its
+time grows with the cube of the number of parts of a key."""
+_TEXTS = re.compile(
+    r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)'
+    r"|'''.*?(?:'{3,5}|\Z)"
+    r'|"(?:\\.|[^"\\\n])*"?'
+    r"|'[^'\n]*'?|#[^\n]*",
+    re.DOTALL,
+)
+"""Matches strings and comments. A string without an end matches up to the end of its line or of the text, so that every
+character is scanned only once."""
+_NO_KEY = re.compile(r"[^\w \t.\-]")
+
+
+class PlainFileError(ValueError):
+    """A file cannot be read; the message is the reason, one line that begins with `is` or `cannot`."""
+
+
+def read_plain(path: Path, limit: int = LIMIT) -> bytes | None:
+    """Return the content of a regular file; None if there is no file.
+
+    Raises:
+        PlainFileError: the path is a pipe, a device or a folder, or the file is larger than `limit` bytes or not readable.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise PlainFileError(f"cannot be read: {one_line(getattr(error, 'strerror', None) or error, 300)}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise PlainFileError("is not a regular file")
+        with open(descriptor, "rb", closefd=False) as stream:
+            content = stream.read(limit + 1)
+    except OSError as error:
+        raise PlainFileError(f"cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > limit:
+        raise PlainFileError(f"is larger than {limit // 1024} kB")
+    return content
+
+
+def read_text(path: Path, limit: int = LIMIT) -> str | None:
+    """Return the text of a regular file in UTF-8; None if there is no file.
+
+    Raises:
+        PlainFileError: as in `read_plain`, or the file is not UTF-8.
+    """
+    content = read_plain(path, limit)
+    try:
+        return None if content is None else content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PlainFileError(f"is not UTF-8: byte {error.start}") from None
+
+
+def read_toml(path: Path) -> dict[str, object] | None:
+    """Return the content of a TOML file; None if there is no file.
+
+    Raises:
+        PlainFileError: as in `read_text`, or the file is not valid TOML or is nested too deeply.
+    """
+    text = read_text(path)
+    return None if text is None else parse_toml(text)
+
+
+def parse_toml(text: str) -> dict[str, object]:
+    """Parse a text in TOML. Texts for which tomllib would recurse too deeply or take minutes are refused first.
+
+    Raises:
+        PlainFileError: the text is not valid TOML, or it is nested too deeply.
+    """
+    bare = _TEXTS.sub("", text)
+    if _depth(bare) > MOST_DEPTH or any(
+        part.count(".") > MOST_DOTS for line in bare.splitlines() for part in _NO_KEY.split(line)
+    ):
+        raise PlainFileError("is not valid TOML here: it is nested too deeply")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number with 5,000 digits raises a plain ValueError
+        raise PlainFileError(f"is not valid TOML: {one_line(error, 300)}") from None
+
+
+def _depth(text: str) -> int:
+    """Return the depth of nested brackets in the text."""
+    depth = deepest = 0
+    for character in text:
+        if character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
+def suffix_of(path: str | PathLike[str]) -> str:
+    """The suffix of a file's name, with its point; "" where there is none. What begins with a digit is a part of the name.
+
+    >>> suffix_of("curve.png"), suffix_of("curve-0.5"), suffix_of("curve-0.5_seed1")
+    ('.png', '', '')
+    """
+    suffix = Path(path).suffix
+    return "" if suffix[1:2].isdigit() else suffix

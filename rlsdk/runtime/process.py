@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import secrets
+import shutil
+import sys
 import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
+from torch import Generator, Tensor
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import ResourceError, SettingsError, shown
+from rlsdk.tree import leaves, map_tensors, numbered
+
+__all__ = [
+    "MAX_COUNT",
+    "MERSENNE_WORDS",
+    "count_in",
+    "put_back",
+    "stored_like",
+]
+
+T = TypeVar("T")
 
 
 def choose_device(wanted: str, policy: str, environments: str = "cpu") -> tuple[str, str]:
@@ -48,3 +73,249 @@ def _numbered(name: str) -> torch.device:
     if device.type != "cuda" or device.index is not None:
         return device
     return torch.device("cuda", torch.cuda.current_device())
+
+
+# Limits on the number of threads that torch and numpy's linear algebra use.
+#
+# One thread is best for small networks: sharing a 64 x 64 matrix product with a second thread takes several times as
+# long as the product itself. It takes ten times longer still if other processes use that core.
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The thread pools of the libraries that are loaded now. Finding them takes milliseconds, so the result is cached."""
+    return ThreadpoolController()
+
+
+def affordable(threads: int | None) -> int | None:
+    """The given number of threads, but at most the number of cores: further threads would only wait. Warns if it is reduced."""
+    if threads is None or threads <= (cores := os.cpu_count() or threads):
+        return threads
+    warnings.warn(f"{threads} threads reduced to {cores}: the machine has {cores} cores", stacklevel=4)
+    return cores
+
+
+def use_one_thread_here() -> None:
+    """Make torch compute with one thread for calls from the current Python thread.
+
+    Otherwise OpenMP starts a second team of threads for the current thread. If two teams have more threads than there are
+    cores, OpenMP threads sleep between operations, and the main thread's computations take twice as long.
+    """
+    torch.get_num_threads()  # the first call in a Python thread sets its number of threads, so the limit must come after it
+    _libraries().limit(limits=1, user_api="openmp")
+
+
+@contextmanager
+def limited_threads(threads: int | None) -> Iterator[None]:
+    """Use `threads` threads inside the block and restore the previous number afterwards; None changes nothing."""
+    if threads is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with _libraries().limit(limits=threads, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+SIZE = 16 * 2**20
+"""Bytes. The batches of a gradient step need less than twice as many in most trainings."""
+
+
+@cache  # once per process: the C library remembers it
+def keep_freed_memory() -> None:
+    """Make the C library keep up to 32 MiB of freed memory, instead of returning it to the system.
+
+    The system clears each page that a process gets back. This took up to a tenth of the time of TQC and SAC, whose batches
+    are allocated and freed in every gradient step. glibc holds back twice the size of the largest block that was freed, so
+    a block is freed here. It is never written, so it takes no memory. Other C libraries, and a process with
+    `MALLOC_TRIM_THRESHOLD_` in its environment, do not change.
+    """
+    np.empty(SIZE, np.uint8)
+
+
+def available_bytes() -> int | None:
+    """The bytes of memory that this process may still allocate, or None if the system does not report it.
+
+    Systems other than Linux report the total memory.
+    """
+    if sys.platform == "linux":
+        limits = [free for free in (_linux_free(), _cgroup_free()) if free is not None]
+        return min(limits, default=None)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _linux_free() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def _cgroup_free() -> int | None:
+    """The bytes left of a container's memory limit (cgroup v2), or None without a limit."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit, used = (folder / "memory.max").read_text().strip(), (folder / "memory.current").read_text()
+        return None if limit == "max" else max(0, int(limit) - int(used))
+    except (OSError, ValueError):
+        return None
+
+
+def require_memory(needed: int, what: str, advice: str) -> None:
+    """Check that `needed` bytes fit into memory; `what` names what needs them.
+
+    Raises:
+        ResourceError: they do not fit. The message states both sizes and `advice`.
+    """
+    free = available_bytes()
+    if free is not None and needed > free:
+        raise ResourceError(f"{what} needs {gigabytes(needed)}, but only {gigabytes(free)} are free; {advice}")
+
+
+def require_disk(needed: int, directory: str | Path, what: str, advice: str) -> None:
+    """Check that `needed` bytes fit on the disk of an existing `directory`; raises like `require_memory`."""
+    free = shutil.disk_usage(directory).free
+    if needed > free:
+        raise ResourceError(
+            f"{what} needs {gigabytes(needed)} in {str(directory)!r}, but only {gigabytes(free)} are free; {advice}"
+        )
+
+
+def gigabytes(count: int) -> str:
+    """A number of bytes as text, such as `1.5 GB` or `20.0 MB`."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+
+
+MOST = 2**63 - 1
+
+
+def fresh_seed() -> int:
+    """A random seed from the operating system, for users who pass no seed. The run records it."""
+    return secrets.randbelow(2**32)
+
+
+def checked_seed(seed: int) -> int:
+    """The seed, unchanged. Raises SettingsError if it is not a whole number that torch's generators accept."""
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= seed <= MOST:
+        raise SettingsError(f"seed = {shown(seed, 60)} must be a whole number from 0 to {MOST}")
+    return seed
+
+
+def derive(seed: int, name: str, index: int = 0) -> int:
+    """The seed of the random stream `name`. Streams are independent of one another and of the order in which they are made.
+
+    Raises:
+        SettingsError: `seed` is out of range.
+    """
+    sequence = np.random.SeedSequence(checked_seed(seed), spawn_key=(zlib.crc32(name.encode()), index))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+class Streams:
+    """The torch generators of one agent by name, each made at its first use: `streams["action"]`, `streams["replay"]`, ..."""
+
+    def __init__(self, seed: int, device: str = "cpu") -> None:
+        self.seed, self.device = seed, device
+        self._generators: dict[str, Generator] = {}
+
+    def __getitem__(self, name: str) -> Generator:
+        if name not in self._generators:
+            generator = Generator(device=self.device)
+            generator.manual_seed(derive(self.seed, name))
+            self._generators[name] = generator
+        return self._generators[name]
+
+    def reseed(self, seed: int) -> None:
+        """Seed every generator again from `seed`, in place: the generators stay the same objects."""
+        self.seed = seed
+        for name, generator in self._generators.items():
+            generator.manual_seed(derive(seed, name))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The state of every stream that was used, uint8 [S]."""
+        return {name: generator.get_state() for name, generator in self._generators.items()}
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        for name, value in state.items():
+            put_back(self[name], value)
+
+
+MERSENNE_WORDS = 624
+"""How many numbers the state of torch's CPU generator (Mersenne Twister) holds."""
+CPU_BYTES, CUDA_BYTES = 5056, 16
+"""The lengths of the states of torch's generators on the CPU and on a GPU."""
+MAX_COUNT = 2**62
+
+
+def count_in(state: Mapping[str, object], name: str, least: int = 0) -> int:
+    """The count called `name` in a stored state.
+
+    Raises:
+        ValueError: it is not a whole number, is below `least`, or is larger than `MAX_COUNT`.
+    """
+    value = state[name]
+    if type(value) is not int or not least <= value <= MAX_COUNT:
+        raise ValueError(f"{name} = {value!r} is not a count")
+    return value
+
+
+def stored_like(node: T, stored: object) -> T:
+    """The leaves that `rlsdk.tree.number` named, as a tree with the structure and the devices of `node`.
+
+    Raises:
+        ValueError: the number of leaves differs, or one has another shape or dtype.
+    """
+    if not isinstance(stored, Mapping) or not all(isinstance(leaf, Tensor) for leaf in stored.values()):
+        raise ValueError("the stored values are not tensors")
+    mine, given = leaves(node), numbered(stored)
+    shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in given]
+    if shapes != [(tuple(leaf.shape), leaf.dtype) for leaf in mine]:
+        raise ValueError(f"the stored tensors are {shapes}, not {[(tuple(leaf.shape), leaf.dtype) for leaf in mine]}")
+    values = iter(given)
+    return map_tensors(lambda leaf: next(values).to(leaf.device), node)
+
+
+def put_back(generator: Generator, state: object) -> None:
+    """Check `state` and call `generator.set_state(state)`. torch reads memory at positions from the state, and those in a file
+    may be wrong.
+
+    A generator on a GPU cannot take the state of one on the CPU, nor the other way round. Then it is seeded from the state:
+    its numbers are different from those that it has drawn before, and the same whenever the same state is put back.
+
+    Raises:
+        ValueError: the state is not a valid state of a generator.
+    """
+    fresh = generator.get_state()
+    lengths = {(len(fresh),), (CPU_BYTES,), (CUDA_BYTES,)}
+    if (
+        not isinstance(state, Tensor)
+        or state.dtype != torch.uint8
+        or tuple(state.shape) not in lengths
+        or not state.is_cpu
+    ):
+        raise ValueError(f"a generator's state is {len(fresh)} bytes")
+    if len(state) != len(fresh):
+        digest = hashlib.blake2b(state.contiguous().numpy().tobytes(), digest_size=7).digest()
+        generator.manual_seed(int.from_bytes(digest, "little"))
+        return
+    if generator.device.type == "cpu":
+        layout = state.contiguous().numpy()
+        left, seeded = (int(number) for number in layout[8:16].view(np.int32))
+        words = layout[16 : 24 + 8 * MERSENNE_WORDS].view(np.uint64)
+        place = int(words[0])
+        if not (seeded == 1 and 0 < left <= MERSENNE_WORDS and place <= MERSENNE_WORDS + 1 - left):
+            raise ValueError(f"a generator's state stands at {place} with {left} numbers left of {MERSENNE_WORDS}")
+        if not words[1:].any() or (words[1:] >> np.uint64(32)).any():
+            raise ValueError("a generator's state holds no random numbers")
+    elif len(state) == CUDA_BYTES and int(state.contiguous().numpy()[8:].view(np.int64)[0]) % 4:
+        raise ValueError("a generator's state stands between two draws")
+    generator.set_state(state.contiguous())

@@ -2,16 +2,31 @@
 
 from typing import TYPE_CHECKING
 
-from rlsdk.runtime.documented_names import names_elsewhere
-from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.dataset import Dataset, dataset_names
-from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs
-from rlsdk.settings.inherited import Default, defaults, positional, without
-from rlsdk.settings.load import load_settings, merge, parse_assignments
-from rlsdk.settings.policy_names import PolicyName
-from rlsdk.settings.preprocessing import Normalization
-from rlsdk.settings.render import FieldDoc, commented_toml, describe, docstring
-from rlsdk.settings.strict import evolve, flat_scalars, structure, unstructure
+from rlsdk.runtime.lazy import names_elsewhere
+from rlsdk.settings.agent_config import AgentConfig, Normalization, PolicyName
+from rlsdk.settings.fields import (
+    MEMORY,
+    Default,
+    choice,
+    defaults,
+    described,
+    finite_schedule,
+    in_range,
+    needs,
+    positional,
+    without,
+)
+from rlsdk.settings.load import Dataset, dataset_names, load_settings, merge, parse_assignments
+from rlsdk.settings.strict import (
+    FieldDoc,
+    commented_toml,
+    describe,
+    docstring,
+    evolve,
+    flat_scalars,
+    structure,
+    unstructure,
+)
 
 __all__ = [
     "MEMORY",

@@ -2,14 +2,272 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import attrs
 
+from rlsdk.errors import NetArchError, SettingsError, suggest
 from rlsdk.settings import glossary
-from rlsdk.settings.fields import MEMORY, described, in_range, needs
-from rlsdk.settings.networks import NetworkConfig, arguments_of_class, as_activation, as_module_class, as_net_arch
+from rlsdk.settings.agent_config import AgentConfig
+from rlsdk.settings.fields import MEMORY, described, finite_schedule, in_range, needs
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule, optional_schedule
+from rlsdk.settings.strict import structure
+
+__all__ = [
+    "ACTIVATIONS",
+    "ActorAndCriticsConfig",
+    "ActorCriticConfig",
+    "ClippedPolicyConfig",
+    "ClippedPolicySdeConfig",
+    "EXTRACTORS",
+    "KERNELS",
+    "NetworkConfig",
+    "OPTIMIZERS",
+    "RecurrentConfig",
+    "UNIT",
+    "arguments_of_class",
+    "as_activation",
+    "as_features_extractor",
+    "as_kernel",
+    "as_module_class",
+    "as_net_arch",
+    "as_optimizer",
+    "as_widths",
+    "memory_of",
+    "optional_widths",
+    "widths",
+]
+
+ValueT = TypeVar("ValueT")
+
+
+ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", "tanh")
+EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
+KERNELS = ("auto", "autograd", "numpy", "torch")
+OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
+"""Names of element-wise optimisers. They get all parameters as one flat vector, which has the same result."""
+MAX_LAYERS, MAX_WIDTH = 256, 2**20
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _named(value: object, options: tuple[str, ...], what: str) -> str | Callable[..., object]:
+    """Return the registered name for a name or for a class of torch itself; other callables unchanged."""
+    text = value if isinstance(value, str) else getattr(value, "__name__", "")
+    known = {_key(option): option for option in options}
+    is_torch_class = getattr(value, "__module__", "").startswith("torch.")
+    if (isinstance(value, str) or is_torch_class) and _key(text) in known:
+        return known[_key(text)]
+    if callable(value):
+        return value
+    raise SettingsError(f"{what} {value!r} is neither a callable nor a known name; {suggest(str(value), options)}")
+
+
+def as_activation(value: str | Callable[..., object]) -> str | Callable[..., object]:
+    """Return `"relu"` for `torch.nn.ReLU` or `"relu"`. Other callables are returned unchanged; files do not store them."""
+    return _named(value, ACTIVATIONS, "activation")
+
+
+def as_optimizer(value: str | Callable[..., object] | None) -> str | Callable[..., object] | None:
+    """Return `"adam"` for `torch.optim.Adam` or `"adam"`. Other callables are returned unchanged; files do not store them."""
+    return _named(value, OPTIMIZERS, "optimizer")
+
+
+def as_features_extractor(value: object) -> object:
+    """Return the name of an rlsdk extractor. Other classes and functions are returned unchanged; files do not store them."""
+    name = value if isinstance(value, str) else getattr(value, "__name__", "")
+    if name in EXTRACTORS and (isinstance(value, str) or getattr(value, "__module__", "").startswith("rlsdk.networks")):
+        return name
+    if value is None or callable(value) or isinstance(value, Mapping):
+        return value
+    raise SettingsError(
+        f"features_extractor_class {value!r} is neither a class nor a known name; {suggest(str(value), EXTRACTORS)}"
+    )
+
+
+def as_module_class(value: ValueT) -> ValueT:
+    """Check a class or function that makes a torch module, or None.
+
+    Files store only its name, so it must be given again when the agent is loaded.
+    """
+    if value is None or callable(value) or isinstance(value, Mapping):
+        return value
+    raise SettingsError(
+        f"{value!r} is not a class; give a class derived from torch.nn.Module, or a function that makes one"
+    )
+
+
+def arguments_of_class(instance: object, attribute: attrs.Attribute[Any], value: Mapping[str, object]) -> None:
+    """Validate `<name>_kwargs`: arguments need the class `<name>_class` that receives them.
+
+    Raises:
+        ValueError: there are arguments, but no class.
+    """
+    name = attribute.name.replace("_kwargs", "_class")
+    if value and getattr(instance, name) is None:
+        raise ValueError(f"{attribute.name} = {value!r} are arguments of {name}, which is not given; give it too")
+
+
+def as_kernel(value: object) -> str:
+    """Check that the value is one of `KERNELS`, and return it as text."""
+    if value not in KERNELS:
+        raise SettingsError(f"kernel {value!r} is unknown; {suggest(str(value), KERNELS)}")
+    return str(value)
+
+
+def as_net_arch(value: object) -> dict[str, tuple[int, ...]] | None:
+    """Return the hidden layer widths by network.
+
+    `[256, 256]` applies to all networks (key `""`). A table gives each network its own widths. A list that ends with a table,
+    `[128, {"vf": [256]}]`, begins with layers that all networks share (key `shared`).
+    """
+    if value is None:
+        return None
+    table = value if isinstance(value, Mapping) else {"": value}
+    if isinstance(value, list | tuple) and value and isinstance(value[-1], Mapping):
+        table = {**({"shared": value[:-1]} if value[:-1] else {}), **value[-1]}
+    result: dict[str, tuple[int, ...]] = {}
+    for name, widths in table.items():
+        if isinstance(widths, str) or not hasattr(widths, "__iter__"):
+            raise SettingsError(f"net_arch {value!r} must be a list of layer widths, or a table of such lists")
+        result[str(name)] = as_widths(widths)
+    return result
+
+
+def as_widths(value: Any) -> tuple[int, ...]:
+    """Return the widths of hidden layers as a tuple.
+
+    Raises:
+        SettingsError: there are more than `MAX_LAYERS`, or one is not a whole number from 1 to `MAX_WIDTH`.
+    """
+    layers = tuple(value)
+    if len(layers) > MAX_LAYERS:
+        raise SettingsError(f"net_arch of {len(layers)} layers; at most {MAX_LAYERS} are possible")
+    if not all(isinstance(w, int) and not isinstance(w, bool) and 0 < w <= MAX_WIDTH for w in layers):
+        raise SettingsError(
+            f"net_arch {value!r}: layer widths must be positive whole numbers up to {MAX_WIDTH}{_of_kinds(layers)}"
+        )
+    return layers
+
+
+def _of_kinds(layers: Iterable[object]) -> str:
+    """Advice for lists of stable-baselines 2, such as [8, "lstm"], which name a kind of layer; "" for others."""
+    kinds = {str(layer).lower() for layer in layers if isinstance(layer, str)}
+    if kinds & {"lstm", "lnlstm", "gru"}:
+        return "; a memory is chosen by the policy, such as 'MlpLstmPolicy' or 'MlpGruPolicy'"
+    return "; a network for images is chosen by the policy, 'CnnPolicy'" if kinds & {"cnn", "conv"} else ""
+
+
+def optional_widths(value: object) -> tuple[int, ...] | None:
+    """Return `as_widths(value)`, or None for None."""
+    return None if value is None else as_widths(value)
+
+
+def widths(
+    net_arch: Mapping[str, tuple[int, ...]] | None,
+    name: str,
+    default: tuple[int, ...],
+    *,
+    names: tuple[str, ...] = (),
+    absent: tuple[int, ...] | None = None,
+) -> tuple[int, ...]:
+    """Return the layer widths of the network `name`.
+
+    Args:
+        net_arch: widths by network, as `as_net_arch` returns them.
+        name: the name of the network, such as `pi`.
+        default: the widths if `net_arch` is None.
+        names: the names that `net_arch` may contain; () allows any.
+        absent: the widths if `net_arch` is a table without `name`; None raises an error instead.
+
+    Raises:
+        NetArchError: `net_arch` is a table without this network, or with a network that the policy does not have.
+    """
+    if net_arch is None:
+        return default
+    if names and (unknown := sorted(set(net_arch) - {"", *names})):
+        raise NetArchError(f"net_arch names {unknown}, which this policy has not; it has {', '.join(names)}")
+    if "" in net_arch:
+        return net_arch[""]
+    if name not in net_arch and absent is not None:
+        return absent
+    if name not in net_arch:
+        raise NetArchError(f"net_arch names {sorted(net_arch)}, but this policy also needs {name!r}")
+    return net_arch[name]
+
+
+@attrs.frozen(kw_only=True)
+class NetworkConfig:
+    """The part of `policy_kwargs` that all policies share. The network settings of a plugin derive from it."""
+
+    activation_fn: str | Callable[..., Any] = attrs.field(
+        default="relu",
+        converter=as_activation,
+        metadata=described("activation function between hidden layers", examples=("elu",)),
+    )
+    features_extractor_class: Any = attrs.field(
+        default=None,
+        converter=as_features_extractor,
+        metadata=described(
+            "class of a module that encodes observations, with the attribute `features_dim`; called with (gymnasium"
+            " space, **features_extractor_kwargs); none = the policy's default"
+        ),
+    )
+    features_extractor_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict,
+        metadata=described("further arguments of the features extractor", examples=({"features_dim": 8},)),
+    )
+    normalize_images: bool = attrs.field(default=True, metadata=described("divide images by 255"))
+    optimizer_class: str | Callable[..., Any] | None = attrs.field(
+        default="adam",
+        converter=as_optimizer,
+        metadata=described(
+            "torch optimiser: a name, a class, or a function (parameters, lr, **optimizer_kwargs) that returns one",
+            examples=("sgd",),
+        ),
+    )
+    optimizer_kwargs: Mapping[str, object] | None = attrs.field(
+        default=None,
+        metadata=described(
+            "further arguments of the optimiser, without the learning rate; none = the algorithm's defaults; in a"
+            " table, missing arguments have torch's defaults",
+            examples=({"eps": 0.1},),
+        ),
+    )
+    kernel: str = attrs.field(
+        default="auto",
+        converter=as_kernel,
+        metadata=described(
+            "implementation of dense layers: numpy, torch or plain autograd; auto = the fastest",
+            affects="speed",
+            examples=("autograd", "torch", "numpy"),
+        ),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ActorAndCriticsConfig(NetworkConfig):
+    """The network settings of an actor and several critics, for Box actions. Those of an algorithm derive from it."""
+
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
+        default=None, converter=as_net_arch, metadata=glossary.NET_ARCH
+    )
+    n_critics: int = attrs.field(default=2, validator=in_range(1), metadata=described("number of critics", tune=(1, 5)))
+    share_features_extractor: bool = attrs.field(
+        default=False,
+        metadata=described("critics use the actor's features extractor, which then only the actor's loss trains"),
+    )
+    actor_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.ACTOR_CLASS)
+    actor_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
+    critic_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.CONTINUOUS_CRITIC_CLASS)
+    critic_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -102,3 +360,60 @@ class RecurrentConfig(ActorCriticConfig):
                 "shared_lstm = true needs share_features_extractor = true: the critic reads the actor's memory, and has no"
                 " other features"
             )
+
+
+UNIT = in_range(0.0, 1.0)
+
+
+def _networks(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
+    return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
+
+
+@attrs.frozen
+class ClippedPolicyConfig(AgentConfig):
+    """The constructor parameters of PPO, in order, with the defaults of PPO."""
+
+    learning_rate: Schedule = attrs.field(
+        default=Constant(3e-4), converter=as_schedule, validator=finite_schedule(), metadata=glossary.LEARNING_RATE
+    )
+    n_steps: int = attrs.field(default=2048, validator=in_range(1), metadata=glossary.N_STEPS)
+    batch_size: int | None = attrs.field(default=64, validator=in_range(1), metadata=glossary.MINIBATCH_SIZE)
+    n_epochs: int = attrs.field(default=10, validator=in_range(1), metadata=glossary.N_EPOCHS)
+    gamma: float = attrs.field(default=0.99, validator=UNIT, metadata=glossary.GAMMA)
+    gae_lambda: float = attrs.field(default=0.95, validator=UNIT, metadata=glossary.GAE_LAMBDA)
+    clip_range: Schedule = attrs.field(
+        default=Constant(0.2), converter=as_schedule, validator=finite_schedule(), metadata=glossary.CLIP_RANGE
+    )
+    clip_range_vf: Schedule | None = attrs.field(
+        default=None,
+        converter=optional_schedule,
+        validator=attrs.validators.optional(finite_schedule()),
+        metadata=glossary.CLIP_RANGE_VF,
+    )
+    normalize_advantage: bool = attrs.field(default=True, metadata=glossary.NORMALIZE_ADVANTAGE)
+    ent_coef: float = attrs.field(default=0.0, validator=in_range(0), metadata=glossary.ENT_COEF)
+    vf_coef: float = attrs.field(default=0.5, validator=in_range(0), metadata=glossary.VF_COEF)
+    max_grad_norm: float = attrs.field(
+        default=0.5, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
+    )
+    target_kl: float | None = attrs.field(
+        default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
+    )
+    policy_kwargs: ActorCriticConfig = attrs.field(
+        factory=ActorCriticConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
+
+
+@attrs.frozen
+class ClippedPolicySdeConfig(ClippedPolicyConfig):
+    """The constructor parameters of PPO with state-dependent exploration (gSDE), in the documented order.
+
+    The parameters of gSDE come before `target_kl`.
+    """
+
+    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
+    # declared again, so that it comes after `sde_sample_freq`
+    target_kl: float | None = attrs.field(
+        default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
+    )

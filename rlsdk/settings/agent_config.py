@@ -2,14 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike, fspath
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import attrs
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, UsageError
 from rlsdk.settings.fields import choice, described, in_range
-from rlsdk.settings.preprocessing import Normalization, as_normalization
+from rlsdk.settings.strict import structure
+
+
+@attrs.frozen(kw_only=True)
+class Normalization:
+    """Settings of the normalisation of observations and rewards by running statistics."""
+
+    norm_obs: bool = attrs.field(default=True, metadata=described("normalise the float parts of observations"))
+    norm_reward: bool = attrs.field(
+        default=True, metadata=described("divide rewards by the running standard deviation of the discounted return")
+    )
+    sign_reward: bool = attrs.field(
+        default=False,
+        metadata=described(
+            "learn from the signs of rewards instead of rewards, as is usual on Atari games; needs norm_reward = false"
+        ),
+    )
+    clip_obs: float = attrs.field(
+        default=10.0,
+        validator=in_range(0, open_low=True),
+        metadata=described("normalised observations are clipped to [-clip_obs, clip_obs]"),
+    )
+    clip_reward: float = attrs.field(
+        default=10.0,
+        validator=in_range(0, open_low=True),
+        metadata=described("normalised rewards are clipped to [-clip_reward, clip_reward]"),
+    )
+    gamma: float | None = attrs.field(
+        default=None,
+        validator=in_range(0, 1),
+        metadata=described("discount factor of the return that norm_reward uses; none = the algorithm's gamma"),
+    )
+    epsilon: float = attrs.field(
+        default=1e-8,
+        validator=in_range(0, open_low=True),
+        metadata=described("number added to variances before their square root divides"),
+    )
+    norm_obs_keys: tuple[str, ...] | None = attrs.field(
+        default=None,
+        converter=attrs.converters.optional(tuple),
+        metadata=described("entries of a Dict observation to normalise; none = all float entries"),
+    )
+    where_possible: bool = attrs.field(
+        default=False,
+        metadata=described(
+            "do not raise an error if observations have no float parts; leave them unchanged", affects="refusals"
+        ),
+    )
+
+
+def as_normalization(value: bool | Mapping[str, object] | Normalization | None) -> Normalization | None:
+    """Return the settings, given a table of them, True (all defaults), False or None (both: no normalisation).
+
+    Raises:
+        SettingsError: the value is something else, or a setting is unknown or mistyped.
+    """
+    if value is None or value is False:
+        return None
+    if isinstance(value, Normalization):
+        return value
+    if value is True or isinstance(value, Mapping):
+        return structure({} if value is True else value, Normalization)
+    raise SettingsError(f"normalize = {value!r} must be true, false, or a table such as {{ norm_reward = false }}")
 
 
 def as_folder(value: object) -> str | None:
@@ -114,3 +177,23 @@ class AgentConfig:
             unit="groups",
         ),
     )
+
+
+class PolicyName(str):
+    """The name of a policy as an object that can be imported. `PolicyName("MlpPolicy")` and "MlpPolicy" are equivalent.
+
+    Raises:
+        UsageError: a class statement uses the name as its base class.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str, *class_statement: object) -> Self:
+        if class_statement:  # Python calls type(base)(name, bases, namespace)
+            bases = class_statement[0]
+            base = str.__str__(bases[0]) if isinstance(bases, tuple) else cls.__name__
+            raise UsageError(
+                f"class {name}: {base!r} names a policy and cannot be a base class; change networks with policy_kwargs"
+                " (net_arch, features_extractor_class, actor_class, critic_class, network_class), or write a plugin (rlsdk new)"
+            )
+        return super().__new__(cls, name)

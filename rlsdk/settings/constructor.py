@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.settings import docstring, structure
-from rlsdk.settings.render import parameters, signature
+from rlsdk.settings.strict import parameters, signature
 
 P = ParamSpec("P")
 ConfigT = TypeVar("ConfigT")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import json
+import math
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints, overload
+from urllib.parse import quote, unquote
 
-from rlsdk.errors import SettingsError, one_line, shown
-from rlsdk.runtime.plain_files import MOST_DEPTH, PlainFileError, parse_toml, read_text
+import attrs
+
+from rlsdk.errors import ArtifactError, SettingsError, one_line, require_file_name, shown
+from rlsdk.runtime.files import MOST_DEPTH, PlainFileError, parse_toml, read_text, suffix_of
 
 POINT_AT_AN_END = re.compile(r"[+-]?(\d+\.|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 """Numbers that begin or end with a decimal point, such as .99 and 1., which TOML does not accept."""
@@ -147,3 +156,341 @@ def merge(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str,
         old = merged.get(name)
         merged[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
+
+
+SUFFIX = ".safetensors"
+"""Suffix of data sets. A path may be given without it."""
+OTHER_FORMATS = (".npz", ".npy", ".h5", ".hdf5", ".pkl", ".pt", ".csv", ".json", ".zip", ".rlsdk")
+"""Suffixes of other file formats, which are refused even if the file contains episodes."""
+MAX_HEADER = 16 * 2**20
+"""Largest header of a data set, in bytes."""
+
+
+@attrs.frozen
+class Dataset:
+    """A data set: its name, digest and path. Settings give the path: `dataset="demo.safetensors"`.
+
+    Agent files store `name` and `digest`, never the path. To continue training, give the path again.
+    `rlsdk.buffers.open_episodes` reads the episodes when they are needed.
+    """
+
+    name: str
+    """Name of the file without folder and suffix."""
+    digest: str
+    """SHA-256 of the file's header. The header contains the digests of all other contents."""
+    path: str | None = attrs.field(default=None, eq=False)
+    """Path of the file. None if the agent was loaded without the data set: it can predict, but not train."""
+
+    @staticmethod
+    def at(path: str | PathLike[str], digest: str | None = None) -> Dataset:
+        """Return the data set in the file at `path`, which may lack the suffix. Only the header of the file is read.
+
+        Raises:
+            ArtifactError: there is no such file, it is not a data set, or its digest differs from `digest`.
+        """
+        place = data_file(path)
+        found = hashlib.sha256(header_bytes(place)).hexdigest()
+        if digest is not None and found != digest:
+            raise ArtifactError(
+                f"{place} is another data set than expected: its digest begins with {found[:12]}, not {digest[:12]}; give the"
+                " right file, or rlsdk.settings.Dataset.at(path) to use this one"
+            )
+        return Dataset(place.stem, found, str(place))
+
+    @staticmethod
+    def named_in(config_type: type[object], settings: Mapping[str, object]) -> dict[str, Dataset]:
+        """Return setting -> data set, for the `settings` of a config class that name one.
+
+        Raises:
+            SettingsError: a value is neither a path nor a table of a data set.
+            ArtifactError: as `at`.
+        """
+        given = {name: settings.get(name) for name in dataset_names(config_type)}
+        return {name: as_dataset(value) for name, value in given.items() if value is not None}
+
+    @staticmethod
+    def file_at(path: Path) -> Path | None:
+        """Return the file of the data set at `path`, which may lack the suffix; None if `path` is of something else.
+
+        Raises:
+            ArtifactError: no file can have this name.
+        """
+        place = data_file(path)
+        return place if place.suffix == SUFFIX and not path.is_dir() else None
+
+    def to_setting(self) -> dict[str, str]:
+        """Return the table that files store: name and digest."""
+        return {"name": self.name, "digest": self.digest}
+
+
+def suffixed(path: Path) -> Path:
+    """Return the path, with the suffix of data sets added if it has no suffix.
+
+    Raises:
+        ArtifactError: no file can have this name.
+    """
+    require_file_name(path)
+    return path.with_name(path.name + SUFFIX) if path.name and not suffix_of(path) else path
+
+
+def data_file(path: str | PathLike[str]) -> Path:
+    """Return the file of a data set. `demo` means `demo.safetensors`, unless a file `demo` exists.
+
+    Raises:
+        ArtifactError: as `suffixed`.
+    """
+    place = Path(path)
+    whole = suffixed(place)
+    return whole if whole.is_file() and not place.is_file() else place
+
+
+def as_dataset(value: object) -> Dataset:
+    """Return a data set, given one, its path, a table with `path` and `digest`, or a table with `name` and `digest`.
+
+    Files store the last form.
+
+    Raises:
+        SettingsError: the value has none of these forms.
+        ArtifactError: as `Dataset.at`.
+    """
+    if isinstance(value, Dataset):
+        return value
+    if isinstance(value, str | PathLike):
+        return Dataset.at(value)
+    texts = isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+    if isinstance(value, Mapping) and texts and set(value) <= {"path", "name", "digest"}:
+        if "path" in value:
+            return Dataset.at(value["path"], value.get("digest"))
+        if {"name", "digest"} == set(value):
+            return Dataset(value["name"], value["digest"])
+    raise SettingsError(
+        f"{value!r} is not a data set; give the path of a file of recorded episodes, or a table of its path and digest"
+    )
+
+
+def dataset_names(config_type: type[object]) -> list[str]:
+    """Return the names of the settings of a config class that are data sets."""
+    hints = get_type_hints(config_type)
+    return [name for name, hint in hints.items() if hint is Dataset or Dataset in get_args(hint)]
+
+
+def header_bytes(path: Path) -> bytes:
+    """Return the header of a safetensors file.
+
+    Raises:
+        ArtifactError: the file is missing, unreadable, incomplete, in another format, or its header exceeds `MAX_HEADER`.
+    """
+    try:
+        if not path.is_file():
+            raise ArtifactError(
+                f"there is no data set {path}; give the place of the file, or write one with"
+                " rlsdk_interchange.record_episodes"
+            )
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if path.suffix.lower() in OTHER_FORMATS:
+                raise ArtifactError(
+                    f"{path} is not a data set of rlsdk; read its arrays, and write them with rlsdk.buffers.write_episodes"
+                )
+            if size < 8 or length > size - 8:
+                raise ArtifactError(
+                    f"{path} is not a whole data set: {size} bytes, a header of {length}; take another copy"
+                )
+            if length > MAX_HEADER:
+                raise ArtifactError(f"{path} is refused: its header has {length} bytes, more than {MAX_HEADER}")
+            return stream.read(length)
+    except OSError as error:
+        raise ArtifactError(f"the data set {path} cannot be read: {error.strerror or error}") from None
+
+
+# Environment ids with arguments and wrappers, as one text: `HalfCheetah-v5?ctrl_cost_weight=0.2&wrapper=TimeFeature`.
+#
+# A wrapper may have arguments: `wrapper=my_module:Twice(by=5)`.
+#
+# Agent files, records of runs and suites store this text. The same environment can be made from it again.
+
+WRAPPER = "wrapper"
+"""Name of the argument that lists wrappers, innermost first."""
+PLAIN = "/:,.+-_[]'\""
+"""Characters of a value, in addition to letters and digits, that are not percent-encoded."""
+LONGEST = 10_000
+"""Largest number of characters of a wrapper with its arguments that are read."""
+WORDS = {"true": True, "false": False, "none": None}
+"""Words that stand for values in the arguments of a wrapper, in addition to Python's own."""
+
+
+@attrs.frozen
+class EnvironmentId:
+    """A gymnasium id, the arguments of `gymnasium.make`, and the names of the wrappers, innermost first."""
+
+    name: str
+    kwargs: Mapping[str, object] = attrs.field(factory=dict)
+    wrappers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        given = [f"{name}={_written(name, value)}" for name, value in self.kwargs.items()]
+        given += [f"{WRAPPER}={quote(wrapper, safe=PLAIN + '()=', errors='replace')}" for wrapper in self.wrappers]
+        return f"{self.name}?{'&'.join(given)}" if given else self.name
+
+    def over(self, base: EnvironmentId) -> EnvironmentId:
+        """Return this id applied to `base`: its arguments are added to or replace those of `base`, its wrappers come outside.
+
+        An empty name stands for the name of `base`.
+        """
+        return EnvironmentId(self.name or base.name, {**base.kwargs, **self.kwargs}, base.wrappers + self.wrappers)
+
+
+def environment_id(text: str) -> EnvironmentId:
+    """Parse the id, arguments and wrappers in a text. Values are read as in `--set`: true, false, none, numbers, lists or text.
+
+    >>> environment_id("Ant-v5?healthy_reward=0.5&wrapper=TimeFeature").kwargs
+    {'healthy_reward': 0.5}
+
+    Raises:
+        SettingsError: an argument is not `name=value`, or is given twice.
+    """
+    name, _, rest = text.partition("?")
+    kwargs, wrappers = dict[str, object](), list[str]()
+    for part in filter(None, rest.split("&")):
+        key, equals, value = part.partition("=")
+        if not equals or not key.isidentifier():
+            raise SettingsError(f"environment {text!r}: {part!r} is not NAME=VALUE, as in {name}?gravity=9.8")
+        if key == WRAPPER:
+            wrappers.append(unquote(value))
+        elif key in kwargs:
+            raise SettingsError(f"environment {text!r} has the argument {key!r} twice; leave one out")
+        else:
+            kwargs[key] = parse_value(unquote(value))
+    return EnvironmentId(name, kwargs, tuple(wrappers))
+
+
+@overload
+def changed_environment(env: str, arguments: Iterable[str] | None, wrappers: Iterable[str] | None) -> str: ...
+
+
+@overload
+def changed_environment(
+    env: str | None, arguments: Iterable[str] | None, wrappers: Iterable[str] | None
+) -> str | None: ...
+
+
+def changed_environment(env: str | None, arguments: Iterable[str] | None, wrappers: Iterable[str] | None) -> str | None:
+    """Return `env` with the arguments (each `NAME=VALUE`) and wrappers of the command line added.
+
+    If `env` is None, the text begins with `?`, and `rlsdk.runs.load_agent` adds it to the environment of an agent. None
+    if there is nothing to add. The path of a file, as in `./my_env.py:MyEnv`, becomes its full path.
+
+    Raises:
+        SettingsError: an argument is not `NAME=VALUE`, or a wrapper is neither `NAME` nor `NAME(ARGUMENT=VALUE, ...)`.
+    """
+    kwargs = dict[str, object]()
+    for argument in arguments or ():
+        name, equals, value = argument.partition("=")
+        if not equals or not name.strip().isidentifier() or name.strip() == WRAPPER:
+            raise SettingsError(f"--env-kwargs {argument!r} is not NAME=VALUE, e.g. --env-kwargs gravity=9.8")
+        kwargs[name.strip()] = parse_value(value.strip())
+    for wrapper in wrappers or ():
+        wrapper_call(wrapper)
+    change = EnvironmentId("", kwargs, tuple(map(_located_wrapper, wrappers or ())))
+    base = None if env is None else located_id(env)
+    if change == EnvironmentId(""):
+        return base
+    return str(change if base is None else change.over(environment_id(base)))
+
+
+def located_id(env: str) -> str:
+    """Return an environment id with the full path of its file, if it is `FILE.py:NAME`."""
+    name, question, rest = env.partition("?")
+    return f"{_located(name)}{question}{rest}"
+
+
+def _located_wrapper(text: str) -> str:
+    name, bracket, rest = text.partition("(")
+    return f"{_located(name)}{bracket}{rest}"
+
+
+def _located(name: str) -> str:
+    place, colon, own = name.rpartition(":")  # another command may read it in another directory
+    return f"{os.path.abspath(place)}:{own}" if colon and place.endswith(".py") else name
+
+
+def wrapper_call(text: str) -> tuple[str, dict[str, object]]:
+    """Return the name of a wrapper and its arguments. Their values are literals; nothing is evaluated.
+
+    >>> wrapper_call("my_module:Twice(by=5, names=['a'])")
+    ('my_module:Twice', {'by': 5, 'names': ['a']})
+
+    Raises:
+        SettingsError: the text is neither `NAME` nor `NAME(ARGUMENT=VALUE, ...)` with literal values.
+    """
+    name, bracket, _ = text.partition("(")
+    if not bracket:
+        return text, {}
+    try:
+        call = ast.parse(f"f{text[len(name) : LONGEST]}", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+            raise ValueError
+        given = {each.arg: _literal(each.value) for each in call.keywords}
+        if None in given or len(given) < len(call.keywords):  # **arguments, or one twice
+            raise ValueError
+        return name, {str(key): value for key, value in given.items()}
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        raise SettingsError(
+            f"wrapper {shown(text)} is neither NAME nor NAME(ARGUMENT=VALUE, ...) with numbers, 'text', true, false, none or"
+            " lists of those, as in my_module:Twice(by=5)"
+        ) from None
+
+
+def _literal(node: ast.expr) -> object:
+    if isinstance(node, ast.Name) and node.id in WORDS:
+        return WORDS[node.id]
+    value: object = ast.literal_eval(node)
+    return value
+
+
+def applied(change: str | None, env: str) -> str:
+    """Return the environment id that results from `change`, a value of `changed_environment`, and `env`.
+
+    If `change` begins with `?`, its arguments and wrappers are added to `env`; otherwise it replaces `env`.
+    """
+    if change is None or not change.startswith("?"):
+        return change or env
+    return str(environment_id(change).over(environment_id(located_id(env))))
+
+
+def text_of(name: str, kwargs: Mapping[str, object], wrappers: Iterable[object]) -> str | None:
+    """Return the id `name` with more arguments and wrappers as text; None if text cannot represent one, such as a function."""
+    chosen = tuple(wrappers)
+    if not all(isinstance(wrapper, str) for wrapper in chosen):
+        return None
+    if WRAPPER in kwargs:  # as text, the argument would be read as a wrapper
+        return None
+    try:
+        texts = tuple(_located_wrapper(str(wrapper)) for wrapper in chosen)
+        return str(EnvironmentId("", kwargs, texts).over(environment_id(located_id(name))))
+    except SettingsError:
+        return None
+
+
+def _written(name: str, value: object) -> str:
+    """Return the text of a value. `parse_value` reads it back.
+
+    Raises:
+        SettingsError: the value has no text form.
+    """
+    text = "none" if value is None else value if isinstance(value, str) else _json(name, value)
+    if isinstance(value, str) and parse_value(text) != value:
+        text = json.dumps(value, ensure_ascii=False)
+    return quote(text, safe=PLAIN, errors="replace")
+
+
+def _json(name: str, value: object) -> str:
+    entries = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(entry, bool | int | float | str) for entry in entries) or not all(
+        math.isfinite(entry) for entry in entries if isinstance(entry, float)
+    ):
+        raise SettingsError(
+            f"the argument {name} = {value!r} of an environment must be a number, text, true, false, none or a list of those"
+        )
+    return json.dumps(value, ensure_ascii=False)

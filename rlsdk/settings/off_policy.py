@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import attrs
 
+from rlsdk.errors import SettingsError
 from rlsdk.settings import glossary
 from rlsdk.settings.action_noise import ActionNoise, as_action_noise
+from rlsdk.settings.actor_critic import (
+    ActorAndCriticsConfig,
+    NetworkConfig,
+    arguments_of_class,
+    as_module_class,
+    as_net_arch,
+    optional_widths,
+)
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.fields import described, finite_schedule, in_range
-from rlsdk.settings.frequency import TrainFrequency, as_train_frequency
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings.fields import Default, defaults, described, finite_schedule, in_range, is_float32, needs
+from rlsdk.settings.schedules import Constant, Schedule, TrainFrequency, as_schedule, as_train_frequency
+from rlsdk.settings.strict import structure
+
+__all__ = [
+    "ContinuousOffPolicyConfig",
+    "DeterministicActorCriticConfig",
+    "DeterministicActorCriticNetworkConfig",
+    "DeterministicSettings",
+    "DiscreteValueConfig",
+    "OffPolicyConfig",
+    "QLearningConfig",
+    "SoftActorCriticConfig",
+    "SoftActorCriticNetworkConfig",
+    "UNIT",
+    "as_bounds",
+    "as_networks",
+    "parse_entropy_coefficient",
+]
 
 UNIT = in_range(0.0, 1.0)
 
@@ -77,3 +102,307 @@ class ContinuousOffPolicyConfig(OffPolicyConfig):
         default=None, metadata=glossary.REPLAY_BUFFER_KWARGS
     )
     optimize_memory_usage: bool = attrs.field(default=False, metadata=glossary.OPTIMIZE_MEMORY_USAGE)
+
+
+@attrs.frozen(kw_only=True)
+class DiscreteValueConfig(NetworkConfig):
+    """`policy_kwargs` of value methods for discrete actions."""
+
+    net_arch: dict[str, tuple[int, ...]] | None = attrs.field(
+        default=None,
+        converter=as_net_arch,
+        metadata=described("hidden layer widths", source="none = [64, 64], [] after NatureCNN"),
+    )
+    dueling: bool = attrs.field(
+        default=False,
+        metadata=described(
+            "dueling network: a value of the observation plus an advantage of each action", source="arXiv:1511.06581"
+        ),
+    )
+    network_class: Any = attrs.field(default=None, converter=as_module_class, metadata=glossary.NETWORK_CLASS)
+    network_kwargs: Mapping[str, object] = attrs.field(
+        factory=dict, validator=arguments_of_class, metadata=glossary.OWN_KWARGS
+    )
+
+
+def _networks(value: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:
+    return value if isinstance(value, DiscreteValueConfig) else structure(value or {}, DiscreteValueConfig)
+
+
+@attrs.frozen(
+    field_transformer=defaults(
+        learning_rate=Constant(1e-4), batch_size=32, tau=1.0, train_freq=TrainFrequency(4, "step")
+    )
+)
+class QLearningConfig(OffPolicyConfig):
+    """The constructor parameters of Q-learning with a target network, in order, with the defaults of DQN."""
+
+    LIVE: ClassVar[tuple[str, ...]] = (
+        *OffPolicyConfig.LIVE,
+        "target_update_interval",
+        "exploration_fraction",
+        "exploration_initial_eps",
+        "exploration_final_eps",
+        "max_grad_norm",
+        "double_q",
+    )
+
+    target_update_interval: int = attrs.field(
+        default=10_000,
+        validator=in_range(1),
+        metadata=described("environment steps between updates of the target network", unit="env steps"),
+    )
+    exploration_fraction: float = attrs.field(
+        default=0.1,
+        validator=UNIT,
+        metadata=described(
+            "share of the training in which epsilon falls from exploration_initial_eps to exploration_final_eps"
+        ),
+    )
+    exploration_initial_eps: float = attrs.field(
+        default=1.0, validator=UNIT, metadata=described("initial epsilon, the probability of a random action")
+    )
+    exploration_final_eps: float = attrs.field(
+        default=0.05, validator=UNIT, metadata=described("final epsilon, the probability of a random action")
+    )
+    max_grad_norm: float | None = attrs.field(
+        default=10.0, validator=in_range(0, open_low=True), metadata=glossary.MAX_GRAD_NORM
+    )
+    double_q: bool = attrs.field(
+        default=False,
+        kw_only=True,
+        metadata=described(
+            "double Q-learning: the online network selects the next action, the target network gives its value",
+            source="arXiv:1509.06461",
+        ),
+    )
+
+    policy_kwargs: DiscreteValueConfig = attrs.field(
+        factory=DiscreteValueConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
+
+    def exploration_rate(self, progress: float) -> float:
+        """Return epsilon after the share `progress` of the training: linear from the first to the last value, then constant."""
+        done = 1.0 if self.exploration_fraction == 0.0 else min(1.0, progress / self.exploration_fraction)
+        return self.exploration_initial_eps + done * (self.exploration_final_eps - self.exploration_initial_eps)
+
+
+@attrs.frozen(
+    kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [256, 256] for pi and qf"))
+)
+class SoftActorCriticNetworkConfig(ActorAndCriticsConfig):
+    """`policy_kwargs` of the soft actor-critic family."""
+
+    log_std_init: float = attrs.field(
+        default=-3.0,
+        validator=in_range(-20, 2),
+        metadata=described("gSDE: initial log standard deviation") | needs("use_sde"),
+    )
+    initial_std: float | None = attrs.field(
+        default=None,
+        validator=in_range(0, 7, open_low=True),
+        metadata=described(
+            "initial standard deviation of actions before tanh, without gSDE; none = about 1", examples=(0.3,)
+        ),
+    )
+    sde_net_arch: tuple[int, ...] | None = attrs.field(
+        default=None,
+        converter=optional_widths,
+        metadata=described(
+            "gSDE: hidden layer widths of a separate network for the noise's features; none = features of the actor's"
+            " last hidden layer, [] = the encoded observation"
+        )
+        | needs("use_sde"),
+    )
+    use_expln: bool = attrs.field(
+        default=False,
+        metadata=described(
+            "gSDE: standard deviations above 1 grow with the logarithm of their parameter, not exponentially"
+        )
+        | needs("use_sde"),
+    )
+    clip_mean: float = attrs.field(
+        default=2.0,
+        validator=in_range(0),
+        metadata=described("gSDE: bound of the absolute mean of actions before tanh; 0 = no bound") | needs("use_sde"),
+    )
+
+
+def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
+    """Return (initial value, whether it is learnt) for `"auto"`, `"auto_0.1"` or a number.
+
+    Raises:
+        SettingsError: the value has another form, is not finite, or is not positive (a fixed coefficient may be 0).
+    """
+    try:
+        learnt = isinstance(value, str) and value.startswith("auto")
+        initial = float(str(value)[5:] or 1.0) if learnt else float(value)
+        if isinstance(value, str) and learnt and value != "auto" and not value.startswith("auto_"):
+            raise ValueError
+    except ValueError:
+        raise SettingsError(
+            f'ent_coef {value!r} must be "auto", "auto_" with a first value (auto_0.1), or a number'
+        ) from None
+    if not is_float32(initial) or initial < 0.0 or (learnt and initial == 0.0):
+        raise SettingsError(f"ent_coef {value!r} must be {'positive' if learnt else 'not negative'} and finite")
+    return initial, learnt
+
+
+def _soft_networks(value: Mapping[str, object] | SoftActorCriticNetworkConfig | None) -> SoftActorCriticNetworkConfig:
+    return (
+        value
+        if isinstance(value, SoftActorCriticNetworkConfig)
+        else structure(value or {}, SoftActorCriticNetworkConfig)
+    )
+
+
+def as_bounds(value: object) -> tuple[float, float] | None:
+    """Return two finite numbers, the lower one first, or None.
+
+    Raises:
+        ValueError: the value is something else.
+    """
+    if value is None:
+        return None
+    given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    numbers = tuple(float(each) for each in given if isinstance(each, int | float) and is_float32(each))
+    if len(given) != 2 or len(numbers) != 2 or numbers[0] >= numbers[1]:
+        raise ValueError(f"action_bounds = {value!r} must be two numbers, the lower one first, such as [-0.5, 0.5]")
+    return numbers[0], numbers[1]
+
+
+@attrs.frozen
+class SoftActorCriticConfig(ContinuousOffPolicyConfig):
+    """The constructor parameters of the soft actor-critic family, in order, with the defaults of SAC."""
+
+    LIVE: ClassVar[tuple[str, ...]] = (
+        *ContinuousOffPolicyConfig.LIVE,
+        "action_noise",
+        "ent_coef",
+        "target_update_interval",
+        "target_entropy",
+        "sde_sample_freq",
+    )
+
+    ent_coef: str | float = attrs.field(
+        default="auto",
+        metadata=described(
+            'weight of the entropy bonus: "auto" = learnt, starting at 1; "auto_0.1" = learnt, starting at 0.1; a'
+            " number = constant",
+            examples=("auto_0.1", 0.3),
+        ),
+    )
+    target_update_interval: int = attrs.field(
+        default=1,
+        validator=in_range(1),
+        metadata=described("gradient steps between updates of the target networks", unit="updates"),
+    )
+    target_entropy: str | float = attrs.field(
+        default="auto",
+        metadata=described(
+            'entropy that a learnt ent_coef aims for; "auto" = minus the number of action dimensions', examples=(-0.5,)
+        ),
+    )
+    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
+    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
+    use_sde_at_warmup: bool = attrs.field(default=False, metadata=glossary.USE_SDE_AT_WARMUP)
+    action_bounds: tuple[float, float] | None = attrs.field(
+        default=None,
+        converter=as_bounds,
+        kw_only=True,
+        metadata=described(
+            "lowest and highest action of the policy, inside the action space and in its units; none = the bounds of"
+            " the action space",
+            examples=((-0.5, 0.5),),
+        ),
+    )
+    policy_kwargs: SoftActorCriticNetworkConfig = attrs.field(
+        factory=SoftActorCriticNetworkConfig, converter=_soft_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.sde_sample_freq == 0:
+            raise ValueError(
+                "sde_sample_freq = 0 is not a period; use -1 (at rollout starts) or a positive number of steps"
+            )
+        target = self.target_entropy
+        if target != "auto" and (isinstance(target, str) or not is_float32(target)):
+            raise ValueError(f'target_entropy = {target!r} must be "auto" or a finite number')
+
+    @property
+    def sde_period(self) -> int | None:
+        """Number of steps between noise matrices within a rollout. None: one noise matrix per rollout."""
+        return self.sde_sample_freq if self.sde_sample_freq > 0 else None
+
+    @property
+    def warms_up_uniformly(self) -> bool:
+        """Whether the first `learning_starts` actions are uniformly random."""
+        return not (self.use_sde and self.use_sde_at_warmup)
+
+    def target_entropy_for(self, dimensions: int) -> float:
+        """Return the target entropy for actions with this number of dimensions."""
+        return -float(dimensions) if self.target_entropy == "auto" else float(self.target_entropy)
+
+
+@attrs.frozen(
+    kw_only=True, field_transformer=defaults(net_arch=Default(None, source="none = [400, 300] for pi and qf"))
+)
+class DeterministicActorCriticNetworkConfig(ActorAndCriticsConfig):
+    """`policy_kwargs` of deterministic actor-critic methods."""
+
+
+def as_networks(
+    value: Mapping[str, object] | DeterministicActorCriticNetworkConfig | None,
+) -> DeterministicActorCriticNetworkConfig:
+    """Return the network settings, given a table of them, the settings object or None."""
+    if isinstance(value, DeterministicActorCriticNetworkConfig):
+        return value
+    return structure(value or {}, DeterministicActorCriticNetworkConfig)
+
+
+@attrs.frozen(field_transformer=defaults(learning_rate=Constant(1e-3)))
+class DeterministicActorCriticConfig(ContinuousOffPolicyConfig):
+    """The constructor parameters that TD3 and DDPG share, in order."""
+
+    LIVE: ClassVar[tuple[str, ...]] = (*ContinuousOffPolicyConfig.LIVE, "action_noise")
+
+    policy_kwargs: DeterministicActorCriticNetworkConfig = attrs.field(
+        factory=DeterministicActorCriticNetworkConfig,
+        converter=as_networks,
+        kw_only=True,
+        metadata=glossary.POLICY_KWARGS,
+    )
+
+
+class DeterministicSettings(Protocol):
+    """The settings that the networks and the update of TD3, DDPG and TD3+BC read.
+
+    For DDPG, `policy_delay` is 1, both noises are 0 and there is one critic.
+    """
+
+    @property
+    def policy(self) -> str: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def learning_rate(self) -> Schedule: ...
+    @property
+    def tau(self) -> float: ...
+    @property
+    def action_noise(self) -> ActionNoise | None: ...
+    @property
+    def policy_kwargs(self) -> DeterministicActorCriticNetworkConfig: ...
+    @property
+    def policy_delay(self) -> int:
+        """Updates of the critics per update of the actor and of the target networks."""
+        ...
+
+    @property
+    def target_policy_noise(self) -> float:
+        """Standard deviation of the noise added to the target actor's actions, in the scaled action range [-1, 1]."""
+        ...
+
+    @property
+    def target_noise_clip(self) -> float:
+        """Largest absolute value of that noise."""
+        ...

@@ -9,25 +9,52 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
+from typing import Protocol, runtime_checkable
 
 import attrs
 
 from rlsdk.errors import SettingsError, shown, suggest
-from rlsdk.settings.schedule import Constant, Schedule
 
 __all__ = [
     "ACCEPTED",
-    "KINDS",
-    "MAX_POINTS",
     "Constant",
     "Custom",
+    "KINDS",
     "Linear",
+    "MAX_POINTS",
     "Piecewise",
     "Schedule",
     "ScheduleLike",
+    "TrainFrequency",
+    "UNITS",
     "as_schedule",
+    "as_train_frequency",
     "optional_schedule",
 ]
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """A function from `progress_remaining`, which falls from 1 at the start of training to 0 at its end, to a value."""
+
+    def __call__(self, progress_remaining: float) -> float: ...
+
+    def to_setting(self) -> object:
+        """Return the value that a settings file stores; `rlsdk.settings.schedules.as_schedule` reads it."""
+        ...
+
+
+@attrs.frozen
+class Constant:
+    """A schedule that always returns `value`."""
+
+    value: float = attrs.field(converter=float)
+
+    def __call__(self, progress_remaining: float) -> float:
+        return self.value
+
+    def to_setting(self) -> object:
+        return self.value
 
 
 @attrs.frozen
@@ -159,3 +186,39 @@ def _from_table(table: Mapping[str, object]) -> Schedule:
     except (TypeError, ValueError) as error:
         names = list(signature(KINDS[kind]).parameters)
         raise SettingsError(f"a {kind} schedule takes {names}: {error}") from None
+
+
+UNITS = ("step", "episode")
+
+
+@attrs.frozen
+class TrainFrequency:
+    """Number of vector steps or finished episodes (`unit`: step or episode) between two rounds of updates."""
+
+    count: int
+    unit: str
+
+    def to_setting(self) -> object:
+        return self.count if self.unit == "step" else [self.count, self.unit]
+
+
+def as_train_frequency(value: int | Sequence[object] | TrainFrequency) -> TrainFrequency:
+    """Return a training frequency: 4 means every 4 vector steps, (1, "episode") means after each episode.
+
+    Raises:
+        SettingsError: the count is not positive, or the unit is unknown.
+    """
+    if isinstance(value, TrainFrequency):
+        return value
+    pair = (value, "step") if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
+    if len(pair) == 2 and not isinstance(value, str):
+        count, unit = pair
+        if (
+            isinstance(count, int)
+            and not isinstance(count, bool)
+            and count >= 1
+            and isinstance(unit, str)
+            and unit in UNITS
+        ):
+            return TrainFrequency(count, unit)
+    raise SettingsError(f'train_freq {value!r} must be a positive whole number or a pair such as (1, "episode")')

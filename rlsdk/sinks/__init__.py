@@ -2,15 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from rlsdk.runtime.documented_names import names_elsewhere
-from rlsdk.sinks.configure import configure
-from rlsdk.sinks.console import ConsoleSink
-from rlsdk.sinks.csv_file import CsvSink
-from rlsdk.sinks.jsonl_file import JsonlSink
-from rlsdk.sinks.logger import Logger
-from rlsdk.sinks.media import Figure, HParam, Image, Video
-from rlsdk.sinks.sink import MetricSink, Sink
-from rlsdk.sinks.tensorboard import TensorBoardSink
+from rlsdk.runtime.lazy import names_elsewhere
+from rlsdk.sinks.files import ConsoleSink, CsvSink, JsonlSink, TensorBoardSink
+from rlsdk.sinks.logger import Logger, configure
+from rlsdk.sinks.sink import Figure, HParam, Image, MetricSink, Sink, Video
 
 CSVOutputFormat, HumanOutputFormat, JSONOutputFormat = CsvSink, ConsoleSink, JsonlSink
 TensorBoardOutputFormat = TensorBoardSink

@@ -16,18 +16,31 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, NoReturn, Protocol
+from typing import IO, NoReturn, Protocol, TypeVar
 
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.errors import ArtifactError, require_file_name
-from rlsdk.runtime.whole_files import begin_writeback, write_atomically
-from rlsdk.storage.hashing import Digest, hashed
-from rlsdk.storage.storable import as_json, nested_state, require_names
-from rlsdk.storage.tensors import ALIGNMENT, TensorBlock, mapped, read_header
-from rlsdk.storage.zip_entries import padding, stored
+from rlsdk.errors import ArtifactError, fitting, require_file_name
+from rlsdk.interfaces import Serializer
+from rlsdk.registry import extension
+from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.files import begin_writeback, write_atomically
+from rlsdk.storage.tensors import (
+    ALIGNMENT,
+    CHUNK,
+    TensorBlock,
+    as_json,
+    mapped,
+    nested_state,
+    read_header,
+    require_names,
+)
+
+BlockT = TypeVar("BlockT", bound=bytes | memoryview)
+
 
 FORMAT = 1
 AGENT_KIND = "rlsdk-agent"
@@ -51,7 +64,6 @@ _READ_ERRORS = (
     ValueError,
     OSError,
 )
-
 Section = Mapping[str, object]
 """A nested state: its leaves are tensors or JSON values, and its keys contain no '/'."""
 Document = dict[str, object]
@@ -354,3 +366,151 @@ def _header(archive: zipfile.ZipFile, member: str) -> dict[str, list[object]]:
     with archive.open(member) as stream:
         header, _ = read_header(stream.read, archive.getinfo(member).file_size, limit=MAX_JSON)
     return {name: [entry["dtype"], entry["shape"]] for name, entry in header.items()}
+
+
+_PADDING_FIELD = 0x4252
+_ZIP64_FIELD = 20
+_LOCAL_FORMAT = "<4s5H3L2H"
+_LOCAL_HEADER = struct.calcsize(_LOCAL_FORMAT)
+"""The bytes of a zip entry's header before its name. Its last two fields are the lengths of the name and of the extra field."""
+
+
+def padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """An extra field that makes the entry's data begin at a multiple of `ALIGNMENT` bytes."""
+    assert archive.fp is not None
+    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # the rule of zipfile for large entries
+    before = archive.fp.tell() + _LOCAL_HEADER + len(info.filename.encode()) + sizes + 4
+    return struct.pack("<HH", _PADDING_FIELD, -before % ALIGNMENT) + bytes(-before % ALIGNMENT)
+
+
+def stored(archive: zipfile.ZipFile, member: str) -> Iterator[bytes]:
+    """Yield the bytes of an uncompressed member without computing the CRC as zipfile does; callers check a digest instead.
+
+    Raises:
+        BadZipFile: the entry's header is damaged.
+    """
+    info, stream = archive.getinfo(member), archive.fp
+    assert stream is not None
+    archive.open(member).close()  # checks the header
+    stream.seek(info.header_offset)
+    *_, name, extra = struct.unpack(_LOCAL_FORMAT, stream.read(_LOCAL_HEADER))
+    stream.seek(name + extra, io.SEEK_CUR)
+    left = info.file_size
+    while left and (chunk := stream.read(min(left, CHUNK))):
+        left -= len(chunk)
+        yield chunk
+
+
+LARGE = 16 * 2**20
+"""From this many bytes on, another thread computes the digest."""
+
+
+class Digest(Protocol):
+    """The members of an object of hashlib that are used."""
+
+    def update(self, data: bytes | memoryview, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+def hashed(chunks: Iterable[BlockT], digest: Digest, size: int) -> Iterator[BlockT]:
+    """Yield `chunks`, which have `size` bytes together, and add them to `digest`. It is complete after the last one.
+
+    If they are large, another thread adds a chunk while the caller uses it and prepares the next one: hashlib, zlib and files
+    do not hold Python's lock. At most two chunks wait for the thread.
+    """
+    if size < LARGE:
+        for chunk in chunks:
+            digest.update(chunk)
+            yield chunk
+        return
+    with ThreadPoolExecutor(1, "digest") as thread:
+        before = thread.submit(digest.update, b"")
+        for chunk in chunks:
+            added = thread.submit(digest.update, chunk)
+            yield chunk
+            before.result()
+            before = added
+        before.result()
+
+
+def plugin_serializer(target: Path | IO[bytes]) -> Serializer | None:
+    """The serializer that a plugin offers for the suffix of `target`; None if `target` is an archive of rlsdk."""
+    if not isinstance(target, Path) or not is_offered("serializers", target.suffix):
+        return None
+    serializer: Serializer = extension("serializers", target.suffix)()
+    return serializer
+
+
+def write(target: Path | IO[bytes], document: Mapping[str, object], sections: Mapping[str, Section]) -> None:
+    """Write a document and sections to a file; see `write_archive`."""
+    serializer = plugin_serializer(target)
+    if serializer is None:
+        write_archive(target, document, sections)
+        return
+    assert isinstance(target, Path)
+    require_names(sections)
+    flat = tree.flatten(sections)
+    tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
+    values = {name: value for name, value in flat.items() if not isinstance(value, Tensor)}
+    with fitting(f"the plugin for {target.suffix} files cannot write {target}"):
+        serializer.save(target, tensors, {"manifest": dict(document), "values": values})
+
+
+def read(
+    source: Path | IO[bytes], wanted: Iterable[str] | None = None, *, kind: str
+) -> tuple[Document, dict[str, dict[str, object]]]:
+    """(document, sections) of a file; see `read_archive`.
+
+    Raises:
+        ArtifactError: the file cannot be read, or is not of this `kind`.
+    """
+    serializer = plugin_serializer(source)
+    if serializer is None:
+        return read_archive(source, wanted, kind=kind)
+    assert isinstance(source, Path)
+    with fitting(f"the plugin for {source.suffix} files cannot read {source}"):
+        tensors, document = serializer.load(source)
+        manifest, values = document.get("manifest"), document.get("values")
+    if not isinstance(manifest, dict) or not isinstance(values, dict) or manifest.get("kind") != kind:
+        raise ArtifactError(f"{source} is not a whole {kind} file")
+    sections = nested_state({**tensors, **values})
+    chosen = set(sections) if wanted is None else set(sections) & set(wanted)
+    return manifest, {name: section for name in sorted(chosen) if isinstance(section := sections[name], dict)}
+
+
+def inspect(source: Path | IO[bytes], *, kind: str) -> Document:
+    """The document of a file, with the dtype and shape of each tensor but no tensor data; see `inspect_archive`."""
+    serializer = plugin_serializer(source)
+    if serializer is None:
+        return inspect_archive(source, kind=kind)
+    assert isinstance(source, Path)
+    with fitting(f"the plugin for {source.suffix} files cannot read {source}"):
+        context = serializer.inspect(source)
+        return {**context["document"]["manifest"], "members": {}, "tensors": {"all": context["tensors"]}}
+
+
+KIND = "rlsdk-tensors"
+
+
+class SafetensorsSerializer:
+    """Implements `rlsdk.interfaces.Serializer`. Names of tensors may contain '/' to group them."""
+
+    def save(self, path: Path, tensors: Mapping[str, Tensor], document: Mapping[str, object]) -> None:
+        write_archive(path, {"kind": KIND, "document": dict(document)}, {"tensors": tree.unflatten(tensors)})
+
+    def load(self, path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
+        manifest, sections = read_archive(path, kind=KIND)
+        flat = tree.flatten(table_in(sections, "tensors"))
+        return {name: value for name, value in flat.items() if isinstance(value, Tensor)}, _document(manifest)
+
+    def inspect(self, path: Path) -> dict[str, object]:
+        manifest = inspect_archive(path, kind=KIND)
+        return {"document": _document(manifest), "tensors": table_in(table_in(manifest, "tensors"), "tensors")}
+
+
+def _document(manifest: Mapping[str, object]) -> dict[str, object]:
+    """The document in a manifest. Raises ArtifactError if there is none: `save` always writes one."""
+    if "document" not in manifest:
+        raise ArtifactError("the file is damaged: its manifest has no document; take another copy")
+    return dict(table_in(manifest, "document"))

@@ -17,7 +17,7 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.errors import ArtifactError, fitting
 from rlsdk.interfaces import State
-from rlsdk.runtime.stored import count_in
+from rlsdk.runtime.process import count_in
 from rlsdk.storage.archive import inspect_archive, read_archive, shapes_in, write_archive
 
 KIND = "rlsdk-replay-rows"

@@ -4,14 +4,11 @@ from typing import TYPE_CHECKING
 
 from rlsdk.interfaces import Training
 from rlsdk.records import Cursor
-from rlsdk.runtime.documented_names import names_elsewhere
-from rlsdk.training.collector import LocalCollector
-from rlsdk.training.groups import begin_acting, group_generators, join_rollouts, split_acting
-from rlsdk.training.off_policy import OffPolicyPlan
-from rlsdk.training.offline import OfflinePlan
+from rlsdk.runtime.lazy import names_elsewhere
+from rlsdk.training.collector import LocalCollector, begin_acting, group_generators, join_rollouts, split_acting
+from rlsdk.training.off_policy import OfflinePlan, OffPolicyPlan, ReplayUpdates
 from rlsdk.training.on_policy import OnPolicyPlan
 from rlsdk.training.population import PopulationPlan
-from rlsdk.training.replay_updates import ReplayUpdates
 
 __all__ = [
     "Cursor",

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
-from rlsdk.errors import UsageError
+from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import (
     ActsForRollouts,
     BeginsRollouts,
     FillsExtras,
+    Plan,
     PlaysEpisodes,
     Policy,
+    State,
+    Training,
     VectorEnv,
 )
 from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.preprocessing import RolloutNormalizer
-from rlsdk.records import Act, ActingState, Observation, Rollout, StepData
+from rlsdk.records import (
+    Act,
+    ActingState,
+    Cursor,
+    Episode,
+    FinalObservations,
+    Metrics,
+    Observation,
+    Report,
+    Rollout,
+    StepData,
+)
+from rlsdk.runtime.process import Streams
 from rlsdk.spaces import Space
-from rlsdk.training.groups import GroupedPolicy
-from rlsdk.training.in_place import in_place_of
-from rlsdk.training.plan_errors import wrong_act, wrong_length
-from rlsdk.training.stepwise import act_and_step
+from rlsdk.training.stepwise import act_and_step, in_place_of
+from rlsdk.tree import map_tensors
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+NodeT = TypeVar("NodeT")
 
 
 class _Actor(Generic[CarryT, ExtrasT]):
@@ -177,3 +192,307 @@ class LocalCollector:
         if player is None:
             raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
         return player.map(work, items)
+
+
+class NoCollector:
+    """The collector of a training that collects no experience."""
+
+    acting: tuple[ActingState[object], ...] = ()
+
+    def __init__(self, num_envs: int = 0) -> None:
+        """`num_envs`: the environments that the agent has, for updates that count as if steps were collected."""
+        self.num_envs = num_envs
+
+    def collect(
+        self,
+        policy: Policy[CarryT, ExtrasT],
+        length: int,
+        *,
+        on_step: Callable[[int], object] | None = None,
+        ends_round: bool = True,
+    ) -> NoReturn:
+        """Refuse to collect.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("the plan has needs_environment = False but collects; set it to True")
+
+    def end_round(self) -> None:
+        """Do nothing, because there are no rounds of collecting."""
+
+
+# Collects a rollout with a policy in environments. Only `stepwise.py` and `stepwise.py`, which it calls, let policies
+# act in environments.
+
+
+@torch.no_grad()
+def collect(
+    env: VectorEnv,
+    policy: Policy[CarryT, ExtrasT],
+    acting: ActingState[CarryT],
+    length: int,
+    *,
+    generator: Generator,
+    on_step: Callable[[int], object] | None = None,
+) -> Rollout[CarryT, ExtrasT]:
+    """Collect `length` steps of every environment, beginning with `acting`, with complete extras; see `act_and_step`.
+
+    The contents of the rollout do not depend on the optional abilities of policy and environments.
+    """
+    filling = ability(policy, FillsExtras)
+    fill = None if filling is None else filling.estimates
+    in_place = in_place_of(policy, env, generator)
+    rollout = None if in_place is None else in_place.collect(acting, length, on_step=on_step, fill=fill)
+    if rollout is None:
+        act_on = partial(rollout_act(policy), deterministic=False, generator=generator)
+        rollout = act_and_step(env, act_on, acting, length, on_step=on_step, fill=fill)
+    return rollout
+
+
+def rollout_act(policy: Policy[CarryT, ExtrasT]) -> Callable[..., Act[CarryT, ExtrasT]]:
+    """Return the function that acts during one rollout; see `rlsdk.interfaces.ActsForRollouts`."""
+    preparing = shortcut(policy, ActsForRollouts, "act")
+    return policy.act if preparing is None else preparing.rollout_act()
+
+
+def group_generators(streams: Streams, count: int) -> list[Generator]:
+    """The generator of each of `count` groups. The first one is the generator that a single group would have."""
+    return [streams["action" if group == 0 else f"action {group}"] for group in range(count)]
+
+
+def begin_acting(env: VectorEnv, policy: Policy[CarryT, ExtrasT], seed: int | None) -> ActingState[CarryT]:
+    """Reset the environments; return the first observations with the initial carry of the policy."""
+    return ActingState(env.reset(seed), policy.initial_carry(env.num_envs))
+
+
+def split_acting(
+    observation: Observation, policy: Policy[CarryT, ExtrasT], count: int
+) -> tuple[ActingState[CarryT], ...]:
+    """Divide the observations [B] into `count` groups of similar size, each with an initial carry."""
+    sizes = [len(part) for part in torch.tensor_split(observation.is_first, count)]
+    rows = [slice(sum(sizes[:group]), sum(sizes[: group + 1])) for group in range(count)]
+    return tuple(
+        ActingState(_rows(observation, at), policy.initial_carry(size)) for at, size in zip(rows, sizes, strict=True)
+    )
+
+
+def require_groups(num_envs: int, count: int) -> None:
+    """Raises SettingsError if the environments cannot be divided into `count` groups of equal size."""
+    if num_envs % count:
+        raise SettingsError(f"env_groups = {count} does not divide the {num_envs} environments; choose a divisor")
+
+
+class GroupedPolicy(Generic[CarryT, ExtrasT]):
+    """A policy that acts for several groups of environments, each with its own carry and generator."""
+
+    def __init__(self, policy: Policy[CarryT, ExtrasT], sizes: Sequence[int], generators: Sequence[Generator]) -> None:
+        self.policy, self.generators = policy, generators
+        ends = [sum(sizes[: group + 1]) for group in range(len(sizes))]
+        self.rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        self._preparing, self._filling = shortcut(policy, ActsForRollouts, "act"), ability(policy, FillsExtras)
+
+    def joined(self, states: Sequence[ActingState[CarryT]]) -> ActingState[tuple[CarryT, ...]]:
+        """Join the acting states of all groups into one; its carry is the tuple of the groups' carries."""
+        return ActingState(joined([state.observation for state in states]), tuple(state.carry for state in states))
+
+    def split(
+        self, rollout: Rollout[tuple[CarryT, ...], ExtrasT]
+    ) -> tuple[tuple[ActingState[CarryT], ...], Rollout[CarryT, ExtrasT]]:
+        """Return (the acting state of each group after a rollout, the rollout with the groups' carries joined over
+        environments)."""
+        states = zip(self.rows, rollout.last_carry, strict=True)
+        acting = tuple(ActingState(_rows(rollout.last_observation, at), carry) for at, carry in states)
+        return acting, Rollout(
+            rollout.steps,
+            joined(rollout.initial_carry),
+            rollout.last_observation,
+            joined(rollout.last_carry),
+            rollout.final_observations,
+            rollout.episodes,
+            rollout.stopped,
+        )
+
+    def initial_carry(self, batch: int) -> tuple[CarryT, ...]:
+        """The initial carry of each group. `batch` is ignored: the sizes of the groups are known."""
+        return tuple(self.policy.initial_carry(at.stop - at.start) for at in self.rows)
+
+    def act(
+        self, observation: Observation, carry: tuple[CarryT, ...], *, deterministic: bool, generator: Generator
+    ) -> Act[tuple[CarryT, ...], ExtrasT]:
+        """Act for all groups. `generator` is ignored: each group has its own."""
+        return self._act(self.policy.act, observation, carry, deterministic)
+
+    def rollout_act(self) -> Callable[..., Act[tuple[CarryT, ...], ExtrasT]]:
+        """See `rlsdk.interfaces.ActsForRollouts`."""
+        prepared = self.policy.act if self._preparing is None else self._preparing.rollout_act()
+
+        def act(
+            observation: Observation, carry: tuple[CarryT, ...], *, deterministic: bool, generator: Generator
+        ) -> Act[tuple[CarryT, ...], ExtrasT]:
+            return self._act(prepared, observation, carry, deterministic)
+
+        return act
+
+    def _act(
+        self,
+        act_on: Callable[..., Act[CarryT, ExtrasT]],
+        observation: Observation,
+        carry: tuple[CarryT, ...],
+        deterministic: bool,
+    ) -> Act[tuple[CarryT, ...], ExtrasT]:
+        acts = [
+            act_on(_rows(observation, at), own, deterministic=deterministic, generator=numbers)
+            for at, own, numbers in zip(self.rows, carry, self.generators, strict=True)
+        ]
+        extras = joined([act.extras for act in acts])
+        return Act(joined([act.action for act in acts]), tuple(act.carry for act in acts), extras)
+
+    def estimates(self, steps: StepData[ExtrasT]) -> ExtrasT:
+        """See `rlsdk.interfaces.FillsExtras`. If the policy does not implement it, return the extras unchanged."""
+        if self._filling is None:
+            return steps.extras
+        columns = [map_tensors(lambda leaf, at=at: leaf[:, at], steps) for at in self.rows]
+        filled: list[ExtrasT] = [self._filling.estimates(part) for part in columns]
+        return joined(filled, dim=1)
+
+    def state_dict(self) -> State:
+        return self.policy.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self.policy.load_state_dict(state)
+
+
+def joined(parts: Sequence[NodeT], dim: int = 0) -> NodeT:
+    """Join the values of several groups along `dim`. Leaves without this dimension are taken from the first group."""
+    if len(parts) == 1:
+        return parts[0]
+    return map_tensors(lambda *leaves: torch.cat(leaves, dim) if leaves[0].dim() > dim else leaves[0], *parts)
+
+
+def join_rollouts(rollouts: Sequence[Rollout[CarryT, ExtrasT]]) -> Rollout[CarryT, ExtrasT]:
+    """Join the rollouts [T, B of the group] of several groups into one [T, B], as if all groups had been stepped together."""
+    starts = [sum(r.steps.reward.shape[1] for r in rollouts[:group]) for group in range(len(rollouts))]
+    steps = joined([rollout.steps for rollout in rollouts], dim=1)
+    return Rollout(
+        steps,
+        joined([rollout.initial_carry for rollout in rollouts]),
+        joined([rollout.last_observation for rollout in rollouts]),
+        joined([rollout.last_carry for rollout in rollouts]),
+        _join_finals([(r.final_observations, start) for r, start in zip(rollouts, starts, strict=True)]),
+        _episodes_in_order(steps.terminated | steps.truncated, rollouts, starts),
+        any(rollout.stopped for rollout in rollouts),
+    )
+
+
+def _join_finals(parts: Sequence[tuple[FinalObservations | None, int]]) -> FinalObservations | None:
+    """Join the final observations of all groups, ordered by time and then by environment."""
+    found = [replace(final, env=final.env + start) for final, start in parts if final is not None]
+    if not found:
+        return None
+    every = joined(found)
+    width = int(every.env.max()) + 1
+    order = torch.argsort(every.time * width + every.env)
+    return map_tensors(lambda leaf: leaf[order], every)
+
+
+def _episodes_in_order(
+    ended: Tensor, rollouts: Sequence[Rollout[CarryT, ExtrasT]], starts: Sequence[int]
+) -> tuple[Episode, ...]:
+    """The episodes of all groups, ordered by their end (`ended` bool [T, B]) and then by environment."""
+    waiting: dict[int, list[Episode]] = {}
+    for rollout, start in zip(rollouts, starts, strict=True):
+        for episode in rollout.episodes:
+            waiting.setdefault(episode.env + start, []).append(replace(episode, env=episode.env + start))
+    order = [env for env in ended.nonzero()[:, 1].tolist() if env in waiting]
+    return tuple(waiting[env].pop(0) for env in order if waiting[env])
+
+
+def _rows(observation: Observation, at: slice) -> Observation:
+    return map_tensors(lambda leaf: leaf[at], observation)
+
+
+YIELDS = "rounds(training, cursor) yields (rlsdk.training.Cursor, rlsdk.records.Report) after every round"
+
+
+def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorithm: str) -> Iterator[object]:
+    """Return the iterator of a plan's rounds, without checking what it yields.
+
+    Raises:
+        PluginError: `rounds` does not return an iterator.
+    """
+    rounds: object = plan.rounds(training, cursor)
+    if not isinstance(rounds, Iterator):
+        raise PluginError(
+            f"{algorithm!r}: rounds of {type(plan).__name__} returned {type(rounds).__name__}, no iterator; write it with"
+            f" `yield`: {YIELDS}"
+        )
+    return rounds
+
+
+def wrong_round(yielded: object, before: Cursor, algorithm: str) -> PluginError:
+    """The error for a yielded value that is not `(Cursor, Report)`, or whose counts are below those `before` the round."""
+    if isinstance(yielded, tuple) and tuple(map(type, yielded)) == (Cursor, Report):
+        return PluginError(
+            f"{algorithm!r}: counts of its plan fell from {before} to {yielded[0]}; add to the counts of the cursor that rounds"
+            " was given"
+        )
+    found = f"({', '.join(type(part).__name__ for part in yielded)})" if isinstance(yielded, tuple) else repr(yielded)
+    return PluginError(f"{algorithm!r}: its plan yielded {found[:200]}; {YIELDS}")
+
+
+def of_algorithm(error: PluginError, algorithm: str) -> PluginError:
+    """The same error with the id of the algorithm at its beginning."""
+    text = str(error)
+    return error if text.startswith(repr(algorithm)) else PluginError(f"{algorithm!r}: {text}")
+
+
+def wrong_act(act: object, policy: object, num_envs: int) -> PluginError | None:
+    """The error for an invalid result of `policy.act` for `num_envs` observations; None if the result is valid."""
+    kind, wanted = type(policy).__name__, "return rlsdk.records.Act(action, carry, extras)"
+    if not isinstance(act, Act):
+        return PluginError(f"act of its policy, {kind}, returned {type(act).__name__}; {wanted}")
+    for leaf in leaves_of(act.action):
+        if not isinstance(leaf, Tensor) or not leaf.dim() or len(leaf) != num_envs:
+            found = f"of shape {list(leaf.shape)}" if isinstance(leaf, Tensor) else type(leaf).__name__
+            return PluginError(
+                f"act of its policy, {kind}, returned an action {found} for {num_envs} environments; give tensors [B] or"
+                f" [B, A] with B = {num_envs}, nested as the action space is"
+            )
+    return None
+
+
+def leaves_of(action: object) -> list[object]:
+    """The leaves of nested actions, of any type."""
+    if isinstance(action, Mapping):
+        return [leaf for value in action.values() for leaf in leaves_of(value)]
+    return [leaf for value in action for leaf in leaves_of(value)] if isinstance(action, tuple) else [action]
+
+
+def wrong_length(length: object) -> PluginError:
+    """The error for a number of steps that cannot be collected."""
+    return PluginError(f"its plan called collect(policy, {length!r}); the length is a whole number of at least 1")
+
+
+def diverged(metrics: Metrics, report: Report) -> DivergenceError:
+    """The error for metrics, each float [], of which at least one is NaN or infinite."""
+    wrong = {name: float(value) for name, value in metrics.items() if not math.isfinite(float(value))}
+    return DivergenceError(
+        f"training diverged at update {report.updates} (environment step {report.env_steps}): {wrong};"
+        " the environment's own numbers were finite, so lower learning_rate, scale the rewards, or check custom networks"
+    )
+
+
+def unlike_metrics(metrics: object) -> PluginError:
+    """The error for a result of `update` that is not a mapping of metrics."""
+    wanted = "update() must return metrics: a mapping from names to 0-d tensors, such as {'train/loss': loss.detach()}"
+    if not isinstance(metrics, Mapping):
+        return PluginError(f"{wanted}; it returned {type(metrics).__name__}")
+    if not metrics:
+        return PluginError(f"{wanted}; it returned none, so divergence would go unnoticed")
+    wrong = {n: v for n, v in metrics.items() if not isinstance(v, Tensor) or v.dim()}
+    kinds = [
+        f"{n} is a {type(v).__name__}" + (f" {list(v.shape)}" if isinstance(v, Tensor) else "")
+        for n, v in wrong.items()
+    ]
+    return PluginError(f"{wanted}; {', '.join(kinds) or 'they lie on several devices or have several dtypes'}")

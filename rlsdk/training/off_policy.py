@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
-from rlsdk.environments.vector.endless import LONG, require_end
-from rlsdk.interfaces import BuildContext, Collected, Parts, Policy, Training
-from rlsdk.interfaces.abilities import ability
+from torch import Generator, Tensor
+
+from rlsdk import tree
+from rlsdk.environments.vector.sync_vector import LONG, require_end
+from rlsdk.errors import PluginError, SettingsError
+from rlsdk.interfaces import (
+    Algorithm,
+    BuildContext,
+    Collected,
+    HasTdError,
+    Parts,
+    Policy,
+    Prioritized,
+    SamplesSeveral,
+    Training,
+    UpdatesSeveral,
+)
+from rlsdk.interfaces.abilities import ability, require_batches, shortcut
+from rlsdk.interfaces.parts import as_it_is
+from rlsdk.kernels import fixed_layers
 from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
-from rlsdk.settings.frequency import TrainFrequency
+from rlsdk.runtime.process import Streams
 from rlsdk.settings.off_policy import OffPolicyConfig
-from rlsdk.training.replay_updates import ReplayUpdates
+from rlsdk.settings.schedules import TrainFrequency
+from rlsdk.training.collector import unlike_metrics
 
 _Acting = tuple[Policy[object, object], Callable[[Rollout[object, object]], object], int]
 
@@ -144,3 +163,186 @@ def _listening(listener: Collected, training: Training, steps: int) -> Callable[
         listener.collected(steps + done, training.progress(steps + done))
 
     return on_step
+
+
+@dataclass(frozen=True, slots=True)
+class OfflinePlan:
+    """Makes rounds of `updates_per_round` updates with `batch_size` samples of `Parts.buffer` each.
+
+    `learn(total_timesteps)` counts updates.
+    """
+
+    batch_size: int
+    updates_per_round: int = 100
+    needs_environment: ClassVar[bool] = False
+    unit: ClassVar[Literal["updates"]] = "updates"
+    log_every: ClassVar[Literal["rounds"]] = "rounds"
+
+    def with_settings(self, config: object, context: BuildContext) -> OfflinePlan:
+        """See `rlsdk.interfaces.FollowsSettings`."""
+        return replace(self, batch_size=getattr(config, "batch_size", self.batch_size))
+
+    def check_parts(self, parts: Parts) -> None:
+        """See `rlsdk.interfaces.ChecksParts`. Raises SettingsError: there is no data set."""
+        if parts.buffer is None:
+            raise SettingsError(
+                "it learns from recorded episodes: give dataset=PATH, or --dataset FILE (its build makes them Parts.buffer)"
+            )
+        ReplayUpdates.check(parts)
+
+    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
+        """Train until `training.end` updates. The last round is shorter if it would pass the end."""
+        updating = ReplayUpdates(training.parts, training.streams)
+        while cursor.updates < training.end:
+            count = min(self.updates_per_round, training.end - cursor.updates)
+            progress = training.progress(cursor.updates)
+            metrics = updating.update(count, self.batch_size, progress)
+            cursor = replace(cursor, updates=cursor.updates + count)
+            yield cursor, Report(cursor.env_steps, cursor.updates, (), metrics)
+
+    def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
+        """See `rlsdk.interfaces.LearnsOffline`."""
+        size = self.batch_size if batch_size is None else batch_size
+        return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)
+
+
+class ReplayUpdates:
+    """Updates the algorithm from samples of the buffer.
+
+    If the buffer is `Prioritized`, it receives the algorithm's `td_error` after each update. Create this object once,
+    before the training loop.
+    """
+
+    def __init__(self, parts: Parts, streams: Streams) -> None:
+        """Check that the algorithm can use the batches of the buffer.
+
+        Raises:
+            PluginError: there is no buffer.
+            SettingsError: the algorithm cannot use the batches, or the buffer is prioritised and the algorithm has no
+                `td_error`.
+        """
+        if parts.buffer is None:
+            raise PluginError(f"its plan, {type(parts.plan).__name__}, samples a memory; give Parts(buffer=...)")
+        self.memory = parts.buffer
+        # without normalisation the algorithm learns from the batches of the buffer unchanged
+        self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
+        self.algorithm, self.generator = parts.algorithm, streams["replay"]
+        self.priorities = Priorities.of(parts)
+        self.together = UpdatesTogether.of(parts) if self.priorities is None else None
+        require_batches(parts)
+
+    @staticmethod
+    def check(parts: Parts) -> None:
+        """Check the parts as the constructor does, for `rlsdk.interfaces.ChecksParts`."""
+        ReplayUpdates(parts, Streams(0))
+
+    def update(
+        self, count: int, batch_size: int, progress: float, each: Callable[[int], None] | None = None
+    ) -> Metrics:
+        """Make `count` updates and return the mean of each metric over the updates that have it.
+
+        `each` is called after every update with the number of updates so far.
+        """
+        found: dict[str, list[Tensor]] = {}
+        together = self.together if each is None and count > 1 else None
+        with fixed_layers() if each is None else nullcontext():
+            several = None if together is None else together(count, batch_size, progress, self.generator)
+            for done in range(1, count + 1):
+                if several is not None:
+                    metrics = next(several)
+                else:
+                    metrics = self.algorithm.update(batch := self.sample(batch_size, self.generator), progress=progress)
+                    if self.priorities is not None:
+                        self.priorities.follow(batch)
+                if not isinstance(metrics, Mapping):
+                    raise unlike_metrics(metrics)
+                for name, value in metrics.items():
+                    found.setdefault(name, []).append(value)
+                if each is not None:
+                    each(done)
+        return {name: got[0] if len(got) == 1 else sum(got[1:], got[0]) / len(got) for name, got in found.items()}
+
+
+BYTES_AT_ONCE = 2**20
+"""The maximum size in bytes of the batches that are sampled together, if they are more than one."""
+
+
+class UpdatesTogether:
+    """Makes several updates with batches that are sampled together; the result equals that of single updates bit by bit."""
+
+    def __init__(
+        self, memory: SamplesSeveral[Any], algorithm: Algorithm[Any], preprocess: Callable[[Any], Any]
+    ) -> None:
+        """`preprocess` converts what the buffer samples into what the algorithm learns from."""
+        self.memory, self.algorithm, self.preprocess = memory, algorithm, preprocess
+        self.shared = shortcut(algorithm, UpdatesSeveral, "update")
+        self._row_bytes = 0
+
+    @classmethod
+    def of(cls, parts: Parts) -> UpdatesTogether | None:
+        """Return the `UpdatesTogether` of these parts; None if the buffer has no `sample_several`."""
+        memory = shortcut(parts.buffer, SamplesSeveral, "sample")
+        return None if memory is None else cls(memory, parts.algorithm, parts.preprocess_batch)
+
+    def __call__(self, count: int, size: int, progress: float, generator: Generator) -> Iterator[object]:
+        """Make `count` updates with `size` rows each and yield the metrics of each."""
+        while count > 0:
+            at_once = min(count, max(1, BYTES_AT_ONCE // (size * self._row_bytes))) if self._row_bytes else 1
+            rows = self.preprocess(self.memory.sample_several(at_once, size, generator))
+            self._row_bytes = self._row_bytes or sum(leaf[:1].nbytes for leaf in tree.leaves(rows))
+            if self.shared is not None:
+                yield from self.shared.update_several(rows, at_once, progress=progress)
+            else:
+                for batch in tree.split(rows, size):
+                    yield self.algorithm.update(batch, progress=progress)
+            count -= at_once
+
+
+class IndexedBatch(Protocol):
+    """A batch with the indices of its rows in the buffer, as prioritised buffers sample it."""
+
+    @property
+    def index(self) -> Tensor:
+        """The index of each row in the buffer, int64 [N]."""
+        ...
+
+
+class Priorities:
+    """Sets the priorities of a prioritised buffer to the errors of an algorithm."""
+
+    def __init__(self, memory: Prioritized, algorithm: HasTdError) -> None:
+        self.memory, self.algorithm = memory, algorithm
+
+    @classmethod
+    def of(cls, parts: Parts) -> Priorities | None:
+        """Return the `Priorities` of these parts; None if the buffer is not `Prioritized`.
+
+        Raises:
+            SettingsError: the buffer is prioritised, but the algorithm has no `td_error`.
+        """
+        memory, algorithm = ability(parts.buffer, Prioritized), ability(parts.algorithm, HasTdError)
+        if memory is None:
+            return None
+        if algorithm is None:
+            raise SettingsError(
+                f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
+                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.HasTdError); choose a memory without"
+                " priorities, such as replay_buffer_class = 'uniform'"
+            )
+        return cls(memory, algorithm)
+
+    def follow(self, batch: IndexedBatch) -> None:
+        """Pass the errors of the rows of `batch`, the batch of the last update, to the buffer.
+
+        Raises:
+            PluginError: the batch has no `index`, or the algorithm has no errors.
+        """
+        if not isinstance(getattr(batch, "index", None), Tensor):
+            raise PluginError(
+                f"its memory is Prioritized and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
+            )
+        if (error := self.algorithm.td_error) is None:
+            raise PluginError(
+                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
+            )
+        self.memory.prioritize(batch.index, error)

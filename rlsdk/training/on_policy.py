@@ -10,7 +10,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, CountsUpdates, SeesDiscarded, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Report
-from rlsdk.training.plan_errors import unlike_metrics
+from rlsdk.training.collector import unlike_metrics
 
 
 class OnPolicySettings(Protocol):

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor, nn
 
 from rlsdk.environments import CollectorsVectorEnv
-from rlsdk.errors import PluginError
-from rlsdk.interfaces import Collector, Policy, VectorEnv
+from rlsdk.environments.vector.collectors_vector import Places
+from rlsdk.errors import EnvironmentFault, PluginError
+from rlsdk.interfaces import Collected, Collector, Policy, State, Training, VectorEnv
 from rlsdk.interfaces.abilities import ability
-from rlsdk.records import Cursor, Rollout
-from rlsdk.training.collecting_copy import Attaching, Counts, Part, Shared, modules_of
-from rlsdk.training.collector import EndsRollouts
-from rlsdk.training.groups import group_generators, join_rollouts, joined
-from rlsdk.training.plan_errors import wrong_length
-from rlsdk.training.running_ahead import Round, RunningAhead
-from rlsdk.training.trained_agent import DrivenAgent, MakesCopy
+from rlsdk.preprocessing import RolloutNormalizer
+from rlsdk.records import ActingState, Cursor, Features, Observation, Rollout
+from rlsdk.runtime.process import limited_threads
+from rlsdk.training.collector import (
+    EndsRollouts,
+    LocalCollector,
+    NoCollector,
+    group_generators,
+    join_rollouts,
+    joined,
+    split_acting,
+    wrong_length,
+)
+from rlsdk.training.trained_agent import ActingWeights, DrivenAgent, MakesCopy
 from rlsdk.tree import map_tensors
 
 CarryT = TypeVar("CarryT")
@@ -169,3 +180,237 @@ class RemoteCollector:
             generator.set_state(state)
         if (frames := self._agent.preprocessing.frames) is not None:
             frames.memory = joined([part.frames for part in parts])
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The counts of a training, for algorithms that use the number of environment steps."""
+
+    env_steps: int
+    """Steps of all environments before this part."""
+    start: int
+    """The count at which progress is 0."""
+    end: int
+    """The count at which progress is 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """The data that all collectors need to collect one part of a round."""
+
+    policy: State
+    normalizer: State | None
+    """The state of the statistics of observations; None without normalisation."""
+    training: tuple[bool, ...]
+    """The `training` flag of each module of the policy."""
+    length: int
+    begins: bool
+    """Whether this part begins a round."""
+    threads: int
+    counts: Counts | None = None
+    """None if no algorithm counts steps while collecting."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The data of one collector: its acting state before the part, or, with a rollout, after it."""
+
+    acting: tuple[ActingState[Any], ...]
+    generators: tuple[Tensor, ...]
+    """The state of each group's generator."""
+    frames: Features
+    """The last frames of the collector's environments, if frames are stacked."""
+    rollout: Rollout[Any, Any] | None = None
+    """The rollout as the environments returned it, without normalisation."""
+
+
+class CollectingCopy:
+    """Collects in the environments of a collector process with a copy of the policy."""
+
+    def __init__(self, env: VectorEnv, make: MakesCopy) -> None:
+        self.agent = agent = make(env)
+        self.policy, self.frames = agent.parts.behavior_policy, agent.preprocessing.frames
+        self.env = agent.preprocessing.environment(env)
+        self.normalizer = agent.preprocessing.normalizer
+        if self.normalizer is not None:
+            self.normalizer.training = False
+        self._collector: LocalCollector | None = None
+
+    def __call__(self, shared: Shared, own: Part, fresh: Observation | None) -> Part:
+        """See `rlsdk.environments.vector.collectors_vector.Attached`."""
+        with limited_threads(shared.threads):
+            return self._collect(shared, own, fresh)
+
+    def _collect(self, shared: Shared, own: Part, fresh: Observation | None) -> Part:
+        self._take_over(shared, own)
+        acting = own.acting if fresh is None else self._restarted(own.acting, fresh)
+        generators = group_generators(self.agent.streams, len(acting))
+        for generator, state in zip(generators, own.generators, strict=True):
+            generator.set_state(state)
+        collector = self._collector
+        if collector is None:
+            raw = None if self.normalizer is None else RolloutNormalizer(self.normalizer, keeps_raw=True)
+            self._collector = collector = LocalCollector(self.env, acting, generators, raw)
+        collector.acting = acting
+        if shared.begins:
+            collector.end_round()
+        rollout = collector.collect(self.policy, shared.length, on_step=self._counting(shared), ends_round=False)
+        states = tuple(generator.get_state() for generator in generators)
+        return Part(collector.acting, states, self.frames and self.frames.memory, rollout)
+
+    def _counting(self, shared: Shared) -> Callable[[int], object] | None:
+        """Return the `on_step` function that passes the steps of all environments to the copy of the algorithm.
+
+        Exploration may depend on this number.
+        """
+        listener, counts = ability(self.agent.parts.algorithm, Collected), shared.counts
+        if listener is None or counts is None:
+            return None
+        agent, total = self.agent, self.agent.context.num_envs
+        own = self.env.num_envs
+        training = Training(NoCollector(), agent.parts, agent.streams, counts.start, counts.end, agent.context.device)
+
+        def on_step(done: int) -> None:
+            steps = counts.env_steps + done // own * total
+            listener.collected(steps, training.progress(steps))
+
+        return on_step
+
+    def _take_over(self, shared: Shared, own: Part) -> None:
+        self.policy.load_state_dict(shared.policy)
+        for module, mode in zip(modules_of(self.policy), shared.training, strict=True):
+            module.training = mode
+        if self.normalizer is not None:
+            self.normalizer.observations.load_state_dict(shared.normalizer or {})
+        if self.frames is not None:
+            self.frames.memory = own.frames
+
+    def _restarted(self, acting: Sequence[ActingState[Any]], fresh: Observation) -> tuple[ActingState[Any], ...]:
+        """The acting states of the groups at the start of new episodes with first observations `fresh` [B].
+
+        The carries are not reset, because a policy ignores their memory in the first step of an episode.
+        """
+        if self.frames is not None:
+            features, self.frames.memory = self.frames.push(self.frames.memory, fresh.features, fresh.is_first)
+            fresh = Observation(features, fresh.is_first, fresh.action_mask)
+        begun = split_acting(fresh, self.policy, len(acting))
+        return tuple(ActingState(new.observation, old.carry) for new, old in zip(begun, acting, strict=True))
+
+
+class Attaching:
+    """A picklable function that creates the `CollectingCopy` of a collector."""
+
+    def __init__(self, make: MakesCopy) -> None:
+        self.make = make
+
+    def __call__(self, env: VectorEnv) -> CollectingCopy:
+        return CollectingCopy(env, self.make)
+
+
+def modules_of(policy: object) -> list[nn.Module]:
+    """The modules of a policy; an empty list if it is not a torch module."""
+    return list(policy.modules()) if isinstance(policy, nn.Module) else []
+
+
+# Collecting ahead of the learner: the next rounds are collected with older weights while the learner updates.
+#
+# Round r is collected with the weights that the learner had `max_lag` rounds earlier; the first rounds use the initial
+# weights. This does not depend on the time that collecting and learning take, so the result depends on `max_lag` only.
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The number and kind of the steps of one round."""
+
+    length: int
+    begins: bool
+    env_steps: int
+    """Steps of all environments before the round."""
+    counts: Counts | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Collected:
+    parts: list[Part]
+    states: Places
+    """The states of the environments after the round."""
+
+
+class RunningAhead:
+    """The rounds of one training that are being collected, the earliest first."""
+
+    def __init__(self, env: CollectorsVectorEnv, agent: DrivenAgent) -> None:
+        self.env, self.agent = env, agent
+        self._flying: deque[tuple[Round, Future[_Collected]]] = deque()
+
+    def take(self, wanted: Round, shared: Shared, own: list[Part]) -> list[Part]:
+        """Return the parts of the rollout of round `wanted`; wait until it is collected.
+
+        Args:
+            wanted: the round.
+            shared: contains the current weights, which act `max_lag` rounds later.
+            own: the acting state of each collector.
+
+        Raises:
+            EnvironmentFault: rounds with other settings have begun, and the environment states before them cannot be
+                read.
+        """
+        lag, now = self.env.max_lag, ActingWeights.of(shared.policy, shared.normalizer, wanted.env_steps)
+        ahead = (*self.agent.ahead[-lag:], now)
+        ahead += (now,) * (lag + 1 - len(ahead))
+        if self._flying and self._flying[0][0] != wanted and not self.leave():
+            raise EnvironmentFault(
+                f"environment {self.env.name!r}: its state cannot be read, so a round that its collectors began cannot be begun"
+                " again with other settings; leave out max_lag"
+            )
+        if not self._flying:
+            self._begin(wanted, shared, ahead[0], own)
+        _, future = self._flying.popleft()
+        try:
+            found = future.result()
+        except BaseException:
+            self._flying.clear()
+            raise
+        self.agent.ahead, self.env.standing = ahead[1:], found.states
+        self.env.lag = (wanted.env_steps - ahead[0].env_steps) // (wanted.length * self.env.num_envs)
+        return found.parts
+
+    def begin_further(self, after: Round, shared: Shared, own: list[Part], end: int, *, exact: bool) -> None:
+        """Begin the rounds after round `after` whose weights are known, up to `end` environment steps. With `exact`, the last
+        one is shorter."""
+        size = after.length * self.env.num_envs
+        for number, weights in list(enumerate(self.agent.ahead, start=1))[len(self._flying) :]:
+            steps = after.env_steps + number * size
+            if steps >= end:
+                break
+            counts = after.counts and replace(after.counts, env_steps=steps)
+            length = min(after.length, (end - steps) // self.env.num_envs) if exact else after.length
+            self._begin(Round(length, True, steps, counts), shared, weights, own)
+        if not self._flying:
+            self.env.standing = None
+
+    def _begin(self, wanted: Round, shared: Shared, weights: ActingWeights, own: list[Part]) -> None:
+        """Begin a round after those that have begun. If there are none, `own` contains the acting states."""
+        before = self._flying[-1][1] if self._flying else None
+        sent = replace(
+            shared,
+            policy=weights.policy,
+            normalizer=weights.normalizer,
+            length=wanted.length,
+            begins=wanted.begins,
+            counts=wanted.counts,
+        )
+
+        def work() -> _Collected:
+            parts = own if before is None else [replace(part, rollout=None) for part in before.result().parts]
+            return _Collected(self.env.collect(sent, parts), self.env.states)
+
+        self._flying.append((wanted, self.env.begin(work)))
+
+    def leave(self) -> bool:
+        """Discard the rounds that have begun and restore the environments to the state before them.
+
+        Returns False if their state cannot be read.
+        """
+        self._flying.clear()
+        return self.env.rewind()

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.interfaces import VectorEnv
-from rlsdk.records import Act, ActingState, Episode, FinalObservations, Observation, Rollout, StepData
+from rlsdk.interfaces import ActsInPlace, StepsInPlace, VectorEnv
+from rlsdk.interfaces.abilities import shortcut
+from rlsdk.interfaces.policy import ActInPlace
+from rlsdk.networks.normalizer import ObservationNormalizer
+from rlsdk.preprocessing import RolloutNormalizer
+from rlsdk.records import Act, ActingState, EnvStep, Episode, FinalObservations, Observation, Rollout, StepData
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
+
+
 CHUNK = 32
 """The number of steps that are copied together to the storage of a rollout."""
 Finals = tuple[int, Tensor, Observation]
@@ -105,3 +111,183 @@ def join_finals(finals: list[Finals]) -> FinalObservations | None:
     places, envs = torch.stack(ended).nonzero().unbind(1)
     observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *last)
     return FinalObservations(torch.tensor(times, device=envs.device)[places], envs, observation)
+
+
+SHARED_BYTES, SHARED_ROLLOUTS = 2**18, 64
+"""The largest size in bytes of a storage for several rollouts, and the largest number of rollouts in it."""
+
+
+class InPlace:
+    """A policy and environments that write rollouts directly to their storage."""
+
+    def __init__(
+        self, act: ActInPlace, env: StepsInPlace, generator: Generator, normalizer: ObservationNormalizer | None = None
+    ) -> None:
+        """`normalizer`: normalises observations before the policy acts."""
+        self.act, self.env, self.generator, self.normalizer = act, env, generator, normalizer
+        self._last: Observation | None = None
+        """The observation after the last rollout."""
+        self._storage: RolloutStorage | None = None
+        """The storage of the last rollout, if the next one has space in it."""
+        self._held: object = None
+        """What the policy and the environments prepared for this storage. They find it again while it is held."""
+
+    def collect(
+        self,
+        acting: ActingState[CarryT],
+        length: int,
+        on_step: Callable[[int], object] | None = None,
+        fill: Callable[[StepData[Any]], Any] | None = None,
+    ) -> Rollout[CarryT, Any] | None:
+        """Do the same as `rlsdk.training.stepwise.act_and_step`; None if the policy or the environments cannot do it now."""
+        if not isinstance(acting.observation.features, Tensor) or not acting.observation.is_first.is_cpu:
+            return None
+        storage = self._storage_for(acting.observation, length)
+        if (prepared := self.act(storage.acted_on, acting.carry, self.generator)) is None:
+            return None
+        act, action, extras = prepared
+        if (step := self.env.step_in_place(storage.observation, action, storage.reward)) is None:
+            return None
+        normalize, start, count = self._normalizing(storage), storage.start, storage.count
+        for t in range(length):
+            if normalize is not None:
+                normalize(t)
+            act(start + t)
+            ended = step(start + t)
+            if on_step is not None:
+                on_step((t + 1) * count)
+            if ended is not None and storage.end(t, ended):
+                break
+        steps = storage.steps(t + 1, action, extras)
+        if fill is not None:
+            steps = replace(steps, extras=fill(steps))
+        rollout = storage.finished(steps, acting.carry)
+        self._last = rollout.last_observation
+        if storage.has_space():
+            self._storage, self._held = storage, (prepared, step)
+        return rollout
+
+    def _storage_for(self, first: Observation, length: int) -> RolloutStorage:
+        """Return the storage of a rollout that begins with `first`. It is used again only after a whole rollout."""
+        storage, self._storage, follows = self._storage, None, first is self._last
+        if storage is not None and follows and storage.length == length:
+            return storage
+        self._held = storage = None  # release the memory first
+        return RolloutStorage(first, length, several=follows, normalized=self.normalizer is not None)
+
+    def _normalizing(self, storage: RolloutStorage) -> Callable[[int], object] | None:
+        """Return a function that normalises the observations of step t of the rollout."""
+        if self.normalizer is None:
+            return None
+        rows = slice(storage.start, storage.start + storage.length)
+        return self.normalizer.by_row(storage.observation.features[rows], storage.acted_on.features[rows])
+
+
+class RolloutStorage:
+    """Holds one rollout of T steps, or several that follow one another: [K * T, B, ..], and one more observation.
+
+    Short rollouts share a storage because preparing it takes longer than a step of a small environment. No row is written
+    twice, so rollouts stay valid.
+    """
+
+    def __init__(self, first: Observation, length: int, *, several: bool, normalized: bool) -> None:
+        """The storage begins with the observation `first` [B, ..].
+
+        Args:
+            first: the first observation.
+            length: T, the steps of a rollout.
+            several: whether there is space for several rollouts, if they are small.
+            normalized: whether the policy acts on other features, those after normalisation.
+        """
+        features, mask = cast("Tensor", first.features), first.action_mask
+        self.length, self.count = length, len(first.is_first)
+        size = length * (features.nbytes + (0 if mask is None else mask.nbytes) + 8 * self.count)
+        total = length * (max(1, min(SHARED_ROLLOUTS, SHARED_BYTES // size)) if several else 1)
+        self.observation = Observation(
+            _beginning_with(features, total + 1),
+            _beginning_with(first.is_first, total + 1),
+            None if mask is None else _beginning_with(mask, total + 1),
+        )
+        self.acted_on = self._observations(slice(total))  # [K * T, B, ..], what the policy receives
+        if normalized:
+            self.acted_on = replace(self.acted_on, features=torch.empty(total, *features.shape, dtype=torch.float32))
+        self.reward = torch.empty(total, self.count, dtype=torch.float32)
+        self.terminated, self.truncated = torch.zeros(2, total, self.count, dtype=torch.bool).unbind()
+        self.valid = torch.ones(total, self.count, dtype=torch.bool)
+        self._flags = self.terminated.numpy(), self.truncated.numpy(), self.observation.is_first.numpy()
+        self.start = 0
+        """The row at which the current rollout begins."""
+        self._finals, self._episodes, self._stopped = list[Finals](), list[Episode](), False
+        self._constant: object = None
+        """Extras of the last rollout that contain no tensors."""
+
+    def has_space(self) -> bool:
+        """Whether another rollout can follow. No callback may have ended the last one."""
+        return self.start < len(self.reward) and not self._stopped
+
+    def end(self, t: int, step: EnvStep) -> bool:
+        """Note the episodes that ended in step t of the rollout; return whether a callback ended the training."""
+        if step.final_observation is not None:
+            row, (terminated, truncated, is_first) = self.start + t, self._flags  # numpy assigns rows faster than torch
+            terminated[row], truncated[row] = step.terminated.numpy(), step.truncated.numpy()
+            is_first[row + 1] = step.observation.is_first.numpy()
+            self._finals.append((t, step.terminated | step.truncated, step.final_observation))
+            self._episodes += step.episodes
+        self._stopped = step.stops
+        return step.stops
+
+    def steps(self, done: int, action: Tensor, extras: Any) -> StepData[Any]:
+        """The first `done` steps of the rollout, given the actions and extras of all rows of the storage, [K * T, B, ..]."""
+        rows = slice(self.start, self.start + done)
+        if extras is not self._constant and tree.leaves(extras):
+            extras = tree.map_tensors(lambda leaf: leaf[rows], extras)
+        else:
+            self._constant = extras
+        flags = self.terminated[rows], self.truncated[rows], self.valid[rows]
+        return StepData(self._observations(rows), action[rows], self.reward[rows], *flags, extras)
+
+    def finished(self, steps: StepData[Any], carry: Any) -> Rollout[Any, Any]:
+        """Finish the rollout with these steps. The carry did not change in them."""
+        self.start += len(steps.reward)
+        last = self._copied(self.start)  # a view would hold the memory of all rollouts
+        finals, episodes = join_finals(self._finals), tuple(self._episodes)
+        self._finals, self._episodes = [], []
+        return Rollout(steps, carry, last, carry, finals, episodes, self._stopped)
+
+    # field by field, because traversing records takes as long as a step of a small environment
+
+    def _observations(self, rows: slice) -> Observation:
+        seen, mask = self.observation, self.observation.action_mask
+        return Observation(seen.features[rows], seen.is_first[rows], None if mask is None else mask[rows])
+
+    def _copied(self, row: int) -> Observation:
+        seen, mask = self.observation, self.observation.action_mask
+        own = None if mask is None else mask[row].clone()
+        return Observation(seen.features[row].clone(), seen.is_first[row].clone(), own)
+
+
+def _beginning_with(first: Tensor, length: int) -> Tensor:
+    """Return a storage [length, ..] of zeros whose first row is `first` [..]."""
+    storage = first.new_zeros(length, *first.shape)
+    storage[0] = first
+    return storage
+
+
+def in_place_of(
+    policy: object, env: object, generator: Generator, normalizer: RolloutNormalizer | None = None
+) -> InPlace | None:
+    """Return the policy and the environments if both can write rollouts directly to their storage.
+
+    None if a subclass, a wrapper or the object itself overrides `act` or `step`, which would not be called.
+    """
+    act, stepping = act_in_place(policy), shortcut(env, StepsInPlace, "step")
+    if act is None or stepping is None:
+        return None
+    return InPlace(act, stepping, generator, None if normalizer is None else normalizer.normalizer.observations)
+
+
+def act_in_place(policy: object) -> ActInPlace | None:
+    """Return the method of `ActsInPlace` if the policy has it, and nothing overrides `act` or `rollout_act`."""
+    given = shortcut(policy, ActsInPlace, "act")
+    given = None if given is None else shortcut(given, ActsInPlace, "rollout_act")
+    return None if given is None else given.act_in_place

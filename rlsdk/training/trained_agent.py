@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, Protocol
 
 from torch import Tensor
 
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
-from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.masks import MaskValidator
+from rlsdk.environments.adapters.masks import MaskValidator, documented_infos
+from rlsdk.environments.adapters.observations import ActionDecoder, Arrays
+from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts, State, VectorEnv
 from rlsdk.preprocessing import Preprocessing
-from rlsdk.records import Act, ActingState, Cursor, Observation
+from rlsdk.records import Act, ActingState, Cursor, EnvStep, Features, Observation
 from rlsdk.registry import AlgorithmSpec
-from rlsdk.runtime.seeding import Streams
+from rlsdk.runtime.process import Streams, count_in
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
 from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
-from rlsdk.training.acting_weights import ActingWeights
+from rlsdk.tree import map_tensors
 
 
 class DrivenAgent(Protocol):
@@ -137,3 +140,83 @@ class TrainedAgent(Protocol):
     ) -> Path | None: ...
 
     def save_checkpoint(self, path: Path, *, replay: bool, journal: Journal | None = None) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActingWeights:
+    """The weights that will act in a later round."""
+
+    policy: State
+    """The state of the policy that collects."""
+    normalizer: State | None
+    """The state of the statistics of observations; None without normalisation."""
+    env_steps: int
+    """The learner's number of environment steps when it had these weights."""
+
+    @staticmethod
+    def of(policy: State, normalizer: State | None, env_steps: int) -> ActingWeights:
+        """Copy these weights, because the learner changes its own in place."""
+        return ActingWeights(_copied(policy), _copied(normalizer), env_steps)
+
+    def state_dict(self) -> dict[str, object]:
+        """The state as files store it."""
+        statistics = {} if self.normalizer is None else {"normalizer": self.normalizer}
+        return {"policy": self.policy, "env_steps": self.env_steps, **statistics}
+
+    @staticmethod
+    def from_state(state: State) -> ActingWeights:
+        """Restore the result of `state_dict`. Raises KeyError, TypeError or ValueError for other values."""
+        return ActingWeights(state["policy"], state.get("normalizer"), count_in(state, "env_steps"))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return {name: _copied(entry) for name, entry in value.items()} if isinstance(value, Mapping) else value
+
+
+Locals = dict[str, Any]
+"""The documented entries of a step or of an evaluation, by name."""
+
+
+def require_two_arguments(function: Callable[..., object]) -> None:
+    """Raises SettingsError if a function cannot be called as f(locals, globals)."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # written in C: its arguments are not known
+    try:
+        signature.bind({}, {})
+    except TypeError:
+        name = getattr(function, "__name__", repr(function))
+        raise SettingsError(f"callback {name}{signature} must take two arguments: f(locals, globals) -> bool") from None
+
+
+def step_values(step: EnvStep, decode: Callable[[Tensor], object], seconds: float) -> Locals:
+    """The entries of one step in numpy: arrays over B environments, nested like the spaces, and one info per
+    environment.
+
+    Args:
+        step: the step.
+        decode: converts actions to the form that the environments take.
+        seconds: the time since the training or evaluation began.
+    """
+    ended = (step.terminated | step.truncated).cpu().numpy()
+    finals = None if step.final_observation is None else _arrays(step.final_observation.features)
+    action = map_tensors(lambda leaf: leaf.cpu(), step.action)
+    return {
+        "step": step,
+        "actions": _arrays(action),
+        "clipped_actions": decode(action),
+        "new_obs": _arrays(step.observation.features),
+        "rewards": step.reward.cpu().numpy().copy(),
+        "dones": ended,
+        "infos": documented_infos(step, finals, seconds),
+    }
+
+
+def _arrays(value: Features) -> Arrays:
+    """Copy tensors into arrays."""
+    if isinstance(value, dict):
+        return {key: _arrays(child) for key, child in value.items()}
+    return tuple(map(_arrays, value)) if isinstance(value, tuple) else value.cpu().numpy().copy()

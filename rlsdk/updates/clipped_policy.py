@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
-from rlsdk.kernels import KernelSlot, fixed_layers, graphed
-from rlsdk.kernels.protocol import LossTerms, Minibatches
-from rlsdk.math.returns import explained_variance
+from rlsdk.interfaces import Distribution
+from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers, graphed
+from rlsdk.kernels.protocol import (
+    Evaluation,
+    LossGrads,
+    LossRows,
+    LossTerms,
+    Minibatches,
+    PolicyEvaluator,
+    PolicyLoss,
+    PolicySteps,
+    PolicyVjp,
+    Product,
+    RowsT,
+)
+from rlsdk.kernels.reference import backward
+from rlsdk.math.surrogate import (
+    approximate_kl,
+    clipped_surrogate,
+    clipped_surrogate_grad,
+    explained_variance,
+    flat_grad,
+    mean_of,
+    normalized,
+    value_error,
+    value_error_grad,
+)
 from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
-from rlsdk.runtime.stored import count_in
-from rlsdk.settings.clipped_policy import ClippedPolicyConfig
-from rlsdk.updates.evaluation import Evaluator, evaluator_of
+from rlsdk.runtime.process import count_in
+from rlsdk.settings.actor_critic import ClippedPolicyConfig
+from rlsdk.updates.continuous import ClippedPolicyState
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled, shuffled_order
-from rlsdk.updates.optimizer import FlatOptimizer
-from rlsdk.updates.optimizer_choice import adam_arguments
-from rlsdk.updates.policy_loss import policy_loss_of, policy_steps_of
-from rlsdk.updates.states import ClippedPolicyState
+from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
+
+__all__ = [
+    "AutogradEvaluator",
+    "Evaluator",
+    "evaluator_of",
+]
 
 COMMON = ("train/policy_gradient_loss", "train/value_loss", "train/entropy_loss")
 METRICS = (*COMMON, "train/approx_kl", "train/clip_fraction", "train/loss")  # in the order of `protocol.LOSSES`
@@ -152,3 +180,101 @@ class ClippedPolicy:
     def load_state_dict(self, state: ClippedPolicyState, /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = count_in(state["counters"], "updates")
+
+
+def policy_loss_of(network: ActorCritic) -> PolicyLoss:
+    """Return the fastest implementation of the loss for this network."""
+    device = next(network.parameters()).device.type
+    return factory.policy_loss(KernelChoice(network.kernel_setting, device=device), policy_loss)
+
+
+def policy_steps_of(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicySteps | None:
+    """Return what makes several gradient steps in one call; None: call `evaluator`, `loss` and the optimiser for each step."""
+    return factory.policy_steps(evaluator, loss)
+
+
+def policy_loss(rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tensor, LossGrads]:
+    """Return (the means named in `rlsdk.kernels.protocol.LOSSES`, [6]; the gradients of the loss).
+
+    The gradients are float [N], with respect to log-probability, entropy and value.
+    """
+    weight = rows.weight
+    advantage = normalized(rows.advantage, weight) if terms.normalize_advantage else rows.advantage
+    values = value_error(now.value, rows.value, rows.target, terms.clip_value)
+    share = torch.full_like(now.value, 1.0 / len(rows)) if weight is None else weight / weight.sum()
+    if terms.clip is None:
+        policy, grad_log_prob = -advantage * now.log_prob, -advantage * share
+        divergence = outside = torch.zeros_like(policy)
+    else:
+        log_ratio = now.log_prob - rows.log_prob
+        ratio = log_ratio.exp()
+        policy, divergence = clipped_surrogate(ratio, advantage, terms.clip), approximate_kl(ratio, log_ratio)
+        outside = ((ratio - 1.0).abs() > terms.clip).to(policy.dtype)
+        grad_log_prob = clipped_surrogate_grad(ratio, advantage, terms.clip) * share
+    losses = policy - terms.ent_coef * now.entropy + terms.vf_coef * values
+    means = torch.stack((policy, values, -now.entropy, divergence, outside, losses)) @ share
+    grad_entropy = -terms.ent_coef * share if terms.ent_coef else None
+    grad_value = value_error_grad(now.value, rows.value, rows.target, terms.clip_value) * (share * terms.vf_coef)
+    return means, (grad_log_prob, grad_entropy, grad_value)
+
+
+Evaluator = PolicyEvaluator[PolicyBatch]
+
+
+def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Evaluator:
+    """Return the fastest evaluator for the network and batches of `rows` rows.
+
+    The gradients of the parameters must already be allocated, as `FlatOptimizer` does. With `hooked`, return the
+    autograd evaluator, which calls every module and therefore its hooks.
+    """
+    width = max(max(parameter.shape) for parameter in network.parameters())
+    device = next(network.parameters()).device.type
+    choice = KernelChoice(network.kernel_setting, width=width, rows=rows, device=device)
+    return factory.policy_evaluator(network.dense_layers(), choice, hooked, AutogradEvaluator(network))
+
+
+class AutogradEvaluator:
+    """Evaluates any network with torch's autograd; see `rlsdk.kernels.protocol.PolicyEvaluator`."""
+
+    name = "autograd"
+
+    def __init__(self, network: ActorCritic) -> None:
+        self._network = network
+
+    def prepared(self, rows: PolicyBatch) -> PolicyBatch:
+        return rows
+
+    def evaluate(self, rows: PolicyBatch) -> tuple[Evaluation, PolicyVjp]:
+        network = self._network
+        distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)
+        log_prob, entropy = distribution.log_prob(network.internal(rows.action)), distribution.entropy()
+
+        def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
+            grads = grad_log_prob, grad_entropy, grad_value
+            backward((log_prob, entropy, value), grads, retain_graph=grad_value is None)
+
+        def fisher() -> Product:
+            with torch.no_grad():
+                fixed = network.evaluate(rows.observation, rows.memory, rows.starts)[0]
+            divergence = mean_of(distribution.kl_divergence(fixed), rows.weight)
+            grad = flat_grad(divergence, network.actor_parameters, create_graph=True)
+            return lambda v: flat_grad(grad.dot(v), network.actor_parameters, retain_graph=True)
+
+        return Evaluation(lambda: distribution, log_prob.detach(), entropy.detach(), value.detach(), fisher), vjp
+
+    @torch.no_grad()
+    def policy(self, rows: PolicyBatch) -> tuple[Distribution, Tensor]:
+        """Return (distribution, log-probabilities [N] of the actions in `rows`)."""
+        distribution, _ = self._network.evaluate(rows.observation, rows.memory, rows.starts)
+        return distribution, distribution.log_prob(self._network.internal(rows.action))
+
+    def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
+        """Return (values [N], function that backpropagates a gradient [N] to the parameters `critic`)."""
+        _, value = self._network.evaluate(rows.observation, rows.memory, rows.starts)
+        trained = [parameter for parameter in critic if parameter.requires_grad]
+
+        def vjp(grad: Tensor) -> None:
+            if trained and value.requires_grad:
+                torch.autograd.backward(value, grad, inputs=trained)
+
+        return value.detach(), vjp

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Generic, Protocol, TypedDict, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.kernels import graphed
+from rlsdk.kernels import Structure, graphed
 from rlsdk.kernels.protocol import Learnt
-from rlsdk.networks.critics import ContinuousCritics
-from rlsdk.networks.own_networks import OwnCritics
-from rlsdk.networks.squashed_actor import SquashedActor
+from rlsdk.math.values import clipped_double_q, squared_error, td_error
+from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed
+from rlsdk.networks.critics import ContinuousCritics, OwnCritics, ValueOf
+from rlsdk.networks.layers import architecture, has_train_mode
 from rlsdk.records import Metrics, Observation, Transitions
+from rlsdk.runtime.process import count_in
 from rlsdk.settings.action_noise import require_noise_stays
-from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, parse_entropy_coefficient
-from rlsdk.updates.critic_loss import CriticLoss
+from rlsdk.settings.actor_critic import NetworkConfig
+from rlsdk.settings.off_policy import DeterministicSettings, SoftActorCriticConfig, parse_entropy_coefficient
 from rlsdk.updates.optimizer import FlatOptimizer
-from rlsdk.updates.states import EntropyState, SoftActorCriticState
-from rlsdk.updates.target_network import TrainedCritics
 
 ConfigT = TypeVar("ConfigT", bound=SoftActorCriticConfig)
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
+ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
 
 
 class SoftActorCritic(Generic[ConfigT]):
@@ -187,3 +191,310 @@ class EntropyCoefficient:
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+class DeterministicActorCritic:
+    """Trains critics towards the smallest value of the target critics, and an actor that maximises the value of the
+    first critic.
+
+    One update trains the critics. Every `policy_delay`-th update of the whole training then trains the actor and moves
+    both target networks. If critics and actor share an encoder, only the actor's loss trains it.
+    """
+
+    def __init__(
+        self,
+        actor: DeterministicActor,
+        critics: ContinuousCritics | OwnCritics,
+        config: DeterministicSettings,
+        generator: Generator,
+    ) -> None:
+        """`generator` samples the noise of the target actions, on the device of the networks."""
+        self.actor, self.critics, self.config, self.generator = actor, critics, config, generator
+        self.trained = TrainedCritics(actor, critics, config.policy_kwargs, config.learning_rate(1.0))
+        self.actor_target, self.critic_target = TargetNetwork(actor), self.trained.target
+
+    @property
+    def td_error(self) -> Tensor | None:
+        """Errors [N] of the last batch with importance weights; see `rlsdk.interfaces.HasTdError`."""
+        return self.trained.td_error
+
+    def reconfigure(self, config: DeterministicSettings) -> None:
+        """Use the settings of `config` from the next update on.
+
+        Raises:
+            UsageError: `action_noise` is set where it was None, or None where it was set, which needs another
+                collecting policy.
+        """
+        require_noise_stays(self.config.action_noise, config.action_noise)
+        self.config = config
+
+    def policy_replaced(self) -> None:
+        """Copy the actor to the target actor; see `rlsdk.interfaces.FollowsPolicy`."""
+        self.actor_target.update(1.0)
+
+    @torch.no_grad()
+    def state_values(self, observation: Observation) -> Tensor:
+        """V [N]: the mean over all critics at the policy's actions; see `rlsdk.interfaces.EstimatesValues`."""
+        action, _ = self.actor.evaluate(self.actor.encoder(observation.features))
+        return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
+
+    def update(self, batch: Transitions, *, progress: float) -> Metrics:
+        """Learn from N transitions. The metric `train/actor_loss` exists only if this update trained the actor."""
+        self.trained.begin()
+        rate = self.config.learning_rate(1.0 - progress)
+        self.trained.updates += 1
+        shape = len(batch.reward), self.actor.scale.size
+        noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
+        trains_actor = self.trained.updates % self.config.policy_delay == 0
+        metrics, self.trained.td_error = self._learn((batch, noise), rate, trains_actor)
+        return metrics
+
+    @graphed("updates", "td_error")
+    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, trains_actor: bool) -> Learnt:
+        """Train the critics, and perhaps the actor, on N transitions, given noise [N, A]; returns metrics and TD errors."""
+        batch, noise = inputs
+        critic_loss, error = self.trained.step(batch, self._target(batch, noise), squared_error, rate)
+        metrics = {"train/critic_loss": critic_loss}
+        if trains_actor:
+            metrics["train/actor_loss"] = self._update_actor(batch, rate)
+            self.actor_target.update(self.config.tau)
+            self.critic_target.update(self.config.tau)
+        return metrics, error
+
+    @torch.no_grad()
+    def _target(self, batch: Transitions, noise: Tensor) -> Tensor:
+        """The targets y [N, 1] = r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
+        config, observation = self.config, batch.next_observation.features
+        actor, critics = self.actor_target.network, self.critic_target.network
+        action, _ = actor.evaluate(actor.encoder(observation))
+        action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
+        values, _ = critics.evaluate(critics.encoder(observation), action)
+        return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
+
+    def _update_actor(self, batch: Transitions, rate: float) -> Tensor:
+        """Train the actor by one step; return its loss, 0-d."""
+        action, vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features))
+        loss, grad = self.actor_loss(batch, action)
+        self.trained.actor_optimizer.zero_grad()
+        vjp(grad)
+        self.trained.actor_optimizer.step(rate)
+        return loss
+
+    def actor_loss(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss of the actor 0-d, its gradient with respect to the actor's actions [N, A], scaled to [-1, 1]).
+
+        The loss is minus the mean value of the first critic. A subclass may override it.
+        """
+        with torch.no_grad():
+            features = self.critics.encoder(batch.observation.features)
+        value, grad = self.critics.first_action_gradient(features, action)
+        return -value, -grad
+
+    def state_dict(self) -> DeterministicActorCriticState:
+        return {**self.trained.state_dict(), "actor_target": self.actor_target.state_dict()}
+
+    def load_state_dict(self, state: DeterministicActorCriticState, /) -> None:
+        self.trained.load_state_dict(state)
+        self.actor_target.load_state_dict(state["actor_target"])
+
+
+class TargetNetwork(Generic[NetworkT]):
+    """A target network: `network` is a copy of `online` without gradients. `update` moves it towards `online`."""
+
+    def __init__(self, online: NetworkT) -> None:
+        self.online, self.network = online, deepcopy(online).eval()
+        self.network.requires_grad_(False)
+        self._pairs: list[tuple[Tensor, Tensor]] = []
+        self._structure, self._own = Structure(online), Structure(self.network)
+        self._has_buffers = any(True for _ in online.buffers())
+
+    def _pair(self) -> None:
+        """Pair the parameters of both networks in their order. If layers of the online network were replaced, copy it again."""
+        if architecture(self.network) != architecture(self.online):
+            self.network = deepcopy(self.online).eval()
+            self._own = Structure(self.network)
+        self.network.requires_grad_(False)
+        self._pairs = list(zip(self.network.parameters(), self.online.parameters(), strict=True))
+        self._has_buffers = any(True for _ in self.online.buffers())
+
+    @torch.no_grad()
+    def update(self, tau: float) -> None:
+        """Compute target += tau * (online - target). Buffers, such as batch-norm statistics, are copied without averaging."""
+        if self._structure.changed() | self._own.changed():
+            self._pair()
+        for mine, theirs in self._pairs:
+            mine.lerp_(theirs, tau)
+        if self._has_buffers:
+            for mine, theirs in zip(self.network.buffers(), self.online.buffers(), strict=True):
+                mine.copy_(theirs)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self.network.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.network.load_state_dict(state)
+
+
+class TrainedCritics:
+    """Critics of continuous actions and the optimisers of critics and actor, with the critics' target network.
+
+    If critics and actor share an encoder, only the actor's loss trains it.
+    """
+
+    def __init__(
+        self,
+        actor: SquashedActor | DeterministicActor,
+        critics: ContinuousCritics | OwnCritics,
+        config: NetworkConfig,
+        rate: float,
+    ) -> None:
+        """`rate` is the first learning rate."""
+        self.actor, self.critics, self.shared = actor, critics, critics.encoder is actor.encoder
+        self.own = critics.ensemble if self.shared else critics
+        choice, arguments = config.optimizer_class, config.optimizer_kwargs
+        self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
+        self.optimizer = FlatOptimizer(self.own, choice, rate, arguments)
+        self.target = TargetNetwork(critics)
+        self.structure, self.has_train_mode = Structure(actor, critics), False
+        self.updates = 0
+        self.td_error: Tensor | None = None
+        """The errors [N] of the last batch with importance weights, for prioritised buffers."""
+
+    def begin(self) -> None:
+        """Set the networks to training mode, if one of their modules depends on the mode."""
+        if self.structure.changed():
+            self.has_train_mode = has_train_mode(self.actor, self.critics)
+        if self.has_train_mode:
+            self.actor.train()
+            self.critics.train()
+
+    def step(self, batch: Transitions, target: Tensor, loss_of: ValueLoss, rate: float) -> tuple[Tensor, Tensor | None]:
+        """Train the critics by one step towards targets [N, M].
+
+        Returns:
+            (their loss, 0-d; the TD errors [N] if the batch has importance weights, else None).
+        """
+        with torch.set_grad_enabled(not self.shared):
+            features = self.critics.encoder(batch.observation.features)
+        values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
+        loss, grad = loss_of(values, target, weight=batch.weight)
+        self.optimizer.zero_grad()
+        vjp(grad)
+        self.optimizer.step(rate)
+        return loss, None if batch.weight is None else td_error(values, target)
+
+    def action_gradient(self, batch: Transitions, action: Tensor, value_of: ValueOf) -> tuple[Tensor, Tensor]:
+        """(value 0-d, its gradient with respect to the actor's actions [N, A]). The actor maximises this value."""
+        with torch.no_grad():
+            features = self.critics.encoder(batch.observation.features)
+        return self.critics.action_gradient(features, action, value_of)
+
+    def state_dict(self) -> TrainedCriticsState:
+        return {
+            "critic": dict(self.own.state_dict()),
+            "critic_target": self.target.state_dict(),
+            "actor_optimizer": self.actor_optimizer.state_dict(),
+            "critic_optimizer": self.optimizer.state_dict(),
+            "counters": {"updates": self.updates},
+        }
+
+    def load_state_dict(self, state: TrainedCriticsState) -> None:
+        self.own.load_state_dict(state["critic"])
+        self.target.load_state_dict(state["critic_target"])
+        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self.optimizer.load_state_dict(state["critic_optimizer"])
+        self.updates = count_in(state["counters"], "updates")
+
+
+class ValueLoss(Protocol):
+    """A loss of predicted values."""
+
+    def __call__(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return (loss 0-d, its gradient with respect to `values`).
+
+        Args:
+            values: predictions [C, N, K] of C critics, or for C choices of an action.
+            target: targets whose shape fits the values.
+            weight: the weight of each row, float [N]; None = 1.
+        """
+        ...
+
+
+class CriticLoss(Protocol[ConfigT_contra]):
+    """The critic's part of a soft actor-critic algorithm: its target and its losses.
+
+    Each of C critics predicts K values: one value of the return, or K quantiles of it.
+    """
+
+    def target(self, next_values: Tensor, next_log_prob: Tensor, alpha: Tensor, batch: Transitions) -> Tensor:
+        """Return the regression targets of the critics, float [N, M].
+
+        Args:
+            next_values: predictions of the target critics at (s', a'), float [C, N, K].
+            next_log_prob: log pi(a'|s') of the policy's next action, float [N].
+            alpha: the entropy coefficient, 0-d.
+            batch: contains `reward` and `discount`, float [N]; `discount` is 0 where the episode terminated.
+        """
+        ...
+
+    def loss(self, values: Tensor, target: Tensor, *, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return (loss 0-d, its gradient with respect to `values`).
+
+        Args:
+            values: predictions [C, N, K] of C critics.
+            target: [N, M].
+            weight: the weight of each row, float [N]; None = 1.
+        """
+        ...
+
+    def actor_value(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (mean Q(s, pi(s)) 0-d, its gradient with respect to `values` [C, N, K]). The actor maximises this mean."""
+        ...
+
+    def reconfigure(self, config: ConfigT_contra) -> None:
+        """Use the settings of `config` from the next update on."""
+        ...
+
+
+class ClippedPolicyState(TypedDict):
+    """The state of `ClippedPolicy`."""
+
+    optimizer: Mapping[str, object]
+    counters: Mapping[str, int]
+
+
+class QLearningState(TypedDict):
+    """The state of `QLearning`."""
+
+    target: Mapping[str, Tensor]
+    optimizer: Mapping[str, object]
+    counters: Mapping[str, int]
+
+
+class EntropyState(TypedDict):
+    """The state of `EntropyCoefficient`."""
+
+    log_alpha: Tensor
+    optimizer: Mapping[str, object]
+
+
+class TrainedCriticsState(TypedDict):
+    """The state of `TrainedCritics`."""
+
+    critic: Mapping[str, Tensor]
+    critic_target: Mapping[str, Tensor]
+    actor_optimizer: Mapping[str, object]
+    critic_optimizer: Mapping[str, object]
+    counters: Mapping[str, int]
+
+
+class SoftActorCriticState(TrainedCriticsState):
+    """The state of `SoftActorCritic`."""
+
+    entropy: EntropyState
+
+
+class DeterministicActorCriticState(TrainedCriticsState):
+    """The state of `DeterministicActorCritic`."""
+
+    actor_target: Mapping[str, Tensor]

@@ -16,16 +16,13 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.kernels import graphed
 from rlsdk.kernels.protocol import Learnt
-from rlsdk.math.discrete_values import greedy_target, taken_values
-from rlsdk.math.quantiles import td_error
-from rlsdk.networks.discrete_value_policy import DiscreteValuePolicy
+from rlsdk.math.values import greedy_target, taken_values, td_error
+from rlsdk.networks.discrete_values import DiscreteValuePolicy
 from rlsdk.records import Metrics, Transitions
-from rlsdk.runtime.stored import count_in
-from rlsdk.settings.q_learning import QLearningConfig
-from rlsdk.updates.critic_loss import ValueLoss
+from rlsdk.runtime.process import count_in
+from rlsdk.settings.off_policy import QLearningConfig
+from rlsdk.updates.continuous import QLearningState, TargetNetwork, ValueLoss
 from rlsdk.updates.optimizer import FlatOptimizer
-from rlsdk.updates.states import QLearningState
-from rlsdk.updates.target_network import TargetNetwork
 
 COUNTERS = ("target_updates", "since_target", "counted")
 

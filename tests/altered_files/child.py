@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 import rlsdk
-from rlsdk.environments.states.attributes import Assigned
+from rlsdk.environments.states.capture import Assigned
 from rlsdk.errors import ArtifactError, PluginError, ResourceError, RlsdkError, SettingsError, UnsupportedSpaceError
 from rlsdk.training import OffPolicyPlan, OnPolicyPlan
 from tests.altered_files.alterations import alter

@@ -24,15 +24,14 @@ from rlsdk.agent import agent_class
 from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import CheckpointCallback
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.experiments.made_here import SEAL, record_made_here, sealed
-from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.experiments.stored_agent import EvaluationRequest, evaluate_stored
-from rlsdk.experiments.stored_tables import read_table
-from rlsdk.experiments.sweep import HERE, Sweep, stored, sweep
 from rlsdk.registry import load
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runs.directory import SEAL, record_made_here, sealed
+from rlsdk.runs.request import RunRequest, read_table
+from rlsdk.runs.runner import run
+from rlsdk.runs.sweep import HERE, EvaluationRequest, Sweep, evaluate_stored, stored, sweep
+from rlsdk.runtime.packages import pip_install
 from rlsdk.storage import SafetensorsSerializer
-from rlsdk.storage.factory import inspect
+from rlsdk.storage.archive import inspect
 from rlsdk_interchange import hub
 from rlsdk_interchange.export import _require_own_card, model_card
 from rlsdk_interchange.hub_commands import pull_file

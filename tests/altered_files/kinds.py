@@ -15,21 +15,21 @@ import numpy as np
 
 import rlsdk
 import rlsdk_zoo as zoo
-from rlsdk.agent.data_sets import recorded_in
+from rlsdk.agent.assembly import recorded_in
 from rlsdk.buffers import open_episodes
-from rlsdk.buffers.data_set_summary import summary_of
-from rlsdk.callbacks.evaluation_log import EvaluationLog
+from rlsdk.buffers.episodes import summary_of
+from rlsdk.callbacks.evaluation import EvaluationLog
 from rlsdk.environments import Monitor
-from rlsdk.environments.wrappers.monitor_results import load_results, ts2xy
+from rlsdk.environments.wrappers import load_results, ts2xy
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.evaluation.evaluate import Evaluation
-from rlsdk.experiments.lock import claimed
-from rlsdk.experiments.rl_zoo import rl_zoo_preset
-from rlsdk.experiments.run_directory import RunDirectory
-from rlsdk.experiments.runner import RunRequest, run
-from rlsdk.experiments.watching import _progress
 from rlsdk.records import Episode
 from rlsdk.registry import capabilities, load, plugins, presets
+from rlsdk.runs.directory import RunDirectory, claimed
+from rlsdk.runs.request import RunRequest
+from rlsdk.runs.rl_zoo import rl_zoo_preset
+from rlsdk.runs.runner import run
+from rlsdk.runs.sweep import _progress
 from rlsdk.settings import load_settings
 from rlsdk.settings.constructor import bind
 from rlsdk.sinks import CsvSink, JsonlSink

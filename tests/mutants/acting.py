@@ -11,7 +11,7 @@ import torch
 from rlsdk.buffers import PrioritizedReplay, ReplayBuffer, SequenceReplay
 from rlsdk.distributions import Categorical, MultiCategorical
 from rlsdk.exploration import UniformWarmUp, epsilon_greedy
-from rlsdk.exploration.noisy_policy import NoisyPolicy
+from rlsdk.exploration.behavior import NoisyPolicy
 from rlsdk.networks import ActorCritic, DiscreteValuePolicy, SquashedActor, recurrent
 from rlsdk.records import Act
 from rlsdk.tree import leaves, map_tensors
@@ -108,7 +108,7 @@ def the_noise_process_is_kept_in_the_policy(patch: Patch) -> None:
 
 @mutant("resume.vectors", "recurrent-ppo")
 def moments_of_returns_start_again(patch: Patch) -> None:
-    from rlsdk.preprocessing.rewards import RewardScale
+    from rlsdk.preprocessing.normalizer import RewardScale
 
     patch.setattr(RewardScale, "load_state_dict", lambda self, state: None)
 
@@ -126,7 +126,7 @@ def warm_up_draws_unit_actions(patch: Patch) -> None:
     def unit(space: Any, batch: int, generator: Any) -> Any:
         return torch.rand((batch, *space.shape), generator=generator) * 2 - 1
 
-    patch.setattr("rlsdk.exploration.uniform.uniform_actions", unit)
+    patch.setattr("rlsdk.exploration.behavior.uniform_actions", unit)
 
 
 @mutant("policy.action-in-space", "qrdqn")
@@ -152,7 +152,7 @@ def the_last_action_is_never_explored(patch: Patch) -> None:
             return epsilon_greedy(greedy, sizes, epsilon, mask, generator)
         return epsilon_greedy(greedy, tuple(max(1, size - 1) for size in sizes), epsilon, mask, generator)
 
-    patch.setattr("rlsdk.networks.discrete_value_policy.epsilon_greedy", random)
+    patch.setattr("rlsdk.networks.discrete_values.epsilon_greedy", random)
 
 
 @mutant("policy.samples-vary", "reinforce")
@@ -231,12 +231,12 @@ def exploration_ignores_masks(patch: Patch) -> None:
     def random(greedy: Any, sizes: Any, epsilon: Any, mask: Any, generator: Any) -> Any:
         return epsilon_greedy(greedy, sizes, epsilon, None, generator)
 
-    patch.setattr("rlsdk.networks.discrete_value_policy.epsilon_greedy", random)
+    patch.setattr("rlsdk.networks.discrete_values.epsilon_greedy", random)
 
 
 @mutant("policy.masks-obeyed", "qrdqn")
 def the_greedy_action_ignores_masks(patch: Patch) -> None:
-    from rlsdk.networks import discrete_value_policy as module
+    from rlsdk.networks import discrete_values as module
 
     greedy = module.greedy_action
     patch.setattr(module, "greedy_action", lambda values, mask, sizes: greedy(values, None, sizes))
@@ -298,7 +298,7 @@ def actions_are_those_of_the_first_environment(patch: Patch) -> None:
 
 @mutant("buffer.rows-are-true", "qrdqn")
 def several_steps_cross_the_end_of_an_episode(patch: Patch) -> None:
-    from rlsdk.buffers.ring import Ring
+    from rlsdk.buffers.rows import Ring
 
     ahead = Ring.ahead
 
@@ -310,7 +310,7 @@ def several_steps_cross_the_end_of_an_episode(patch: Patch) -> None:
 
 @mutant("buffer.sequences-are-true", "v-trace", alone=True)
 def sequences_cross_the_newest_row(patch: Patch) -> None:
-    from rlsdk.buffers.row_storage import RowStorage
+    from rlsdk.buffers.rows import RowStorage
 
     patch.setattr(RowStorage, "oldest", property(lambda self: 0))
 
@@ -382,7 +382,7 @@ def the_oldest_row_is_forgotten(patch: Patch) -> None:
 
 @mutant("buffer.state-round-trip", alone=True)
 def two_memories_share_their_rows(patch: Patch) -> None:
-    from rlsdk.buffers.row_storage import RowStorage
+    from rlsdk.buffers.rows import RowStorage
 
     allocate, pool = RowStorage.allocate, dict[str, Any]()
 

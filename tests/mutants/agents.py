@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from rlsdk.agent import agent, assembly, parameters, persistence
-from rlsdk.agent.session import Session
+from rlsdk.agent import agent, assembly, persistence
+from rlsdk.agent import persistence as parameters
+from rlsdk.agent.prediction import Session
 from rlsdk.preprocessing import Normalizer
 from tests.mutants.catalogue import Patch, mutant
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rlsdk.math.returns import gae
+from rlsdk.math.surrogate import gae
 from rlsdk.records import Observation, Rollout, Transitions
 from rlsdk.updates import (
     FlatOptimizer,
@@ -154,15 +154,15 @@ def errors_are_in_another_order(patch: Patch) -> None:
 
 @mutant("batch.td-error-of-its-row")
 def one_error_for_all_rows(patch: Patch) -> None:
-    from rlsdk.updates import target_network
+    from rlsdk.updates import continuous
 
-    error = target_network.td_error
+    error = continuous.td_error
 
     def broken(values: Any, target: Any) -> Any:
         errors = error(values, target)
         return errors.mean().expand_as(errors)
 
-    patch.setattr(target_network, "td_error", broken)
+    patch.setattr(continuous, "td_error", broken)
 
 
 @mutant("batch.padding", "v-trace")

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from rlsdk.interfaces import Training
-from rlsdk.math import quantiles
-from rlsdk.networks.squashed_actor import SquashedActor
+from rlsdk.math import values
+from rlsdk.networks.continuous import SquashedActor
 from rlsdk.settings import evolve
-from rlsdk.settings.q_learning import QLearningConfig
+from rlsdk.settings.off_policy import QLearningConfig
 from rlsdk.settings.schedules import Constant
 from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import FlatOptimizer, QLearning, TargetNetwork, minibatches
@@ -176,5 +176,5 @@ def acting_on_three_rows_changes_a_weight(patch: Patch) -> None:
 
 @mutant("formula.reference", "qrdqn", alone=True)
 def quantiles_are_not_at_the_middle_of_their_intervals(patch: Patch) -> None:
-    asymmetry = quantiles._asymmetry
-    patch.setattr(quantiles, "_asymmetry", lambda count, *kind: asymmetry(count, *kind) + 0.8 / count)
+    asymmetry = values._asymmetry
+    patch.setattr(values, "_asymmetry", lambda count, *kind: asymmetry(count, *kind) + 0.8 / count)

@@ -8,7 +8,8 @@ import attrs
 import torch
 
 from rlsdk.networks import NumpyPolicy, SquashedActor
-from rlsdk.training import population, population_episodes
+from rlsdk.training import population
+from rlsdk.training import population as population_episodes
 from rlsdk.updates import FlatOptimizer, SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalogue import Patch, mutant

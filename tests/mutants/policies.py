@@ -9,7 +9,7 @@ import torch
 
 from rlsdk.agent import agent
 from rlsdk.distributions import Categorical, SquashedGaussian
-from rlsdk.environments.adapters.actions import ActionDecoder
+from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
 from rlsdk_kernels.compiled_acting import GreedyChoice
 from tests.mutants.catalogue import Patch, changed_act, mutant

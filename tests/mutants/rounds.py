@@ -9,8 +9,9 @@ import torch
 
 from rlsdk.records import Scored
 from rlsdk.settings.action_noise import OrnsteinUhlenbeckActionNoise
-from rlsdk.training import OffPolicyPlan, OnPolicyPlan, population, population_episodes
-from rlsdk.training.replay_updates import ReplayUpdates
+from rlsdk.training import OffPolicyPlan, OnPolicyPlan, population
+from rlsdk.training import population as population_episodes
+from rlsdk.training.off_policy import ReplayUpdates
 from rlsdk.updates import SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
 from tests.mutants.catalogue import Patch, mutant

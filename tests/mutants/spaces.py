@@ -10,9 +10,9 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.distributions import Bernoulli, Gaussian, SquashedGaussian
-from rlsdk.math import discrete_values
+from rlsdk.math import values
 from rlsdk.networks import ActionScale, search_policy
-from rlsdk.networks.nature_encoder import NatureEncoder
+from rlsdk.networks.encoders import NatureEncoder
 from tests.mutants.catalogue import Patch, mutant
 
 
@@ -46,13 +46,13 @@ def the_entropy_of_bits_is_that_of_one(patch: Patch) -> None:
 
 @mutant("learns.bandit", "qrdqn")
 def the_columns_of_several_choices_are_mixed(patch: Patch) -> None:
-    index = discrete_values.flat_index
+    index = values.flat_index
 
     def broken(action: Tensor, sizes: tuple[int, ...]) -> Tensor:
         return torch.cat([index(column.unsqueeze(-1), (sum(sizes),)) for column in action.unbind(-1)])
 
-    patch.setattr(discrete_values, "flat_index", broken)
-    patch.setattr(discrete_values, "compiled_for", lambda *_: None)
+    patch.setattr(values, "flat_index", broken)
+    patch.setattr(values, "compiled_for", lambda *_: None)
 
 
 @mutant("distribution.kl", "trpo")

@@ -15,8 +15,7 @@ from rlsdk.networks.action_heads import DiscreteHead
 from rlsdk.records import Rollout, Transitions
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic, clipped_policy, minibatches
-from rlsdk.updates.soft_actor_critic import EntropyCoefficient
-from rlsdk.updates.target_network import TrainedCritics
+from rlsdk.updates.continuous import EntropyCoefficient, TrainedCritics
 from rlsdk_ars import algorithm as ars
 from rlsdk_tqc import algorithm as tqc
 from rlsdk_trpo import algorithm as trpo
@@ -339,10 +338,10 @@ def values_are_of_another_action(patch: Patch) -> None:
 
 @mutant("learns.bandit", "qrdqn")
 def the_least_value_is_taken(patch: Patch) -> None:
-    from rlsdk.networks import discrete_value_policy
+    from rlsdk.networks import discrete_values
 
-    greedy = discrete_value_policy.greedy_action
-    patch.setattr(discrete_value_policy, "greedy_action", lambda values, *rest: greedy(-values, *rest))
+    greedy = discrete_values.greedy_action
+    patch.setattr(discrete_values, "greedy_action", lambda values, *rest: greedy(-values, *rest))
 
 
 @mutant("learns.known-values", "qrdqn")

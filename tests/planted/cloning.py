@@ -108,7 +108,7 @@ BUGS = (
         id="few-recorded-steps-are-sampled",
         algorithm="cloning",
         kind="data",
-        file="rlsdk/buffers/recorded.py",
+        file="rlsdk/buffers/episodes.py",
         old="places = torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)\n"
         "        return self.episodes.transitions(places, self.gamma)",
         new="places = torch.randint(len(self.episodes), (size,), generator=generator, device=generator.device)\n"

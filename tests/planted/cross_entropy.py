@@ -84,7 +84,7 @@ BUGS = (
         id="returns-of-episodes-are-added-up",
         algorithm="cross-entropy",
         kind="population",
-        file="rlsdk/training/population_episodes.py",
+        file="rlsdk/training/population.py",
         old="vectors[k], totals[k], began[k] = slots[k].begin(), 0.0, clock",
         new="vectors[k], began[k] = slots[k].begin(), clock",
     ),

@@ -8,7 +8,7 @@ PLUGIN = "plugins/rlsdk-maskable-ppo/src/rlsdk_maskable_ppo"
 BUILD, AGENT = f"{PLUGIN}/build.py", f"{PLUGIN}/agent.py"
 SURROGATE, UPDATE = "rlsdk/math/surrogate.py", "rlsdk/updates/clipped_policy.py"
 ROWS, NETWORK = "rlsdk/updates/minibatches.py", "rlsdk/networks/actor_critic.py"
-CATEGORICAL, BERNOULLI = "rlsdk/distributions/categorical.py", "rlsdk/distributions/bernoulli.py"
+CATEGORICAL, BERNOULLI = "rlsdk/distributions/categorical.py", "rlsdk/distributions/categorical.py"
 
 BUGS = (
     Bug(
@@ -23,7 +23,7 @@ BUGS = (
         id="entropy-is-punished",
         algorithm="maskable-ppo",
         kind="targets",
-        file="rlsdk/updates/policy_loss.py",
+        file="rlsdk/updates/clipped_policy.py",
         old="grad_entropy = -terms.ent_coef * share if",
         new="grad_entropy = terms.ent_coef * share if",
     ),

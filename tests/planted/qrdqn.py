@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.planted.bug import Bug
 
-LEARNING, VALUES = "rlsdk/updates/q_learning.py", "rlsdk/math/discrete_values.py"
-POLICY, QUANTILES = "rlsdk/networks/discrete_value_policy.py", "rlsdk/math/quantiles.py"
-WARM_UP, SETTINGS = "rlsdk/exploration/uniform.py", "rlsdk/settings/q_learning.py"
-STORAGE, RING, REPLAY = "rlsdk/buffers/row_storage.py", "rlsdk/buffers/ring.py", "rlsdk/buffers/replay.py"
+LEARNING, VALUES = "rlsdk/updates/q_learning.py", "rlsdk/math/values.py"
+POLICY, QUANTILES = "rlsdk/networks/discrete_values.py", "rlsdk/math/values.py"
+WARM_UP, SETTINGS = "rlsdk/exploration/behavior.py", "rlsdk/settings/off_policy.py"
+STORAGE, RING, REPLAY = "rlsdk/buffers/rows.py", "rlsdk/buffers/rows.py", "rlsdk/buffers/replay.py"
 
 BUGS = (
     Bug(

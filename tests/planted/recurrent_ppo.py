@@ -6,7 +6,7 @@ from tests.planted.bug import Bug
 
 BUILD = "plugins/rlsdk-recurrent-ppo/src/rlsdk_recurrent_ppo/build.py"
 MEMORY, NETWORK = "rlsdk/networks/recurrent.py", "rlsdk/networks/actor_critic.py"
-LOSS, ROWS = "rlsdk/updates/policy_loss.py", "rlsdk/updates/minibatches.py"
+LOSS, ROWS = "rlsdk/updates/clipped_policy.py", "rlsdk/updates/minibatches.py"
 HEADS, CATEGORICAL = "rlsdk/networks/action_heads.py", "rlsdk/distributions/categorical.py"
 
 BUGS = (

@@ -6,9 +6,9 @@ from tests.planted.bug import Bug
 
 PLUGIN = "plugins/rlsdk-tqc/src/rlsdk_tqc"
 ALGORITHM, BUILD, LOSS = f"{PLUGIN}/algorithm.py", f"{PLUGIN}/build.py", f"{PLUGIN}/loss.py"
-UPDATE, CRITICS = "rlsdk/updates/soft_actor_critic.py", "rlsdk/updates/target_network.py"
+UPDATE, CRITICS = "rlsdk/updates/continuous.py", "rlsdk/updates/continuous.py"
 GAUSSIAN = "rlsdk/distributions/gaussian.py"
-SCALE, STORAGE = "rlsdk/networks/action_scale.py", "rlsdk/buffers/row_storage.py"
+SCALE, STORAGE = "rlsdk/networks/action_heads.py", "rlsdk/buffers/rows.py"
 
 BUGS = (
     Bug(
@@ -112,7 +112,7 @@ BUGS = (
         id="action-noise-goes-on-in-the-next-episode",
         algorithm="tqc",
         kind="starts",
-        file="rlsdk/exploration/noisy_policy.py",
+        file="rlsdk/exploration/behavior.py",
         old="self.noise.step(self.noise.started(carry.noise, observation.is_first), generator)",
         new="self.noise.step(carry.noise, generator)",
     ),

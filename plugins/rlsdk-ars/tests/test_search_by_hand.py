@@ -18,9 +18,9 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.networks.numpy_encoder import encoded
+from rlsdk.networks.encoders import encoded
 from rlsdk.records import Scored
-from rlsdk.training.population_episodes import EpisodeRequest, play_episodes
+from rlsdk.training.population import EpisodeRequest, play_episodes
 from rlsdk_ars import ARS
 from rlsdk_ars.loss import search_step
 from rlsdk_envs.toy import (

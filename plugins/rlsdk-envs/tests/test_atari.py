@@ -17,7 +17,8 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError
-from rlsdk.experiments.runner import RunRequest, run
+from rlsdk.runs.request import RunRequest
+from rlsdk.runs.runner import run
 from rlsdk_envs.atari import AtariWrapper, PressToStart
 from rlsdk_envs.registration import GAMES
 from rlsdk_envs.toy import ChainEnv

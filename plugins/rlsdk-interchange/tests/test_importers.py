@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.kernels import reference, returns, table
+from rlsdk.kernels import factory, reference
 from rlsdk.registry import discovery, extensions, loading
 from rlsdk.registry.manifest import ManifestError, parse_manifest
 from tests.example_plugins import THIRD_PARTY, install
@@ -145,12 +145,12 @@ def test_the_example_kernel_takes_the_place_of_the_cores(tmp_path: Path, monkeyp
         with pytest.warns(
             RuntimeWarning, match="discounted_sums are offered by .*; uninstall all but one; torch computes"
         ):
-            table.offered("discounted_sums")
+            factory.offered("discounted_sums")
         monkeypatch.setattr(loading, "entries", lambda: tuple(e for e in discovery.entries() if e.name != "kernels"))
         discovery.plugins(rescan=True)
-        found = table.offered("discounted_sums")
+        found = factory.offered("discounted_sums")
         assert found is not None
         assert found.__module__ == "acme_kernel"
-        torch.testing.assert_close(returns.discounted_sums(value, weight), expected)
+        torch.testing.assert_close(factory.discounted_sums(value, weight), expected)
         torch.testing.assert_close(found(value[:1], weight[:1]), value[:1])
         monkeypatch.undo()

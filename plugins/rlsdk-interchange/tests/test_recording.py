@@ -17,7 +17,7 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk.buffers import open_episodes
 from rlsdk.environments import ActionMasker, make_vec_env
-from rlsdk.environments.vector.seeds import seed_of
+from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import RlsdkError, SettingsError, UsageError
 from rlsdk.tree import flatten, leaves
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.settings.action_noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
-from rlsdk.settings.frequency import TrainFrequency
-from rlsdk.settings.schedules import Constant, Linear
+from rlsdk.settings.schedules import Constant, Linear, TrainFrequency
 from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_interchange.sb3 import import_sb3
 from rlsdk_interchange.sb3_pickles import read_setting

@@ -21,12 +21,12 @@ from rlsdk.distributions import Categorical, Gaussian
 from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import UsageError
 from rlsdk.kernels import KernelChoice, reference
+from rlsdk.kernels.factory import advantages
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
-from rlsdk.kernels.returns import advantages
-from rlsdk.kernels.switch import compiled_off, kernels_off
+from rlsdk.kernels.structure import compiled_off, kernels_off
 from rlsdk.kernels.vector_steps import VectorStep
 from rlsdk.networks import flatten_parameters
-from rlsdk.networks.ensemble import EnsembleMLP
+from rlsdk.networks.layers import EnsembleMLP
 from rlsdk.records import StepData
 from rlsdk_kernels import choice as factory
 from rlsdk_kernels import compiled_library, compiled_policy, compiled_vectors

@@ -14,9 +14,9 @@ from torch import Tensor
 import rlsdk
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.kernels import factory
-from rlsdk.kernels.switch import compiled_off
-from rlsdk.networks.leaf_normalizer import LeafNormalizer
-from rlsdk.settings.preprocessing import Normalization
+from rlsdk.kernels.structure import compiled_off
+from rlsdk.networks.normalizer import LeafNormalizer
+from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Box
 from rlsdk_kernels import compiled_vectors
 from rlsdk_kernels.compiled_library import may_compile

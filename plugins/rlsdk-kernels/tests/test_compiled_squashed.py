@@ -18,7 +18,7 @@ from rlsdk.distributions import SquashedGaussian
 from rlsdk.errors import UsageError
 from rlsdk.kernels.protocol import SquashedLayers
 from rlsdk.kernels.reference import AutogradPair
-from rlsdk.kernels.switch import compiled_off
+from rlsdk.kernels.structure import compiled_off
 from rlsdk_kernels import compiled_library
 from rlsdk_kernels.compiled_squashed import CompiledSquashedPolicy
 from tests.compiled_variants import needs_library

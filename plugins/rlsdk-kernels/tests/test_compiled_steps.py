@@ -19,12 +19,12 @@ from rlsdk.errors import UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import factory
 from rlsdk.kernels.protocol import Minibatches, PolicySteps
-from rlsdk.kernels.switch import compiled_off
+from rlsdk.kernels.structure import compiled_off
 from rlsdk.kernels.vector_steps import STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.networks import ActorCritic, build_actor_critic
-from rlsdk.networks.initialisation import initialisation
+from rlsdk.networks.layers import initialisation
 from rlsdk.records import Observation
-from rlsdk.runtime.seeding import Streams
+from rlsdk.runtime.process import Streams
 from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space
 from rlsdk.updates import FlatOptimizer, LossTerms, PolicyBatch, evaluator_of, policy_loss_of, policy_steps_of
 from rlsdk_kernels.compiled_vectors import CompiledStep

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.networks.ensemble import EnsembleMLP
+from rlsdk.networks.layers import EnsembleMLP
 from rlsdk_kernels import compiled_library
 from rlsdk_kernels.compiled_dense import CompiledDense
 from tests.compiled_variants import needs_library

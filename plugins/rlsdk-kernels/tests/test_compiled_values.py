@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from rlsdk.errors import UsageError
 from rlsdk.kernels.factory import action_values
-from rlsdk.kernels.switch import compiled_off
-from rlsdk.math.discrete_values import greedy_target, taken_values
-from rlsdk.math.value_losses import smooth_l1
-from rlsdk.networks.ensemble import EnsembleLinear, EnsembleMLP
+from rlsdk.kernels.structure import compiled_off
+from rlsdk.math.values import greedy_target, smooth_l1, taken_values
+from rlsdk.networks.layers import EnsembleLinear, EnsembleMLP
 from rlsdk_kernels import backends
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.dense_choice import can_be_compiled, dense_of

@@ -24,15 +24,15 @@ from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import KernelChoice, is_hooked
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise, is_dense
-from rlsdk.kernels.switch import compiled_off
+from rlsdk.kernels.structure import compiled_off
 from rlsdk.math.surrogate import clipped_surrogate, clipped_surrogate_grad, value_error, value_error_grad
 from rlsdk.networks import EnsembleMLP, flatten_parameters
-from rlsdk.networks.flat import views_of
+from rlsdk.networks.layers import views_of
 from rlsdk.records import ActingState
-from rlsdk.training.collect import collect
+from rlsdk.training.collector import collect
 from rlsdk.tree import map_tensors
 from rlsdk.updates import policy_batch
-from rlsdk.updates.evaluation import AutogradEvaluator, evaluator_of
+from rlsdk.updates.clipped_policy import AutogradEvaluator, evaluator_of
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_kernels import choice
 from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel

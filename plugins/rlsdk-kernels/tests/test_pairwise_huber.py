@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rlsdk.kernels import reference
-from rlsdk.kernels.switch import compiled_off
-from rlsdk.math.quantiles import midpoints, quantile_huber, smallest
+from rlsdk.kernels.structure import compiled_off
+from rlsdk.math.values import midpoints, quantile_huber, smallest
 from rlsdk_kernels import compiled_huber, compiled_vectors, pairwise_huber, sorted_huber
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
 

@@ -15,7 +15,7 @@ from rlsdk.kernels import KernelChoice, factory
 from rlsdk.kernels.protocol import Evaluation, GumbelNoise, LossTerms, NormalNoise, PolicyLoss
 from rlsdk.records import Observation
 from rlsdk.updates import PolicyBatch
-from rlsdk.updates.policy_loss import policy_loss
+from rlsdk.updates.clipped_policy import policy_loss
 from rlsdk_kernels.compiled_library import library
 from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
 from rlsdk_kernels.numpy_distributions import Taken, taken

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from rlsdk.cli.main import app
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.experiments.metrics_file import read_metric
+from rlsdk.runs.directory import read_metric
 from rlsdk_lab.curves import CurveSettings, curves, runs_below
 from rlsdk_lab.plotting import PictureSettings, plot_runs
 from rlsdk_tqc import TQC

@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 import rlsdk
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.evaluation.aggregate import better, chance, difference, estimate, improvement, iqm, mean, median, profile
+from rlsdk.evaluation.statistics import better, chance, difference, estimate, improvement, iqm, mean, median, profile
 from rlsdk.registry import algorithms, load, preset
-from rlsdk.settings.dataset import dataset_names
+from rlsdk.settings.load import dataset_names
 from rlsdk_lab import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
 from rlsdk_lab.report import write_report
 from rlsdk_lab.report_tables import cells, normalised

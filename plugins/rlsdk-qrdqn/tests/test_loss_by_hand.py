@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlsdk.math.discrete_values import flat_index, greedy_action, q_target, values_at
+from rlsdk.math.values import flat_index, greedy_action, q_target, values_at
 
 NEXT = torch.tensor([[[0.0, 10.0], [4.0, 5.0], [9.0, 9.5]]])  # means 5, 4.5, 9.25
 ONE = (3,)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlsdk.networks.state_dependent_noise import StateDependentNoise
+from rlsdk.networks.action_heads import StateDependentNoise
 from rlsdk_recurrent_ppo import RecurrentPPO
 from tests.peer_actor_critic import LOSSES, assert_same_metrics, distance, pair, update_both
 from tests.peer_gsde import Counting

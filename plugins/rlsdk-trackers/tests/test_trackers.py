@@ -20,8 +20,9 @@ import pytest
 
 import rlsdk
 from rlsdk.errors import SettingsError
-from rlsdk.experiments.runner import RunRequest, run
 from rlsdk.registry import extensions
+from rlsdk.runs.request import RunRequest
+from rlsdk.runs.runner import run
 from rlsdk.sinks import Image, MetricSink, Sink, Video
 from rlsdk_trackers import MLflowSink, Tracker, TrackioSink, WandbSink
 

@@ -16,7 +16,7 @@ import pytest
 
 import rlsdk
 import rlsdk_zoo
-from rlsdk.cli import commands
+from rlsdk.cli import main
 from rlsdk.errors import ArtifactError, PluginError
 from rlsdk.registry import plugins
 from rlsdk.registry.manifest import ManifestError, parse_manifest
@@ -72,9 +72,7 @@ class Zoos:
 def zoos(tmp_path: Path, agent: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Zoos]:
     """A `Zoos` without packages. The package rlsdk-zoo is hidden if it is installed."""
     monkeypatch.setenv("RLSDK_PLUGINS", "trpo,bots,more")
-    monkeypatch.setattr(
-        commands, "OWN", {**commands.OWN, "zoo": ("rlsdk_zoo.command:app", "Trained agents.", "zoo list")}
-    )
+    monkeypatch.setattr(main, "OWN", {**main.OWN, "zoo": ("rlsdk_zoo.command:app", "Trained agents.", "zoo list")})
     (tmp_path / "site").mkdir()
     with installed(tmp_path / "site") as site:
         yield Zoos(site, agent)

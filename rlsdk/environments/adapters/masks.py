@@ -7,16 +7,28 @@ it be 1. A Box has no entries. The entries of a Dict or Tuple are in the order o
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments.adapters.attributes import HasWrapperAttributes, attribute_of, unreadable
-from rlsdk.errors import MaskError, shown
+from rlsdk.environments.adapters.checks import (
+    Environment,
+    HasWrapperAttributes,
+    Indices,
+    attribute_of,
+    named,
+    unreadable,
+)
+from rlsdk.environments.adapters.observations import Arrays, rows_of
+from rlsdk.errors import EnvironmentFault, MaskError, SettingsError, UsageError, shown
 from rlsdk.interfaces import HasMasks, HasSeparateEnvs, VectorEnv
+from rlsdk.records import EnvStep
 from rlsdk.spaces import Space, choice_places, choices_of, leaf_spaces
 
 METHOD, INFO = "action_masks", "action_mask"
@@ -175,3 +187,99 @@ class MaskValidator:
                 " (rlsdk.environments.ActionMasker adds one), put `action_mask` into its info at reset and step,"
                 " or set use_masking=False"
             )
+
+
+def mask_method(env: Environment, name: str) -> Callable[[], object]:
+    """The method `name` of the environment or of a wrapper, as a function without arguments.
+
+    Raises:
+        SettingsError: neither the environment nor a wrapper has the method.
+    """
+    method: object = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    if not callable(method):
+        raise SettingsError(
+            f"{named(env)} has no method {name!r}; give the name of one, or a function of the environment"
+        )
+    try:
+        inspect.signature(method).bind()
+    except TypeError:
+        return partial(method, env)  # as in sb3-contrib, the method may take the environment as its argument
+    except ValueError:
+        pass  # the method is written in C and its signature is unknown
+    return cast("Callable[[], object]", method)
+
+
+class GoalEnv(Protocol):
+    """The members of an agent's environment that `GoalRules` needs."""
+
+    name: str
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> Sequence[object]:
+        """See `rlsdk.interfaces.HasSeparateEnvs`."""
+        ...
+
+
+class GoalRules:
+    """Calls `compute_reward` and, if it exists, `compute_terminated` of the agent's current environment."""
+
+    def __init__(self, environment: Callable[[], GoalEnv | None]) -> None:
+        self._environment = environment
+
+    def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(reward float32 [M], terminated bool [M]) of M transitions with replaced goals.
+
+        `terminated` is None if the environment has no method `compute_terminated`.
+
+        Args:
+            achieved: the goals that were achieved, [M, ..].
+            goal: the goals that replace the original ones, [M, ..].
+
+        Raises:
+            UsageError: there is no environment.
+            EnvironmentFault: `compute_reward` is missing, does not accept batches, or gives a number that is not finite.
+        """
+        env = self._environment()
+        if env is None:
+            raise UsageError("hindsight replay needs the environment for rewards; give the agent an environment")
+        arguments: tuple[object, ...] = achieved.numpy(force=True), goal.numpy(force=True), [{} for _ in goal]
+        reward = self._call(env, "compute_reward", arguments)
+        numbers = reward.dtype.kind in "biuf"
+        if reward.shape != (len(goal),) or not numbers or not np.isfinite(reward).all():
+            given = f"shape {reward.shape}" if reward.shape != (len(goal),) else shown(reward, 100)
+            raise EnvironmentFault(
+                f"environment {env.name!r}: compute_reward must give one finite number per row for goals stacked on the"
+                f" first axis; for {len(goal)} it gave {given}"
+            )
+        terminated = None
+        if self._call(env, "has_wrapper_attr", ("compute_terminated",)):
+            over = self._call(env, "compute_terminated", arguments)
+            if over.shape != (len(goal),):  # the method does not accept batches
+                over = np.array([self._call(env, "compute_terminated", row) for row in zip(*arguments, strict=True)])
+            terminated = torch.from_numpy(over.astype(bool)).to(goal.device)
+        return torch.as_tensor(reward, dtype=torch.float32), terminated
+
+    def _call(self, env: GoalEnv, name: str, arguments: tuple[object, ...]) -> NDArray[np.generic]:
+        return np.asarray(env.env_method(name, *arguments, indices=[0])[0])
+
+
+def documented_infos(step: EnvStep, finals: Arrays | None, seconds: float) -> list[dict[str, object]]:
+    """One info for each of B environments, with the entries that stable-baselines3 adds.
+
+    All have the entry `TimeLimit.truncated`. Where an episode ended, they also have `terminal_observation` and `episode` (`r`
+    return, `l` number of steps, `t` seconds).
+
+    Args:
+        step: the step of the environments.
+        finals: the last observations of the K episodes that ended, [K, ..]; None if no episode ended.
+        seconds: the time since the loop began.
+    """
+    ended = (step.terminated | step.truncated).numpy(force=True)
+    cut = (step.truncated & ~step.terminated).tolist()
+    infos = [{**info, "TimeLimit.truncated": cut[i]} for i, info in enumerate(step.infos or [{} for _ in ended])]
+    if finals is not None:
+        for row, i in enumerate(np.flatnonzero(ended)):
+            infos[i]["terminal_observation"] = rows_of(finals, row)
+    for episode in step.episodes:
+        context = {"r": episode.episode_return, "l": episode.length, "t": round(seconds, 6)}
+        infos[episode.env].setdefault("episode", context)
+    return infos

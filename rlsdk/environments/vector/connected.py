@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeGuard, runtime_checkable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
-from rlsdk.environments.adapters.attributes import Indices
-from rlsdk.environments.vector.seeds import ResetOptions, Seeds
-from rlsdk.errors import EnvironmentFault, UnknownAttributeError, UsageError, shown
+import gymnasium
+from gymnasium.wrappers import TimeLimit
+
+from rlsdk.environments.adapters.checks import Environment, Indices, layers_of
+from rlsdk.environments.adapters.masks import METHOD, mask_methods
+from rlsdk.environments.adapters.observations import spaces_of, told_apart
+from rlsdk.errors import EnvironmentFault, SettingsError, UnknownAttributeError, UsageError, shown
 from rlsdk.interfaces import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
+from rlsdk.runtime.process import checked_seed, derive
 from rlsdk.spaces import Space
 
 MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
@@ -43,7 +49,7 @@ class HasWrappers(Protocol):
     """A vector environment that can name the wrappers of its environments."""
 
     def wrappers(self, indices: Indices = None) -> Sequence[Sequence[str]]:
-        """The class names of the wrappers of each environment; see `rlsdk.environments.adapters.attributes.wrappers_of`."""
+        """The class names of the wrappers of each environment; see `rlsdk.environments.adapters.checks.wrappers_of`."""
         ...
 
 
@@ -190,3 +196,175 @@ def fingerprint_of(env: ConnectedEnv) -> Hashable:
         return env.fingerprint()
     except Exception:  # a closed environment may raise any error
         return None
+
+
+Options: TypeAlias = "dict[str, Any] | None"
+"""The argument `options` of an environment's `reset`; None: it is not given."""
+SPACES = ("action_space", "observation_space")
+SPACES_OF_VECTORS = (*SPACES, "single_action_space", "single_observation_space")
+APART = 0x5EED5
+"""Separates the numbers that a space draws from those of the environment, whose generator gets the seed itself."""
+
+
+def seed_of(seed: int, index: int) -> int:
+    """The seed of environment number `index`, derived from `seed`."""
+    return derive(seed, "environment", index) % 2**31
+
+
+def seed_spaces(environment: object, seed: int | None, names: Sequence[str] = SPACES) -> None:
+    """Seed the spaces of an environment and of its wrappers, which `reset(seed=)` does not do; None: do nothing.
+
+    Environments may draw from them, as in `self.action_space.sample()`. A space that several layers share is seeded once.
+    """
+    if seed is None:
+        return
+    seeded = list[object]()
+    for layer in layers_of(environment):
+        for name in names:
+            space = getattr(layer, name, None)
+            if isinstance(space, gymnasium.Space) and not any(space is other for other in seeded):
+                space.seed((seed ^ APART) + len(seeded))
+                seeded.append(space)
+
+
+class Seeds:
+    """Derives the seeds of a reset from its seed, or from the seed with which the environments were made.
+
+    The latter is used once, for the first reset, and only if this reset has no seed.
+    """
+
+    def __init__(self, first: int | None = None, offset: int = 0) -> None:
+        """`offset`: the number of the first environment among all environments that share the seed.
+
+        Raises:
+            SettingsError: the seed is not a whole number that torch's generators accept.
+        """
+        if first is not None:
+            checked_seed(first)
+        self.first, self._pending, self.offset = first, first is not None, offset
+
+    def first_pending(self) -> int | None:
+        """The seed with which the environments were made, at the first call; None at later calls."""
+        seed = self.first if self._pending else None
+        self._pending = False
+        return seed
+
+    def of(self, seed: int | None, count: int) -> list[int | None]:
+        pending = self.first_pending()
+        seed = pending if seed is None else seed
+        return [None if seed is None else seed_of(seed, self.offset + i) for i in range(count)]
+
+
+class ResetOptions:
+    """The options that the environments get at their next reset, one mapping for each. They are used once."""
+
+    def __init__(self) -> None:
+        self._pending: list[Options] = []
+
+    def set(self, options: object, count: int) -> None:
+        """Keep a copy of `options`: a mapping for all `count` environments, a list with one for each, or None for none.
+
+        Raises:
+            SettingsError: it is something else, or a list of another length.
+        """
+        each = [options] * count if options is None or isinstance(options, Mapping) else options
+        if not isinstance(each, list | tuple) or not all(own is None or isinstance(own, Mapping) for own in each):
+            raise SettingsError(f"options are {shown(options)}; give a dict, a list of {count} dicts, or None")
+        if len(each) != count:
+            raise SettingsError(f"there are {len(each)} options for {count} environments; give one dict, or {count}")
+        self._pending = [dict(deepcopy(own)) if own else None for own in each] if any(each) else []
+
+    def take(self) -> list[Options]:
+        """The options of each environment, once; empty if there are none."""
+        pending, self._pending = self._pending, []
+        return pending
+
+
+_RESETS: dict[int, int] = {}
+"""`id` of an environment -> number of resets by vector environments. If Python reuses an id, its count continues."""
+
+
+def count_reset(environment: object) -> None:
+    """Count a reset of all environments by the vector environment that contains `environment`."""
+    inner = id(getattr(environment, "unwrapped", environment))
+    _RESETS[inner] = _RESETS.get(inner, 0) + 1
+
+
+def resets_of(environment: object) -> int:
+    """The number of resets that `count_reset` has counted for `environment`."""
+    return _RESETS.get(id(getattr(environment, "unwrapped", environment)), 0)
+
+
+def fingerprint(environment: object) -> tuple[Hashable, ...]:
+    """A value that changes when a gymnasium environment is stepped or reset.
+
+    It consists of the number of counted resets, the steps of its time limits, and the state of its random generator.
+    """
+    *wrappers, inner = layers_of(environment)
+    found: list[Hashable] = [resets_of(environment)]
+    found += [layer._elapsed_steps for layer in wrappers if isinstance(layer, TimeLimit)]
+    generator = vars(inner).get("_np_random")
+    if generator is not None:
+        found.append(str(generator.bit_generator.state))
+    return tuple(found)
+
+
+def require_separate(environments: Sequence[Environment], name: str) -> None:
+    """Raises EnvironmentFault when `environments` contains the same environment twice, possibly inside wrappers."""
+    inner = [id(environment.unwrapped) for environment in environments]
+    if len(set(inner)) < len(inner):
+        first = next(i for i, own in enumerate(inner) if own in inner[:i])
+        raise EnvironmentFault(
+            f"environment {name!r}: numbers {inner.index(inner[first])} and {first} are one and the same instance, so both"
+            " would step it; give a function that makes a new environment at each call, such as lambda: gymnasium.make(id)"
+        )
+
+
+def masks_of_all(
+    environments: Sequence[Environment], name: str, numbers: Sequence[int]
+) -> list[Callable[[], object]] | None:
+    """The methods `action_masks` of all environments; None if none has one.
+
+    Raises:
+        EnvironmentFault: some environments have the method, and others do not.
+    """
+    if (methods := mask_methods(environments)) is not None:
+        return methods
+    have = [mask_methods([environment]) is not None for environment in environments]
+    if any(have) and not all(have):
+        with_one, without = (numbers[have.index(kind)] for kind in (True, False))
+        raise EnvironmentFault(
+            f"environment {name!r}: number {with_one} has a method {METHOD}, number {without} has none; give one to all"
+            " environments that are stepped together"
+        )
+    return None
+
+
+def require_alike(environments: Sequence[Environment], pair: tuple[Space, Space], name: str) -> None:
+    """Raises EnvironmentFault when an environment has other spaces than `pair`."""
+    for i, environment in enumerate(environments):
+        own = spaces_of(environment)
+        for kind, mine, theirs in zip(("observation", "action"), own, pair, strict=True):
+            if mine != theirs:
+                own_text, first_text = told_apart(mine, theirs)
+                raise EnvironmentFault(
+                    f"environment {name!r}: number {i} has the {kind} space {own_text}, number 0 has {first_text};"
+                    " environments that are stepped together must have the same spaces"
+                )
+
+
+MOST_COPIES = 2**24
+"""The largest number of environments. More would not even have room for their names."""
+
+
+def require_copies(count: object) -> int:
+    """The number of environments `n_envs`, unchanged.
+
+    Raises:
+        SettingsError: it is not a positive whole number, or more than `MOST_COPIES`.
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise SettingsError(f"n_envs = {count!r} must be a positive whole number")
+    if count > MOST_COPIES:
+        raise SettingsError(f"n_envs = {shown(count, 60)} must be at most {MOST_COPIES:,}; give fewer environments")
+    return count

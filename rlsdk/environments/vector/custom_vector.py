@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from rlsdk import spaces
-from rlsdk.environments.adapters.attributes import Indices
-from rlsdk.environments.adapters.space_conversion import to_space
+from rlsdk.environments.adapters.checks import Indices
+from rlsdk.environments.adapters.observations import to_space
 from rlsdk.environments.states import read_state
 from rlsdk.environments.vector.connected import (
+    SPACES_OF_VECTORS,
     CallsMethods,
     GetsAttributes,
     HasResetInfos,
@@ -20,27 +21,19 @@ from rlsdk.environments.vector.connected import (
     SetsAttributes,
     SetsOptions,
     SteppedVector,
+    count_reset,
     no_separate,
     require_members,
+    resets_of,
+    seed_spaces,
 )
-from rlsdk.environments.vector.fingerprints import count_reset, resets_of
-from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
-from rlsdk.environments.vector.on_device import device_of
-from rlsdk.environments.vector.record_checks import require_features, require_tensor
-from rlsdk.environments.vector.seeds import SPACES_OF_VECTORS, seed_spaces
+from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
+from rlsdk.environments.vector.sync_vector import device_of
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, raised, shown
-from rlsdk.interfaces import (
-    CapturesState,
-    HasMasks,
-    KeepsInfos,
-    PlaysEpisodes,
-    SelectsInfo,
-    State,
-    VectorEnv,
-)
+from rlsdk.interfaces import CapturesState, HasMasks, KeepsInfos, PlaysEpisodes, SelectsInfo, State, VectorEnv
 from rlsdk.records import EnvStep, Observation
-from rlsdk.runtime.device import choose_device
-from rlsdk.spaces import Space
+from rlsdk.runtime.process import choose_device
+from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
 from rlsdk.tree import map_tensors
 
 
@@ -240,3 +233,31 @@ def checked_space(space: object, path: str) -> Space:
             f"the {path} space is {shown(space)}; give a gymnasium space, or one of rlsdk.spaces: {kinds}, ..."
         )
     return space
+
+
+def require_tensor(value: object, shape: tuple[int, ...], dtype: torch.dtype, device: str, what: str) -> None:
+    """Raises EnvironmentFault unless `value` is a tensor of this shape, dtype and kind of device."""
+    kind = device.partition(":")[0]
+    if isinstance(value, Tensor) and value.shape == shape and value.dtype == dtype and value.device.type == kind:
+        return
+    where = "" if kind == "cpu" else f" on {device}"
+    if not isinstance(value, Tensor):
+        got = shown(value)
+    elif value.device.type == kind:
+        got = f"{value.dtype} {tuple(value.shape)}"
+    else:
+        got, where = f"{value.dtype} {tuple(value.shape)} on {value.device}", f" on {device}"
+    raise EnvironmentFault(f"{what}: got {got}, not a tensor {dtype} {shape}{where}")
+
+
+def require_features(space: Space, features: object, rows: int, device: str, what: str) -> None:
+    """Raises EnvironmentFault unless `features` are tensors [rows, ..] with the shapes and dtypes of the space. Messages begin
+    with `what`."""
+
+    def check(path: str, leaf: Space, value: object) -> None:
+        require_tensor(value, (rows, *shape_of(leaf)), getattr(torch, dtype_of(leaf)), device, f"{what}{path}")
+
+    try:
+        map_leaves(space, check, features)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise EnvironmentFault(f"{what}features {shown(features)} are not nested as the space") from None

@@ -7,38 +7,112 @@ is replaced with `restart=True`. So training never hangs.
 from __future__ import annotations
 
 import multiprocessing
+import threading
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import chain
 from multiprocessing.process import BaseProcess
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn
 
 import attrs
 import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.attributes import Environment
-from rlsdk.environments.adapters.nested import concatenated
-from rlsdk.environments.vector.by_value import ByValue
-from rlsdk.environments.vector.connected import SteppedVector
-from rlsdk.environments.vector.info_entries import as_tensors
-from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work, groups
-from rlsdk.environments.vector.seeds import seed_of
-from rlsdk.environments.vector.shared_arrays import arrays_in, bytes_for
-from rlsdk.environments.vector.spread_requests import SpreadRequests
-from rlsdk.environments.vector.step_arrays import Ended
-from rlsdk.environments.vector.step_records import StepRecords
-from rlsdk.environments.vector.worker import END, Assignment, WithInfos, serve
-from rlsdk.errors import EnvironmentFault, raised
-from rlsdk.executors.pieces import traced
+from rlsdk.environments.adapters.checks import Environment, Indices, chosen
+from rlsdk.environments.adapters.observations import ActionDecoder, concatenated
+from rlsdk.environments.states import OpaqueValue, masks_in, state_of, states_in
+from rlsdk.environments.vector.connected import SteppedVector, no_separate, seed_of
+from rlsdk.environments.vector.stepping import (
+    Ended,
+    EnvironmentGroup,
+    ItemT,
+    ResultT,
+    StepArrays,
+    StepRecords,
+    Work,
+    as_tensors,
+    groups,
+)
+from rlsdk.environments.vector.sync_vector import SyncVectorEnv
+from rlsdk.environments.vector.worker import END, Assignment, ByValue, WithInfos, arrays_in, bytes_for, serve
+from rlsdk.errors import EnvironmentFault, UsageError, raised
+from rlsdk.executors.futures import traced
 from rlsdk.executors.shared_memory import SharedArrays
 from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, end_all, spread
+from rlsdk.interfaces import Executor
 from rlsdk.records import EnvStep, Observation
-from rlsdk.runtime.seeding import fresh_seed
+from rlsdk.runtime.process import fresh_seed
 from rlsdk.spaces import Space
+
+
+class SpreadRequests:
+    """B environments in several workers, which answer the requests in `rlsdk.environments.vector.worker.REQUESTS`."""
+
+    num_envs: int
+    has_masks: bool
+    _closed: bool
+
+    @property
+    @abstractmethod
+    def rows(self) -> list[range]:
+        """The numbers of the environments in each worker."""
+
+    @abstractmethod
+    def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
+        """Send a request to every worker, with its own arguments, and return the answers in order."""
+
+    def _ask_all(self, request: str) -> list[Any]:
+        return self._ask(request, [()] * len(self.rows))
+
+    def fingerprint(self) -> Hashable:
+        """A value that changes when the environments are stepped or reset; None if they are closed."""
+        return None if self._closed else tuple(self._ask_all("fingerprint"))
+
+    def get_state(self) -> dict[str, object]:
+        """The state of the environments, as tensors and JSON scalars. Raises as `EnvironmentGroup.get_state`."""
+        answers = self._ask_all("get_state")
+        for answer in answers:
+            if isinstance(answer, OpaqueValue):
+                raise answer
+        return state_of([state for answer in answers for state in answer], self.has_masks)
+
+    def set_state(self, state: object) -> None:
+        """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
+        states, self.has_masks = states_in(state, self.num_envs), masks_in(state)
+        self._ask("set_state", [(states[rows.start : rows.stop], self.has_masks) for rows in self.rows])
+
+    def reset_infos(self) -> list[dict[str, object]]:
+        """The `info` of each environment's last reset."""
+        return list(chain.from_iterable(self._ask_all("reset_infos")))
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """The class names of the wrappers of each environment; see `wrappers_of`."""
+        return self._of("wrappers", (), indices)
+
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
+        """The values of the attribute `name` of the environments or of their wrappers."""
+        return self._of("get", (name,), indices)
+
+    def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
+        """Set an attribute of the wrapper that has it, or of the environment."""
+        self._of("set", (name, value), indices)
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
+        """Call a method of the environments, and return the results in the order of `indices`."""
+        return self._of("call", (name, args, kwargs), indices)
+
+    def _of(self, request: str, arguments: tuple[object, ...], indices: Indices) -> list[Any]:
+        wanted, places, found = chosen(indices, self.num_envs), self.rows, dict[int, object]()
+        own = [[i for i in wanted if i in place] for place in places]
+        sent = [(*arguments, [i - place.start for i in rows]) for place, rows in zip(places, own, strict=True)]
+        for rows, answer in zip(own, self._ask(request, sent), strict=True):
+            found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
+        return [found[i] for i in wanted]
+
 
 MAX_RESTARTS_IN_A_ROW = 3
 """The number of replacements of a process without a completed episode in between. At its next failure an error is raised."""
@@ -325,3 +399,107 @@ def _joined(workers: Sequence[Worker], answers: Sequence[object]) -> Ended | Non
         [value for _, ended in some for value in ended.lengths],
         [value for _, ended in some for value in ended.successes],
     )
+
+
+_GROUPS: dict[tuple[str, int], EnvironmentGroup] = {}
+"""The environments made in this process of an executor: (token of the vector environment, thread) -> group."""
+
+
+@attrs.frozen
+class GroupWork(Generic[ItemT, ResultT]):
+    """`work(environments, items)` as a function of `items`. The environments are made at the first call in a process."""
+
+    token: str
+    make: ByValue[Callable[[], Environment]]
+    copies: int
+    """The number of environments to make."""
+    spaces: tuple[Space, Space]
+    name: str
+    work: ByValue[Work[ItemT, ResultT]]
+
+    def __call__(self, items: Sequence[ItemT]) -> list[ResultT]:
+        place = self.token, threading.get_ident()
+        if place not in _GROUPS:
+            make = self.make()
+            made = [make() for _ in range(self.copies)]
+            arrays = StepArrays(*self.spaces, len(made), np.zeros)
+            _GROUPS[place] = EnvironmentGroup(made, arrays, self.name)
+        return _GROUPS[place].apply(self.work(), items)
+
+
+class ExecutorVectorEnv(SteppedVector):
+    """A vector environment whose `map` plays episodes on `num_envs` copies, distributed over the workers of an executor.
+
+    One copy in this process, `here`, gives spaces and attributes.
+    """
+
+    def __init__(
+        self, make: Callable[[], Environment], here: SyncVectorEnv, executor: Executor, num_envs: int, workers: int
+    ) -> None:
+        self.here, self.executor, self.num_envs, self.workers = here, executor, num_envs, workers
+        self.copies = -(-num_envs // workers)  # number of copies in each worker, rounded up
+        super().__init__(here.observation_space, here.action_space, here.name)
+        self.seeds, self.has_masks = here.seeds, here.has_masks
+        self._make, self._token = ByValue(make), uuid.uuid4().hex
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self.here.reset(seed)
+
+    def set_options(self, options: object = None) -> None:
+        """Raises UsageError, because the copies are reset in the workers of the executor, with a seed only."""
+        if options:
+            no_separate(self.name, "set_options")
+
+    def step(self, action: Tensor) -> EnvStep:
+        """Raises UsageError; see `require_steps`."""
+        self.require_steps()
+
+    def require_steps(self) -> NoReturn:
+        """Raises UsageError, because an executor plays whole episodes only. The message names other vectorisations."""
+        raise UsageError(
+            f"environment {self.name!r} is played by an executor, which plays whole episodes, for population methods such"
+            " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"
+        )
+
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
+        """The attribute of the copy in this process."""
+        return self.here.get_attr(name, indices)
+
+    def set_attr(self, name: str, value: object, indices: Indices = None) -> NoReturn:
+        """Raises UsageError, because the copies are made in the workers of the executor."""
+        no_separate(self.name, "set_attr")
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
+        """Call a method of the copy in this process."""
+        return self.here.env_method(name, *args, indices=indices, **kwargs)
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """The class names of the wrappers of the copy in this process."""
+        return self.here.wrappers(indices)
+
+    def reset_infos(self) -> list[dict[str, object]]:
+        """The `info` of the last reset of the copy in this process."""
+        return self.here.reset_infos()
+
+    def fingerprint(self) -> Hashable:
+        """A value that changes when the copy in this process is stepped or reset."""
+        return self.here.fingerprint()
+
+    def get_state(self) -> NoReturn:
+        """Raises OpaqueValue, because only whole episodes are played and none is unfinished."""
+        raise OpaqueValue("an executor has no environments between episodes")
+
+    def set_state(self, state: object, /) -> NoReturn:
+        """Raises OpaqueValue; see `get_state`."""
+        self.get_state()
+
+    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+        """The results of `work(environments, items)`, which the executor's workers do for groups of items, in order."""
+        pair, shipped = (self.observation_space, self.action_space), ByValue(work)
+        played = GroupWork(self._token, self._make, self.copies, pair, self.name, shipped)
+        return list(chain.from_iterable(self.executor.map(played, groups(items, self.copies, self.workers))))
+
+    def close(self) -> None:
+        """Close the copy in this process and the executor."""
+        self.here.close()
+        self.executor.close()

@@ -3,27 +3,61 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from operator import add
-from typing import Any, SupportsFloat, TypeAlias, TypeVar
+from typing import Any, NoReturn, SupportsFloat, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from rlsdk.environments.adapters.actions import ActionRows
-from rlsdk.environments.adapters.attributes import Environment
+from rlsdk.environments.adapters.checks import (
+    FLAGS,
+    FLOAT32_MAX,
+    LARGEST_INT,
+    NUMBERS,
+    STEP,
+    Environment,
+    entry,
+    flag,
+    mended_by,
+    number,
+    require_info,
+    success,
+)
 from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
-from rlsdk.environments.adapters.nested import Array, Arrays, rows_of
-from rlsdk.environments.adapters.observations import ObservationBatcher
-from rlsdk.environments.adapters.step_checks import FLAGS, LARGEST_INT, NUMBERS, mended_by, success
-from rlsdk.environments.vector.faults import EVERYWHERE, LATE, Faults
-from rlsdk.environments.vector.group_checks import masks_of_all, require_alike, require_separate
-from rlsdk.environments.vector.info_entries import InfoEntries
-from rlsdk.environments.vector.seeds import Options, seed_spaces
-from rlsdk.environments.vector.step_arrays import Ended, StepArrays
-from rlsdk.errors import MaskError, ObservationError, raised, shown
+from rlsdk.environments.adapters.observations import (
+    ActionRows,
+    Allocate,
+    Array,
+    Arrays,
+    GymSpace,
+    ObservationBatcher,
+    rows_of,
+    tensors_of,
+)
+from rlsdk.environments.states import capture, restore, running_episode
+from rlsdk.environments.vector.connected import (
+    Options,
+    count_reset,
+    fingerprint,
+    masks_of_all,
+    require_alike,
+    require_separate,
+    seed_spaces,
+)
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, fitting, raised, shown
+from rlsdk.records import EnvStep, Episode, Observation
+from rlsdk.spaces import Space
 
 ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
 StepResult: TypeAlias = "tuple[object, SupportsFloat, bool, bool, dict[str, object]]"
 """The type that `step` declares as its result. It is checked, because environments may return anything."""
 SUCCESS = "is_success"
@@ -200,3 +234,330 @@ class SteppedEnvironments:
             self.rule.require_choice(self.arrays.mask)
         except MaskError as error:
             raise MaskError(f"environment {self.name!r}, {call}: {error}") from None
+
+
+# A group of environments that are stepped together. Their infos can be recorded and their states read and restored.
+#
+# The same code runs in this process (`sync_vector.py`) and in the processes of `process_vector.py`.
+
+
+class EnvironmentGroup(SteppedEnvironments):
+    """B gymnasium environments with the same spaces. A step that ends an episode also resets its environment."""
+
+    def reset(self, seeds: Sequence[int | None], options: Sequence[Options] = ()) -> None:
+        """Start an episode in every environment. `options`: those of each environment's `reset`, or empty for none.
+
+        Raises:
+            EnvironmentFault: an environment raised an error, or returned invalid values. MaskError: a mask is invalid.
+        """
+        self.arrays.observation = self._allocate()
+        for i, seed in enumerate(seeds):
+            count_reset(self.environments[i])
+            self._reset(i, seed, options[i] if options else None)
+        self._check("reset")
+        if not self._bounds_checked:
+            self._bounds_checked = True
+            self._faults.warn_outside(self.stacker, self.arrays.observation)
+
+    def renew(self) -> None:
+        """Let every step and reset write observations to new arrays from now on. By default the same arrays are reused."""
+        (shape, dtype), count = self.stacker.plain, len(self.environments)
+        self._allocate = partial(self.stacker.allocate, count)
+        if shape is not None:
+            self._allocate = partial(np.empty, (count, *shape), dtype)
+
+    @property
+    def keeps_infos(self) -> bool:
+        """Whether `infos` are recorded at every step."""
+        return bool(self.infos)
+
+    def keep_infos(self, keep: bool) -> None:
+        """Set whether `infos` are recorded at every step. By default they are not, which saves time."""
+        self.infos = [{} for _ in self.environments] if keep else []
+        self._choose_steps()
+
+    def select_info(self, names: Sequence[str]) -> None:
+        """Record the entries `names` of infos at every step from now on. Without names, steps take no extra time."""
+        self.entries = InfoEntries(names, len(self.environments))
+        self._choose_steps()
+
+    def _choose_steps(self) -> None:
+        """Choose the functions that step the environments: `step` itself, or a function that also records infos."""
+        notes = bool(self.infos or self.entries.names)
+        steps: list[Callable[[object], StepResult]] = [environment.step for environment in self.environments]
+        self._steps = [self._noting(i, step) for i, step in enumerate(steps)] if notes else steps
+
+    def _noting(self, i: int, step: Callable[[object], StepResult]) -> Callable[[object], StepResult]:
+        def noting(action: object) -> StepResult:
+            result = step(action)
+            info = result[-1] if isinstance(result, tuple) and len(result) == 5 else None
+            if not isinstance(info, Mapping):
+                return result  # `SteppedEnvironments.step` raises the error
+            if self.infos:
+                self.infos[i] = dict(info)
+            if self.entries.names:
+                self._faults.named(i, self.episode_step(i), self.entries.write, i, info)
+            return result
+
+        return noting
+
+    def fingerprint(self) -> tuple[Hashable, ...]:
+        """A value that changes when the environments are stepped or reset, by this object or by other code."""
+        return self._clock, *map(fingerprint, self.environments)
+
+    def get_state(self) -> list[dict[str, object]]:
+        """The state of every environment.
+
+        Raises:
+            OpaqueValue: an environment has a value whose state cannot be read.
+        """
+        context = zip(self.environments, self._returns, self._began, strict=True)
+        return [
+            {"environment": capture(environment), "return": total, "length": self._clock - began}
+            for environment, total, began in context
+        ]
+
+    def set_state(self, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
+        """Restore a state from `get_state` in environments that were made in the same way. Their episodes continue.
+
+        Raises:
+            ArtifactError: the state is damaged, or belongs to other environments.
+        """
+        self.reset([0] * len(self.environments))
+        self.has_masks, self._clock = has_masks, 0
+        for i, state in enumerate(states):
+            with fitting("the file's environments cannot be taken up"):
+                restore(self.environments[i], state["environment"])
+                self._returns[i], self._began[i] = running_episode(state)
+
+    def apply(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+        """The result of `work(environments, items)`. Its errors become an EnvironmentFault with the environment's name."""
+        try:
+            return work(self.environments, items)
+        except RlsdkError:
+            raise
+        except Exception as error:
+            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{mended_by(error)}") from error
+
+    def close(self) -> None:
+        """Close every environment, and then raise EnvironmentFault if the `close` of one of them raised an error."""
+        failed: Exception | None = None
+        for environment in self.environments:
+            try:
+                environment.close()
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise EnvironmentFault(f"environment {self.name!r} {raised(failed, 'close()')}") from failed
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The F episodes that ended in one step, in ascending order of `rows`.
+
+    It has the last observation and mask, the return, the length and the success of each.
+    """
+
+    rows: list[int]
+    observation: Arrays  # [F, ...]
+    mask: NDArray[np.bool_] | None  # [F, A]
+    returns: list[float]
+    lengths: list[int]
+    successes: list[bool | None]
+
+
+class StepArrays:
+    """The arrays into which environments write the results of a step or reset, with one row per environment."""
+
+    def __init__(self, observation_space: Space, action_space: Space, rows: int, make: Allocate) -> None:
+        self.observation = ObservationBatcher(observation_space).allocate(rows, make)
+        self.spaces = observation_space, action_space
+        self.reward = make((rows,), np.dtype(np.float32))
+        self.terminated, self.truncated = make((rows,), np.dtype(np.bool_)), make((rows,), np.dtype(np.bool_))
+        self.mask = make((rows, MaskRule(action_space).size), np.dtype(np.bool_))
+
+    def part(self, start: int, end: int) -> StepArrays:
+        """Views of the rows from `start` to `end`."""
+        view = object.__new__(StepArrays)
+        view.spaces, view.observation = self.spaces, rows_of(self.observation, slice(start, end))
+        view.reward, view.mask = self.reward[start:end], self.mask[start:end]
+        view.terminated, view.truncated = self.terminated[start:end], self.truncated[start:end]
+        return view
+
+
+class StepRecords:
+    """Converts the arrays of a step to records of tensors.
+
+    `reused`: whether the next step writes to the same memory, so that observations must be copied. Tensors that are equal at
+    most steps are made once.
+    """
+
+    def __init__(self, arrays: StepArrays, *, reused: bool = True) -> None:
+        self.arrays, self.reused = arrays, reused
+        count = len(arrays.reward)
+        self._first = torch.ones(count, dtype=torch.bool)
+        self._none = torch.zeros(count, dtype=torch.bool)
+        self.all_valid = torch.ones(count, dtype=torch.bool)
+
+    def _observation(self, is_first: Tensor, has_masks: bool) -> Observation:
+        """The observation in the arrays, with `is_first` bool [B]."""
+        seen, fresh = self.arrays.observation, self.reused  # for a single array, the call of `tensors_of` is saved
+        features = torch.from_numpy(seen) if type(seen) is np.ndarray and not fresh else tensors_of(seen, fresh=fresh)
+        return Observation(features, is_first, torch.from_numpy(self.arrays.mask.copy()) if has_masks else None)
+
+    def first(self, has_masks: bool) -> Observation:
+        """The observation after a reset."""
+        return self._observation(self._first, has_masks)
+
+    def step(self, ended: Ended | None, has_masks: bool, valid: Tensor | None = None) -> EnvStep:
+        """The record of a step. Rows that are not `valid` [B] start a new episode, although no episode ended in them."""
+        reward = torch.from_numpy(self.arrays.reward.copy())
+        valid = self.all_valid if valid is None else valid
+        if ended is None:
+            is_first = self._none if valid is self.all_valid else ~valid
+            observation = self._observation(is_first, has_masks)
+            return EnvStep(observation, reward, self._none, self._none, valid)
+        return self._ended(ended, reward, valid, has_masks)
+
+    def _ended(self, ended: Ended, reward: Tensor, valid: Tensor, has_masks: bool) -> EnvStep:
+        """The record of a step in which episodes ended, for `reward` float [B] and `valid` bool [B]."""
+        arrays = self.arrays
+        terminated, truncated = torch.from_numpy(arrays.terminated.copy()), torch.from_numpy(arrays.truncated.copy())
+        is_first = torch.from_numpy(arrays.terminated | arrays.truncated)
+        if valid is not self.all_valid:
+            is_first |= ~valid
+        observation = self._observation(is_first, has_masks)
+        mask = None if ended.mask is None else torch.from_numpy(ended.mask)
+        later = torch.from_numpy(np.zeros(len(ended.rows), np.bool_))
+        seen = ended.observation
+        features = torch.from_numpy(seen) if type(seen) is np.ndarray else tensors_of(seen)
+        final = Observation(features, later, mask)
+        episodes = tuple(map(Episode, ended.rows, ended.returns, ended.lengths, ended.successes))
+        return EnvStep(observation, reward, terminated, truncated, valid, final, episodes)
+
+
+EVERYWHERE = "give one at every reset and step"
+LATE = f"gave no {INFO!r} at its reset, but one at a step; {EVERYWHERE}"
+"""The message for environments whose first mask comes with a step: masks are used only if a reset gives one."""
+
+
+class Faults:
+    """Raises errors that name an environment. `numbers` are the numbers of the copies; empty for a single environment."""
+
+    def __init__(self, name: str, numbers: Sequence[int]) -> None:
+        self.name, self.numbers = name, numbers
+
+    def where(self, i: int) -> str:
+        """The name and the number of environment `i` for messages."""
+        number = f" (number {self.numbers[i]})" if self.numbers else ""
+        return f"environment {self.name!r}{number}"
+
+    def blame(self, i: int, what: str, cause: Exception | None = None) -> NoReturn:
+        """Raises EnvironmentFault that environment `i` did `what`. If `cause` is an error of rlsdk, it is raised instead."""
+        if isinstance(cause, RlsdkError):
+            raise cause
+        raise EnvironmentFault(f"{self.where(i)} {what}") from cause
+
+    def named(self, i: int, step: int, check: Callable[..., ItemT], *arguments: object) -> ItemT:
+        """The result of `check(*arguments)`. Its EnvironmentFault gets the environment `i` and the step of its episode."""
+        try:
+            return check(*arguments)
+        except EnvironmentFault as error:
+            self.blame(i, f"{error} (step {step} of its episode)")
+
+    def checked(self, i: int, step: int, result: tuple[object, ...]) -> tuple[float, bool, bool]:
+        """(reward, terminated, truncated) of a step whose values have unusual types.
+
+        Raises:
+            EnvironmentFault: a value cannot be used.
+        """
+        _, reward, terminated, truncated, info = result
+        self.named(i, step, require_info, info)
+        found = self.named(i, step, number, reward)
+        ends = self.named(i, step, flag, terminated, "terminated"), self.named(i, step, flag, truncated, "truncated")
+        return found, *ends
+
+    def require_valid(self, stacker: ObservationBatcher, seen: Arrays, call: str) -> None:
+        """Raises EnvironmentFault when observations [B, ..] are not finite, or are outside a discrete space."""
+        try:
+            stacker.check(seen)
+        except ObservationError as error:
+            raise EnvironmentFault(f"environment {self.name!r}, {call}: {error}") from None
+
+    def explain_step(self, i: int, result: object, action: object, error: Exception) -> NoReturn:
+        """Raises EnvironmentFault, because `step` raised `error`, or returned a `result` that is not a tuple of five."""
+        if result is not None:
+            self.blame(i, STEP)
+        self.blame(i, raised(error, f"step({shown(action)})") + mended_by(error), error)
+
+    def explain_rewards(self, rewards: Sequence[float], actions: ActionRows) -> None:
+        """Raises EnvironmentFault for the first reward outside the range of float32. Does nothing if there is none."""
+        for i, reward in enumerate(rewards):
+            if not abs(reward) <= FLOAT32_MAX:
+                self.blame(i, f"gave the reward {reward!r} for action {shown(actions[i])}; it must be a finite float32")
+
+    def warn_of_actions(self, i: int, before: object, environment: Environment) -> GymSpace:
+        """The action space of environment `i`; warn if it is not equal to the one `before`."""
+        space = environment.action_space
+        if space != before:
+            warnings.warn(
+                f"{self.where(i)} changed its action space to {shown(space)} at a reset; agents are made for one space:"
+                " declare the largest, and forbid actions with action masks",
+                stacklevel=2,
+            )
+        return space
+
+    def warn_outside(self, stacker: ObservationBatcher, seen: Arrays) -> None:
+        """Warn if float observations are outside their space. This check is too slow for every step."""
+        if (where := stacker.outside(seen)) is not None:
+            path, row = where
+            warnings.warn(
+                f"{self.where(row)}: {path} lies outside the observation space it declares;"
+                " rlsdk.environments.check_env explains more",
+                stacklevel=2,
+            )
+
+
+class InfoEntries:
+    """The declared entries of the last step: `values` float32 [K, B], a row for each of K `names`, a column for each of B
+    environments."""
+
+    def __init__(self, names: Sequence[str], count: int) -> None:
+        self.names = tuple(names)
+        self.values: NDArray[np.float32] = np.zeros((len(self.names), count), np.float32)
+
+    def write(self, column: int, info: Mapping[str, object]) -> None:
+        """Write the entries from the `info` of one environment into its column.
+
+        Raises:
+            EnvironmentFault: an entry is missing, or it is not a finite float32.
+        """
+        for row, name in enumerate(self.names):
+            self.values[row, column] = entry(info, name)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Name -> entries of all environments, float32 [B], copied."""
+        return as_tensors(self.names, self.values)
+
+
+def as_tensors(names: Sequence[str], values: NDArray[np.float32]) -> dict[str, Tensor]:
+    """Name -> row of `values` float32 [K, B] as a tensor float32 [B], copied."""
+    return dict(zip(names, torch.from_numpy(values.copy()), strict=True))
+
+
+Work: TypeAlias = Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]]
+"""A function (environments, items) -> results in the order of the items. The environments are copies of one environment."""
+
+
+def groups(items: Sequence[ItemT], size: int, workers: int = 1) -> list[list[ItemT]]:
+    """Split the items into groups of `size` items.
+
+    With several workers, the last groups have fewer items, but at least about `size` / 2, so that all workers finish at about
+    the same time. Smaller groups would be slower, because an item takes less time in a larger group.
+    """
+    found, start = list[list[ItemT]](), 0
+    while start < len(items):
+        count = min(size, max(-(-size // 2), -(-(len(items) - start) // workers)))
+        found.append(list(items[start : start + count]))
+        start += count
+    return found

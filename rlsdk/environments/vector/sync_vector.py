@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from typing import Any, NoReturn, TypeVar, cast
 
+import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.environments.adapters.actions import ActionDecoder
-from rlsdk.environments.adapters.attributes import Environment, Indices, call_of, chosen, read, wrappers_of, write
-from rlsdk.environments.states import masks_in, state_of, states_in
-from rlsdk.environments.vector.connected import SteppedVector
-from rlsdk.environments.vector.environment_group import EnvironmentGroup
-from rlsdk.environments.vector.item_groups import ItemT, ResultT, Work
-from rlsdk.environments.vector.step_arrays import StepArrays
-from rlsdk.environments.vector.step_records import StepRecords
-from rlsdk.records import EnvStep, Observation
-from rlsdk.runtime.last_prepared import LastPrepared
+from rlsdk.environments.adapters.checks import (
+    Environment,
+    Indices,
+    call_of,
+    chosen,
+    read,
+    time_limit,
+    wrappers_of,
+    write,
+)
+from rlsdk.environments.adapters.observations import ActionDecoder
+from rlsdk.environments.states import masks_in, read_state, state_of, states_in
+from rlsdk.environments.vector.connected import SteppedVector, has_members
+from rlsdk.environments.vector.stepping import EnvironmentGroup, ItemT, ResultT, StepArrays, StepRecords, Work
+from rlsdk.errors import EnvironmentFault, UsageError
+from rlsdk.interfaces import HasDevice, VectorEnv
+from rlsdk.records import EnvStep, Episode, Observation
+from rlsdk.runtime.files import LastPrepared
+from rlsdk.runtime.process import is_same
 from rlsdk.spaces import Space
+from rlsdk.tree import map_tensors
+
+T = TypeVar("T")
+
 
 StepOfRow = Callable[[int], EnvStep | None]
 """The result of `rlsdk.interfaces.StepsInPlace.step_in_place`."""
@@ -145,3 +161,147 @@ class SyncVectorEnv(SteppedVector):
 
     def close(self) -> None:
         self.group.close()
+
+
+def device_of(env: object) -> str:
+    """The device of the tensors of a vector environment; `cpu` for anything else."""
+    return str(env.device) if has_members(env) and isinstance(env, HasDevice) else "cpu"
+
+
+def on_device(env: VectorEnv, device: str) -> VectorEnv:
+    """The environment with its tensors on `device`; unchanged if they are there anyway."""
+    own = device_of(env)
+    return env if is_same(own, device) else OnDevice(env, own, device)
+
+
+class OnDevice:
+    """Wraps a vector environment on the device `own`: moves the tensors of its records to `device`, and actions back."""
+
+    def __init__(self, env: VectorEnv, own: str, device: str) -> None:
+        self.env, self.own, self.device = env, own, device
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
+
+    @property
+    def observation_space(self) -> Space:
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        return self.env.action_space
+
+    def _move(self, value: T) -> T:
+        return map_tensors(lambda leaf: leaf.to(self.device), value)
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self._move(self.env.reset(seed))
+
+    def step(self, action: Any) -> EnvStep:
+        step = self.env.step(map_tensors(lambda leaf: leaf.to(self.own), action))
+        return replace(
+            step,
+            observation=self._move(step.observation),
+            reward=self._move(step.reward),
+            terminated=self._move(step.terminated),
+            truncated=self._move(step.truncated),
+            valid=self._move(step.valid),
+            final_observation=self._move(step.final_observation),
+            info=self._move(step.info),
+        )
+
+    def get_state(self) -> object:
+        """The state of the environments. Raises OpaqueValue if it cannot be read."""
+        return read_state(self.env)
+
+    def set_state(self, state: object) -> None:
+        """Restore a state from `get_state`."""
+        cast("Any", self.env).set_state(state)
+
+    def close(self) -> None:
+        self.env.close()
+
+
+class RecordedOnly(gymnasium.Env[object, object]):
+    """Spaces for agents that learn from recorded data. `reset` and `step` raise UsageError. See `rlsdk_interchange`."""
+
+    def __init__(self, observation_space: gymnasium.Space[object], action_space: gymnasium.Space[object]) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> NoReturn:
+        self._refuse()
+
+    def step(self, action: object) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UsageError(
+            "there is no environment, only recordings: use train(gradient_steps), or set_env(env) before learn, and"
+            " evaluate with another environment"
+        )
+
+
+LONG = 30_000
+"""Steps of an episode after which there is a warning. The longest games of Atari have 27,000."""
+MOST = 1_000_000
+"""Steps of an episode after which there is an error, unless the environment has a time limit above it."""
+UNHEARD = 5_000
+"""Steps of each environment without the end of an episode, after which a training gives a hint."""
+
+
+def require_end(env: Any, name: str, steps: int) -> int:
+    """Check that an episode of `steps` steps may still end; return the number of steps after which to check it again.
+
+    Warns from `LONG` steps on, if the environment states no time limit.
+
+    Raises:
+        EnvironmentFault: the episode has more than `MOST` steps, and more than the time limit of the environment.
+    """
+    if steps < LONG:
+        return LONG
+    known = time_limit(env)
+    limit = max(MOST, known or 0)
+    shown = limit if steps > limit else LONG
+    message = (
+        f"environment {name}: no episode ended in {shown:,} steps, and whole episodes are played; give it a time limit, such as"
+        " gymnasium.wrappers.TimeLimit(env, 1000) or --env-kwargs max_episode_steps=1000"
+    )
+    if steps > limit:
+        raise EnvironmentFault(f"{message}; a limit above {limit:,} allows longer episodes")
+    if known is None:
+        warnings.warn(f"{message}; without one this ends after {limit:,} steps", stacklevel=3)
+    return limit + 1
+
+
+class Waiting:
+    """Watches environments that are stepped together until episodes end, with `require_end`.
+
+    Results of episodes that end do not depend on it.
+    """
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.env, self.name = env, repr(getattr(env, "name", type(env).__name__))
+        self._clock, self._began, self._due = 0, [0] * env.num_envs, LONG
+
+    def stepped(self, episodes: Sequence[Episode]) -> None:
+        """Count a step in which `episodes` ended. Raises as `require_end`."""
+        self._clock += 1
+        for episode in episodes:
+            self._began[episode.env] = self._clock
+        if self._clock >= self._due:
+            began = min(self._began)
+            self._due = began + require_end(self.env, self.name, self._clock - began)
+
+
+def hint_of_silence(env: Any, steps: int, *, logs_episodes: bool) -> None:
+    """Warn that no episode has ended in `steps` steps of a training, unless the environment states a later time limit."""
+    known = None if env is None else time_limit(env)
+    if known is not None and known >= steps:
+        return
+    nothing = "; this algorithm logs after whole episodes, so nothing is logged" if logs_episodes else ""
+    warnings.warn(
+        f"no episode has ended in the first {steps:,} steps of each environment, so the log has no rollout/ep_rew_mean"
+        f"{nothing}; if episodes never end, give the environment a time limit, such as gymnasium.wrappers.TimeLimit(env, 1000)",
+        stacklevel=2,
+    )

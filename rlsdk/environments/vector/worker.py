@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
+from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.actions import ActionRows
-from rlsdk.environments.adapters.attributes import Environment, call_of, read, wrappers_of, write
+from rlsdk.environments.adapters.checks import Environment, call_of, read, wrappers_of, write
+from rlsdk.environments.adapters.observations import ActionRows
 from rlsdk.environments.states import OpaqueValue
-from rlsdk.environments.vector.by_value import ByValue
-from rlsdk.environments.vector.environment_group import EnvironmentGroup
-from rlsdk.environments.vector.item_groups import Work
-from rlsdk.environments.vector.seeds import Options
-from rlsdk.environments.vector.shared_arrays import Block, arrays_in
-from rlsdk.environments.vector.step_arrays import Ended, StepArrays
+from rlsdk.environments.vector.connected import Options
+from rlsdk.environments.vector.stepping import Ended, EnvironmentGroup, StepArrays, Work
 from rlsdk.errors import EnvironmentFault
+from rlsdk.executors.shared_memory import ALIGNMENT, Layout
 from rlsdk.executors.workers import Failure, clean_up_undisturbed, end_with_parent, obey_parent_only, reply
 from rlsdk.spaces import Space
+
+T = TypeVar("T")
+
 
 END = "end"
 """The request that ends the process. Closing the pipe is not enough: processes that are forked later have copies of it."""
@@ -211,3 +214,43 @@ REQUESTS: dict[str, Callable[..., object]] = {
     "get_state": _get_state,
     "set_state": _set_state,
 }
+
+
+class ByValue(Generic[T]):
+    """A value that is pickled by value with cloudpickle. A call of this object returns the value.
+
+    The value is pickled only once, even if it is sent several times.
+    """
+
+    def __init__(self, value: T) -> None:
+        self._inner: CloudpickleWrapper[Any] = CloudpickleWrapper(lambda: value)
+        self._pickled: bytes | None = None
+
+    def __call__(self) -> T:
+        value: T = self._inner()
+        return value
+
+    def __getstate__(self) -> bytes:
+        if self._pickled is None:
+            self._pickled = self._inner.__getstate__()
+        return self._pickled
+
+    def __setstate__(self, pickled: bytes) -> None:
+        self._inner, self._pickled = CloudpickleWrapper.__new__(CloudpickleWrapper), None
+        self._inner.__setstate__(pickled)
+
+
+Block: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
+"""The type of the block of memory that processes share."""
+
+
+def bytes_for(observation_space: Space, action_space: Space, rows: int) -> int:
+    """The size in bytes of the block for the arrays of `rows` environments."""
+    layout = Layout()
+    StepArrays(observation_space, action_space, rows, layout)
+    return max(ALIGNMENT, layout.used)
+
+
+def arrays_in(block: Block, observation_space: Space, action_space: Space, rows: int) -> StepArrays:
+    """The arrays of `rows` environments as views of a block, which all processes share."""
+    return StepArrays(observation_space, action_space, rows, Layout(memoryview(block).cast("B")))

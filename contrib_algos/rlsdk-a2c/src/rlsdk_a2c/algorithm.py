@@ -22,7 +22,7 @@ from rlsdk.updates import (
     policy_loss_of,
     policy_steps_of,
 )
-from rlsdk.updates.evaluation import Evaluator
+from rlsdk.updates.clipped_policy import Evaluator
 from rlsdk_a2c.config import A2CConfig
 
 METRICS = (

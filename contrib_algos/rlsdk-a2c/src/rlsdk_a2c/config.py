@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.actor_critic import RecurrentConfig
-from rlsdk.settings.networks import as_optimizer
+from rlsdk.settings.actor_critic import RecurrentConfig, as_optimizer
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 UNIT = in_range(0.0, 1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch, as_optimizer
+from rlsdk.settings.actor_critic import NetworkConfig, as_activation, as_net_arch, as_optimizer
 from rlsdk.settings.schedules import Linear, Schedule, as_schedule
 
 UNIT = in_range(0.0, 1.0)

@@ -21,7 +21,7 @@ from rlsdk.updates import (
     policy_loss_of,
     recorded_batch,
 )
-from rlsdk.updates.evaluation import Evaluator
+from rlsdk.updates.clipped_policy import Evaluator
 from rlsdk_bc.config import BCConfig
 from rlsdk_bc.data import Data
 from rlsdk_bc.losses import action_loss, entropy_of

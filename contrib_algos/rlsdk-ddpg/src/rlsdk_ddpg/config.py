@@ -8,10 +8,7 @@ from typing import ClassVar
 import attrs
 
 from rlsdk.settings import defaults, glossary, positional, structure
-from rlsdk.settings.deterministic_actor_critic import (
-    DeterministicActorCriticConfig,
-    DeterministicActorCriticNetworkConfig,
-)
+from rlsdk.settings.off_policy import DeterministicActorCriticConfig, DeterministicActorCriticNetworkConfig
 
 
 @attrs.frozen(kw_only=True, field_transformer=defaults(n_critics=1))

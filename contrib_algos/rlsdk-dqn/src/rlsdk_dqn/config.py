@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from rlsdk.settings import positional
-from rlsdk.settings.q_learning import QLearningConfig
+from rlsdk.settings.off_policy import QLearningConfig
 
 
 @attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))

@@ -8,8 +8,7 @@ import attrs
 
 from rlsdk.errors import SettingsError
 from rlsdk.settings import Dataset, Normalization, choice, described, glossary, in_range, positional, structure
-from rlsdk.settings.actor_critic import RecurrentConfig
-from rlsdk.settings.clipped_policy import ClippedPolicySdeConfig
+from rlsdk.settings.actor_critic import ClippedPolicySdeConfig, RecurrentConfig
 
 REWARDS = ("positive", "negative", "logit", "constant")
 DOCUMENTED = {

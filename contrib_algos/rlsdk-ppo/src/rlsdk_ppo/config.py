@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from rlsdk.settings import glossary, structure
-from rlsdk.settings.actor_critic import RecurrentConfig
-from rlsdk.settings.clipped_policy import ClippedPolicySdeConfig
+from rlsdk.settings.actor_critic import ClippedPolicySdeConfig, RecurrentConfig
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:

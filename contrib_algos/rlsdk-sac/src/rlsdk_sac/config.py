@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from rlsdk.settings import positional
-from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig
+from rlsdk.settings.off_policy import SoftActorCriticConfig
 
 
 @attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))

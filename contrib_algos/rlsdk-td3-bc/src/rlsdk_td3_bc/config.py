@@ -17,7 +17,7 @@ from rlsdk.settings import (
     in_range,
     structure,
 )
-from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticNetworkConfig
+from rlsdk.settings.off_policy import DeterministicActorCriticNetworkConfig
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 PAPER = "arXiv:2106.06860"

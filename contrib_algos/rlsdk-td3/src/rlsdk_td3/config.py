@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from rlsdk.settings import described, in_range, positional
-from rlsdk.settings.deterministic_actor_critic import DeterministicActorCriticConfig
+from rlsdk.settings.off_policy import DeterministicActorCriticConfig
 
 PAPER = "arXiv:1802.09477"
 

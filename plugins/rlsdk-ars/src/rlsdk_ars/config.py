@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.networks import NetworkConfig, as_activation, as_net_arch
+from rlsdk.settings.actor_critic import NetworkConfig, as_activation, as_net_arch
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 PAPER = "arXiv:1803.07055"

@@ -29,7 +29,7 @@ from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.exploration import random_actions
 from rlsdk.records import Act, Features, Observation
 from rlsdk.runtime import write_whole
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import flat_scalars
 from rlsdk.spaces import (
     Box,

@@ -29,7 +29,7 @@ def export_policy(
 ) -> None:
     """Write the policy of an agent as ONNX or in torch's format, and a model card next to it."""
     from rlsdk.agent import load
-    from rlsdk.experiments import find_agent
+    from rlsdk.runs import find_agent
     from rlsdk_interchange.export import FORMATS, export, format_of, target_of
 
     file = find_agent(file)
@@ -47,7 +47,7 @@ def results_of(file: Path) -> str | None:
     Raises:
         SettingsError: the record of the run is damaged.
     """
-    from rlsdk.experiments import RunDirectory
+    from rlsdk.runs import RunDirectory
 
     directory = RunDirectory(file.parent)
     if not directory.record.is_file() or file not in (directory.final, directory.best):

@@ -12,8 +12,8 @@ from types import ModuleType
 
 from rlsdk.agent import inspect_file, load
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
-from rlsdk.experiments import find_agent
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runs import find_agent
+from rlsdk.runtime.packages import pip_install
 from rlsdk_interchange.export import model_card
 
 FILE = "agent.rlsdk"

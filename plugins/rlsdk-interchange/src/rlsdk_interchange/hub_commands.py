@@ -17,7 +17,7 @@ def push_file(
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
 ) -> None:
     """Upload an agent file and its model card to a model hub (needs the extra `hub`)."""
-    from rlsdk.experiments import find_agent
+    from rlsdk.runs import find_agent
     from rlsdk_interchange.hub import push
 
     file = find_agent(file)

@@ -88,7 +88,7 @@ def _played(
 
     if file is None:
         return record_in("random", _given(env, "--random"), episodes, target, **how)
-    from rlsdk.experiments import find_agent, load_agent
+    from rlsdk.runs import find_agent, load_agent
 
     agent, name = load_agent(find_agent(file), env, trust=trust)
     return record_in(agent, name, episodes, target, **how)

@@ -20,7 +20,7 @@ class CompiledValues:
     """Functions of action values [N, A, K] and of the values of C choices [C, N, K].
 
     Tensors of float are those that `rlsdk_kernels.functions.action_values` accepts. Each function does the same as its
-    counterpart in `rlsdk.math.discrete_values` or `rlsdk.math.value_losses`.
+    counterpart in `rlsdk.math.values` or `rlsdk.math.values`.
     """
 
     def greedy_target(
@@ -52,7 +52,7 @@ class CompiledValues:
 
     def taken(self, values: Tensor, action: Tensor, sizes: Sizes) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return (the values [C, N, K] that `action` int64 [N, C] chooses, vjp); see
-        `rlsdk.math.discrete_values.taken_values`."""
+        `rlsdk.math.values.taken_values`."""
         library, (rows, total, entries), choices = loaded_library(), values.shape, len(sizes)
         if total != sum(sizes):
             raise _unlike(values, action)

@@ -25,7 +25,7 @@ _action_values = CompiledValues()
 def pairwise_huber(
     current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None
 ) -> tuple[Tensor, Tensor] | None:
-    """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.math.quantiles.quantile_huber`."""
+    """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.math.values.quantile_huber`."""
     return _fastest(kernel_states[-1])(current, target, asymmetry, weight)
 
 

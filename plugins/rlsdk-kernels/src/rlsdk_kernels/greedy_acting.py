@@ -18,7 +18,7 @@ from rlsdk_kernels.dense_kernel import ACTING_ROWS
 
 class GreedyActing:
     """Acts epsilon-greedily on the mean of K values per action. Actions and random numbers equal those of
-    `rlsdk.networks.epsilon_greedy`."""
+    `rlsdk.networks.action_heads`."""
 
     def __init__(self, modules: Iterable[nn.Module], actions: int, values_per_action: int) -> None:
         """`actions` is the number of actions, which are counted from 0; `values_per_action` is K."""

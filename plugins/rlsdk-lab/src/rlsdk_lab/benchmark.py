@@ -10,16 +10,8 @@ from pathlib import Path
 import attrs
 
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
-from rlsdk.experiments import (
-    RunDirectory,
-    RunRequest,
-    folder_name,
-    open_workers,
-    read_table,
-    require_trusted,
-    run_all,
-)
 from rlsdk.registry import load, preset
+from rlsdk.runs import RunDirectory, RunRequest, folder_name, open_workers, read_table, require_trusted, run_all
 from rlsdk.runtime import write_json
 from rlsdk.settings import Dataset
 from rlsdk_lab.scores import Score, score_of

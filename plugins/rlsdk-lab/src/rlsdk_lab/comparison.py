@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.evaluation.aggregate import Estimate, better, chance, difference, improvement
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.evaluation.statistics import Estimate, better, chance, difference, improvement
+from rlsdk.runtime.packages import pip_install
 from rlsdk_lab.scores import Score, means
 
 LEAST_RUNS = 5

@@ -15,9 +15,9 @@ from typing import IO, Any
 import attrs
 
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
-from rlsdk.experiments import RunDirectory, read_metric
+from rlsdk.runs import RunDirectory, read_metric
 from rlsdk.runtime import write_whole
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.packages import pip_install
 from rlsdk_lab.curves import (
     AXES,
     EVALUATION,

@@ -26,7 +26,7 @@ def record_file(
     trust: TrustedFile = False,
 ) -> None:
     """Write a video of episodes of a saved agent (needs the extra `video`)."""
-    from rlsdk.experiments import find_agent, load_agent
+    from rlsdk.runs import find_agent, load_agent
     from rlsdk_lab.video import record_video
 
     agent, name = load_agent(find_agent(file), changed_environment(env, env_kwargs, wrapper), trust=trust)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
-from rlsdk.experiments import RunDirectory
+from rlsdk.runs import RunDirectory
 from rlsdk.runtime import write_csv
 
 

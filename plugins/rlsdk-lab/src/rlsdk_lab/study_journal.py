@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlsdk.errors import RlsdkError, SettingsError, one_line
-from rlsdk.experiments import require_kind
+from rlsdk.runs import require_kind
 from rlsdk.runtime import counted, write_whole
 
 if TYPE_CHECKING:

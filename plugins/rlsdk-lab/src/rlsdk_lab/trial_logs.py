@@ -9,7 +9,7 @@ from typing import TextIO, cast
 
 from rlsdk.callbacks import ProgressBar
 from rlsdk.errors import RlsdkError
-from rlsdk.experiments import named_sinks
+from rlsdk.runs import named_sinks
 from rlsdk.sinks import Logger, MetricSink
 
 

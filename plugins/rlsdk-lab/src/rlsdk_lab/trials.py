@@ -19,8 +19,8 @@ from rlsdk.callbacks import Callback, EvalCallback, ProgressBar
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
-from rlsdk.experiments import require_shared
 from rlsdk.registry import load, preset
+from rlsdk.runs import require_shared
 from rlsdk.runtime import quietly
 from rlsdk.settings import Dataset, flat_scalars, merge
 from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink

@@ -83,7 +83,7 @@ def tune_algorithm(
     where it was stopped. A larger --trials adds trials.
     """
     find(algorithm)  # first, because the imports below are slow
-    from rlsdk.experiments import folder_name, jobs_for
+    from rlsdk.runs import folder_name, jobs_for
     from rlsdk_lab import Tuning, tune
 
     settings = settings_from(load(algorithm), assignments, dataset)
@@ -124,7 +124,7 @@ def _environment(algorithm: str, settings: Mapping[str, object], env: str | None
     Raises:
         SettingsError: there is no environment.
     """
-    from rlsdk.experiments import environment_of
+    from rlsdk.runs import environment_of
 
     env = env or environment_of(load(algorithm), settings)
     if env is None:

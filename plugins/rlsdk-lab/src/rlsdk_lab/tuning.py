@@ -13,10 +13,10 @@ import attrs
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError, WorkError, shown, suggest
 from rlsdk.executors import Executor
-from rlsdk.experiments import named_sinks, open_workers
 from rlsdk.registry import load
+from rlsdk.runs import named_sinks, open_workers
 from rlsdk.runtime import counted, is_quiet, print_line, write_whole
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import commented_toml, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk_lab.study_identity import differences

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from rlsdk.settings import described
-from rlsdk.settings.clipped_policy import ClippedPolicyConfig
+from rlsdk.settings.actor_critic import ClippedPolicyConfig
 
 
 @attrs.frozen

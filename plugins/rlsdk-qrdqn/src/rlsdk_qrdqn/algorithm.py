@@ -2,9 +2,9 @@
 
 Algorithm 1 is Q-learning with K quantiles theta_1 ... theta_K of the return for each action:
 
-    a*  = argmax_a' mean_j theta_j(s', a')                                  `rlsdk.math.discrete_values.greedy_action`
-    y_j = r + gamma theta_j(s', a*)                                         `rlsdk.math.discrete_values.q_target`
-    L   = sum_i mean_j rho^kappa_tau_i(y_j - theta_i(s, a)), kappa = 1      `rlsdk.math.quantiles.quantile_huber`, equation 10
+    a*  = argmax_a' mean_j theta_j(s', a')                                  `rlsdk.math.values.greedy_action`
+    y_j = r + gamma theta_j(s', a*)                                         `rlsdk.math.values.q_target`
+    L   = sum_i mean_j rho^kappa_tau_i(y_j - theta_i(s, a)), kappa = 1      `rlsdk.math.values.quantile_huber`, equation 10
 
 with tau_i = (i - 1/2) / K, the midpoints of equal intervals (lemma 2).
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from rlsdk.math.quantiles import quantile_huber
+from rlsdk.math.values import quantile_huber
 from rlsdk.networks import DiscreteValuePolicy
 from rlsdk.updates import QLearning
 from rlsdk_qrdqn.config import QRDQNConfig

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
-from rlsdk.settings.networks import as_optimizer
-from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
+from rlsdk.settings.actor_critic import as_optimizer
+from rlsdk.settings.off_policy import DiscreteValueConfig, QLearningConfig
 from rlsdk.settings.schedules import Constant
 
 PAPER = "arXiv:1710.10044"

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from rlsdk.settings import defaults, described, glossary, in_range, structure
-from rlsdk.settings.actor_critic import RecurrentConfig
-from rlsdk.settings.clipped_policy import ClippedPolicySdeConfig
+from rlsdk.settings.actor_critic import ClippedPolicySdeConfig, RecurrentConfig
 
 
 def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:

@@ -12,8 +12,7 @@ from typing import Literal, Union, cast, get_args, get_origin, get_type_hints
 import attrs
 
 from rlsdk.settings import Dataset
-from rlsdk.settings.frequency import TrainFrequency
-from rlsdk.settings.schedules import Constant, Piecewise, Schedule
+from rlsdk.settings.schedules import Constant, Piecewise, Schedule, TrainFrequency
 from rlsdk_testing.own_modules import OF_THE_SDK
 
 KEEP = object()

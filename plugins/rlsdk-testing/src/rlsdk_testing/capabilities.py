@@ -18,7 +18,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.registry import Plugin, capabilities_file
 from rlsdk.runtime import write_json
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.packages import pip_install
 from rlsdk.tree import leaves
 from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv
 from rlsdk_testing.not_applicable import NotApplicable

@@ -12,11 +12,11 @@ from rlsdk.agent import agent_class, load
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import PluginError
 from rlsdk.executors import SerialExecutor
-from rlsdk.experiments import EvaluationRequest, RunRequest, SeedResult, evaluate_stored, run_all
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load as load_spec
+from rlsdk.runs import EvaluationRequest, RunRequest, SeedResult, evaluate_stored, run_all
 from rlsdk.runtime import quietly
-from rlsdk.runtime.pip_commands import pip_install
+from rlsdk.runtime.packages import pip_install
 from rlsdk_testing.kit import require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import differing, flat_state

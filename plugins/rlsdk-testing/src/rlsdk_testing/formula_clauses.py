@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import kernels_off
 from rlsdk.records import Rollout, Transitions
-from rlsdk.runtime.threads import limited_threads
+from rlsdk.runtime.process import limited_threads
 from rlsdk.tree import map_tensors
 from rlsdk_testing.batches import ROLLOUT, Batch, rows_in_batch
 from rlsdk_testing.dose_clauses import float_settings

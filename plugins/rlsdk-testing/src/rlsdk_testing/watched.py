@@ -14,7 +14,7 @@ from rlsdk.agent import Agent
 from rlsdk.interfaces import Proposes
 from rlsdk.interfaces.abilities import ability
 from rlsdk.kernels import kernels_off
-from rlsdk.runtime.threads import limited_threads
+from rlsdk.runtime.process import limited_threads
 from rlsdk_testing.batches import Batch, Learner, small_agent
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.networks import Found, held

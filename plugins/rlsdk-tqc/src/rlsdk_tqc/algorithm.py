@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rlsdk.math.quantiles import quantile_huber
+from rlsdk.math.values import quantile_huber
 from rlsdk.networks.critics import mean_value
 from rlsdk.records import Transitions
 from rlsdk_tqc.config import TQCConfig

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import attrs
 
 from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
+from rlsdk.settings.off_policy import SoftActorCriticConfig, SoftActorCriticNetworkConfig
 from rlsdk.settings.schedules import Constant
-from rlsdk.settings.soft_actor_critic import SoftActorCriticConfig, SoftActorCriticNetworkConfig
 
 PAPER = "arXiv:2005.04269, table 3"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rlsdk.math.quantiles import smallest
+from rlsdk.math.values import smallest
 
 
 def truncated_target(

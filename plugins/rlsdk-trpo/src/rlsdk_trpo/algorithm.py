@@ -15,7 +15,7 @@ from rlsdk.math import conjugate_gradient, flat_grad
 from rlsdk.math.surrogate import explained_variance, mean_of, normalized
 from rlsdk.networks import ActorCritic, FlatParameters, auxiliary_losses_refused
 from rlsdk.records import Metrics, Rollout
-from rlsdk.runtime.stored import count_in
+from rlsdk.runtime.process import count_in
 from rlsdk.updates import FlatOptimizer, adam_arguments, evaluator_of
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
 from rlsdk_trpo.config import TRPOConfig

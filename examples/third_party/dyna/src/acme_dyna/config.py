@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from rlsdk.settings import defaults, described, glossary, in_range, structure
-from rlsdk.settings.q_learning import DiscreteValueConfig, QLearningConfig
+from rlsdk.settings.off_policy import DiscreteValueConfig, QLearningConfig
 from rlsdk.settings.schedules import Constant
 
 
