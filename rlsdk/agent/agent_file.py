@@ -1,4 +1,4 @@
-"""The manifest of an agent file, which describes the agent: algorithm, settings, spaces and versions."""
+"""The manifest of an agent file: algorithm, settings, spaces and versions; its checks, and the limit on what it may build."""
 
 from __future__ import annotations
 

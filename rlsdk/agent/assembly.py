@@ -1,4 +1,4 @@
-"""Builds an agent from its settings: random streams, networks, replay buffer and algorithm."""
+"""Builds an agent from its settings: random streams, networks, replay buffer, data set and algorithm."""
 
 from __future__ import annotations
 

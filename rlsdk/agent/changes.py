@@ -1,4 +1,4 @@
-"""Replaces the environment of an existing agent: checks that it fits, and rebuilds networks if the number of copies differs."""
+"""Changes of an existing agent: another environment, another number of copies, a copy of the agent."""
 
 from __future__ import annotations
 

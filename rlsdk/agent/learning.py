@@ -1,4 +1,4 @@
-"""Runs one call of `learn`: starts the training, sets up its logs, and cleans up after it."""
+"""One call of `learn` and of `pretrain`: starts the training, sets up its logs, and cleans up after it."""
 
 from __future__ import annotations
 

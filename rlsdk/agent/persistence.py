@@ -1,4 +1,4 @@
-"""Writes agents to files and loads them."""
+"""Writes agents to files and loads them; passes parameters and policies from one agent to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Converts observations of users (numpy or torch, one or a batch) to the records that policies take; defines `predict`."""
+"""`predict` and acting sessions: observations of users (numpy or torch, one or a batch) become the records that policies
+take.
+"""
 
 from __future__ import annotations
 

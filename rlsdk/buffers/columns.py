@@ -1,4 +1,4 @@
-"""The names and options of the columns that the rows of a replay buffer have."""
+"""The columns that the rows of a replay buffer have: names, options, extras of policies, stacked frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay buffer: a preallocated ring buffer of transitions that are sampled uniformly."""
+"""The replay buffer: transitions in a ring, sampled uniformly or by priority, and its state for files."""
 
 from __future__ import annotations
 

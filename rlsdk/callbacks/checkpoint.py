@@ -1,4 +1,4 @@
-"""A callback that saves the agent at regular intervals."""
+"""Callbacks that save the agent at intervals and restore it; files of an earlier training are moved aside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A callback that evaluates the agent during training."""
+"""A callback that evaluates the agent during training, and the file of its evaluations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks that act at intervals of environment steps."""
+"""Callbacks that act at intervals, stop the training, show its progress or end it on Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: `rlsdk`. There is one file per command. Slow imports happen only when a command needs them.
+"""The command line, `rlsdk`. Slow imports happen only when a command needs them.
 
 `__all__` has the names for packages that add commands, see docs/writing-a-plugin.md: types of arguments and options that
 commands share, and what a command does with their values. They are imported on first use.

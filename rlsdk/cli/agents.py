@@ -1,4 +1,4 @@
-"""The command `rlsdk eval FILE`."""
+"""The commands `rlsdk eval`, `rlsdk inspect` and `rlsdk config`, which read agents, runs and settings."""
 
 from __future__ import annotations
 

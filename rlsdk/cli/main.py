@@ -1,4 +1,4 @@
-"""Entry point of the `rlsdk` command."""
+"""The entry point of the `rlsdk` command: its own commands and those of installed packages."""
 
 from __future__ import annotations
 

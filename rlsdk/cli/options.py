@@ -1,4 +1,4 @@
-"""Numbers on the command line: environment steps (100000, 100_000 or 1e5), and the largest count of each kind."""
+"""Arguments and options that several commands have: counts, environments, wrappers, places of output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `rlsdk info ALGO`."""
+"""The commands `rlsdk list`, `rlsdk info` and `rlsdk doctor`, which describe what is installed."""
 
 from __future__ import annotations
 

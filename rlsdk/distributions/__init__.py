@@ -1,4 +1,4 @@
-"""Immutable action distributions, one file each. Log-probabilities and entropies are summed over action dimensions."""
+"""Immutable action distributions. Log-probabilities and entropies are summed over action dimensions."""
 
 from typing import TYPE_CHECKING
 

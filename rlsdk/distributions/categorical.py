@@ -1,4 +1,6 @@
-"""Categorical distributions of one or several independent choices. Masks set the probability of forbidden values to 0."""
+"""Distributions of discrete actions: categorical, Bernoulli, and products of several choices. Masks set the probability of
+forbidden values to 0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of gymnasium's environments to rlsdk's vector environments."""
+"""Makes environments from what users name: gymnasium ids, classes, files and wrappers; decides what a file may name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wrapper that writes the return and the length of every episode to a CSV file."""
+"""Wrappers of gymnasium environments: monitor, NaN checks, time, masks and combined actions."""
 
 from __future__ import annotations
 

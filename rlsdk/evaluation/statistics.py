@@ -1,4 +1,6 @@
-"""Statistics of a sample of returns, with confidence intervals. It needs scipy, which `rlsdk[stats]` installs."""
+"""Statistics of returns, of one sample and over runs, with confidence intervals. They need scipy, which `rlsdk[stats]`
+installs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy that collects experience for off-policy algorithms with Box actions."""
+"""The policies that collect experience: noise on actions, and uniformly random actions at first."""
 
 from __future__ import annotations
 

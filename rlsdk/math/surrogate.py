@@ -1,4 +1,6 @@
-"""Losses of policy-gradient methods for each row of a batch, and their derivatives, as pure functions."""
+"""Pure functions of policy gradients: returns and advantages, surrogate losses and their derivatives, the natural
+gradient.
+"""
 
 from __future__ import annotations
 

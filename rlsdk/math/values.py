@@ -1,4 +1,4 @@
-"""Quantile regression. Source: Dabney et al. 2017, arXiv:1710.10044, equations 9 and 10 with kappa = 1."""
+"""Pure functions of value learning: targets, quantile regression, losses of values, constants of distributions."""
 
 from __future__ import annotations
 

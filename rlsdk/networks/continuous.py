@@ -1,4 +1,4 @@
-"""The actor of the soft actor-critic family: a squashed Gaussian policy, with independent or state-dependent noise."""
+"""Actors of continuous actions: squashed Gaussian and deterministic, and the builders of actors and critics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ensemble of critics of continuous actions, evaluated together."""
+"""Critics of continuous actions: an ensemble evaluated together, networks of users, auxiliary losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy of value methods for discrete actions (DQN, QR-DQN): epsilon-greedy on predicted values."""
+"""Values of discrete actions (DQN, QR-DQN): the network, its builder, and the epsilon-greedy policy on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of stable-baselines3's policies that policies here do not have under those names.
+"""Members of stable-baselines3's policies that policies here do not have under those names, and classes of users.
 
 A part that exists here under another name is given. Every other member raises an error that names the replacement.
 """

@@ -1,4 +1,4 @@
-"""Layers of any network, evaluated as fast as those of the SDK."""
+"""Layers that networks share: dense layers, ensembles, dueling heads, initialization, training modes."""
 
 from __future__ import annotations
 

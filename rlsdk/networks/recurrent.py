@@ -1,4 +1,4 @@
-"""LSTM and GRU memories: they process one step at a time for acting, and whole sequences for learning.
+"""Memories: LSTM, GRU and those of users. They process one step for acting, and whole sequences for learning.
 
 For learning, the steps are divided into segments, padded and processed in parallel in one call, without a Python loop
 over time steps. Only the start of a segment can reset the state. The results therefore equal those of single steps (a

@@ -1,4 +1,4 @@
-"""The normaliser of an agent: running statistics of its observations and rewards."""
+"""The normalizer of an agent: running statistics of its observations and rewards, and prepared rollouts."""
 
 from __future__ import annotations
 

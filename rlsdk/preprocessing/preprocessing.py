@@ -1,4 +1,4 @@
-"""The preprocessing of an agent's observations and rewards: frame stacking and normalisation, as its settings select."""
+"""The preprocessing of observations before networks see them: signed goals, stacked frames, normalization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find plugins without running their code.
+"""Finds plugins without running their code: entry points, manifests, and the range of SDK versions they accept.
 
 The states of a plugin: found -> valid (its manifest is correct and this SDK is in its range) -> loaded -> usable; or broken. A
 broken plugin is listed with the reason and does not affect the others. Using it raises an error with that reason.

@@ -1,4 +1,4 @@
-"""The manifest of a plugin: the file `rlsdk.toml` next to its code. Reading it does not run that code."""
+"""The manifest of a plugin: the file `rlsdk.toml` next to its code, and the `AlgorithmSpec` in it. Reading runs no code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Presets, which are tuned hyper-parameters: files `presets/<environment id>.toml` next to the manifest of a plugin.
+"""Files next to a plugin's manifest: presets of tuned hyper-parameters, and measured capabilities.
 
 Reading them runs no plugin code. An example of such a file:
 

@@ -1,4 +1,4 @@
-"""Load a plugin in a separate process with a time limit, to test whether it works.
+"""Loads a plugin in a separate process with limits on time and memory, to test whether it works.
 
 Commands that only show plugins use this. If the plugin's code exits, crashes or never returns, this affects only that process.
 """

@@ -1,4 +1,4 @@
-"""The folder that a run of the command line writes.
+"""The folder of a run: its files and kinds, its lock, and whether this user made it.
 
 config.toml        every setting of the run, with comments; `rlsdk run ALGO --config config.toml` repeats the run
 run.json           algorithm, environment, steps, seed, versions, status

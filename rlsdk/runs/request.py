@@ -1,4 +1,4 @@
-"""The options of a run on the command line."""
+"""A run as its command describes it, and as `run.json` records it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the same request with several seeds at the same time: one run directory per seed, one summary, one picture."""
+"""The same run with several seeds at the same time, and evaluations of stored agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write files atomically: a reader sees the old file or the new file, never a part of one. Libraries are loaded whole too."""
+"""Files: written whole or not at all, read with limits, and their places and suffixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import the public names of a package at their first use, so that importing the package takes little time."""
+"""Imports the public names of a package at their first use; leads names of stable-baselines3 to those of rlsdk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pip commands that messages name.
+"""Packages and modules that messages and settings name: pip commands, and modules of users.
 
 Until this project's packages are published, anyone may register their names on the public index. So a copy that came from a
 folder names that folder. Every message that names a pip command calls `pip_install`.

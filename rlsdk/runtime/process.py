@@ -1,4 +1,4 @@
-"""The choice of the torch device that trains."""
+"""The process that trains: its device, threads, memory and random streams."""
 
 from __future__ import annotations
 

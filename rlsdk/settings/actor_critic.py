@@ -1,4 +1,4 @@
-"""Hyper-parameters of actor-critic networks: `policy_kwargs` of on-policy algorithms."""
+"""Hyper-parameters of on-policy algorithms: their networks (`policy_kwargs`) and the clipped update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constructor parameters that all agents have."""
+"""The constructor parameters that all agents have, with preprocessing and names of policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings from files and from the command line. The standard library reads TOML, ruamel.yaml reads YAML 1.2."""
+"""Settings from files and from the command line: TOML, YAML, data sets, ids of environments with arguments."""
 
 from __future__ import annotations
 

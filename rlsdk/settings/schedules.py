@@ -1,4 +1,4 @@
-"""All schedules, and the forms in which settings give them. Imports no torch.
+"""Schedules of settings and frequencies of training, and the forms in which settings give them. Imports no torch.
 
 A schedule can be written as a number (`3e-4`), a string (`"lin_3e-4"`: falls linearly to 0), a table
 (`{kind = "linear", start = 3e-4, end = 1e-5}`) or an object of this module. Nothing is ever evaluated as code.

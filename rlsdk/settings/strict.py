@@ -1,4 +1,4 @@
-"""Strict conversion between plain data and config objects.
+"""Strict conversion between plain data and config objects, and the text of a config.
 
 Values are not coerced, except that a float such as 1e6 is accepted as a whole number. Unknown names raise an error that
 suggests the closest known name.

@@ -1,4 +1,4 @@
-"""A sink that prints metrics as tables, on standard output or into a log file."""
+"""Sinks that write files: tables, CSV, JSON lines and TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a metric sink has to have, and what it may have."""
+"""What a metric sink is: the class `Sink`, and the values that it receives: numbers, texts, pictures, videos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collector for environments of this process, or of processes that it started."""
+"""Collectors: they act in environments and return rollouts, for one group of environments, for several, or for none."""
 
 from __future__ import annotations
 

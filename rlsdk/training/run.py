@@ -1,4 +1,4 @@
-"""Executes one call of `learn`: runs the rounds of the plan, checks their reports, and notifies sinks and callbacks."""
+"""One call of `learn`: its length, its rounds, their checks, what sinks and callbacks are notified of, and recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collects rollouts step by step: the policy acts on records of observations, the environments return records of steps."""
+"""Collects rollouts: step by step as records, or written in place into a storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protocols of the agent of a training: the members that the driver uses, and those that callbacks and evaluations use."""
+"""The members of an agent that training uses, and the values of a step for callbacks of stable-baselines3."""
 
 from __future__ import annotations
 

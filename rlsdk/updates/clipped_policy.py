@@ -1,4 +1,4 @@
-"""The update of proximal policy optimisation. Source: Schulman et al. 2017, arXiv:1707.06347."""
+"""The update of proximal policy optimization, its losses and statistics. Source: Schulman et al. 2017, arXiv:1707.06347."""
 
 from __future__ import annotations
 

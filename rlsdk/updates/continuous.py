@@ -1,4 +1,6 @@
-"""The update of the soft actor-critic family. Source: Haarnoja et al. 2018, arXiv:1812.05905, algorithm 1."""
+"""Updates of actors and critics of continuous actions. Sources: Haarnoja et al. 2018, arXiv:1812.05905, algorithm 1;
+Fujimoto et al. 2018, arXiv:1802.09477.
+"""
 
 from __future__ import annotations
 

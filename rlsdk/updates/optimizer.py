@@ -1,4 +1,4 @@
-"""An optimiser of all parameters of a network, which are views of one flat vector."""
+"""The optimizer of a network, whose parameters are views of one flat vector; which optimizer is chosen, and its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of numpy observations of any space to tensors, with checks."""
+"""Observations and actions between numpy and torch, for any space, with checks."""
 
 from __future__ import annotations
 

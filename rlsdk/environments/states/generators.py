@@ -1,4 +1,4 @@
-"""Random generators from stored states.
+"""Random generators and simulator states from stored states.
 
 Every number of a state is checked first, because numpy uses positions in it to access memory without checking them.
 """

@@ -1,4 +1,4 @@
-"""The interface of vector environments from `rlsdk.environments.connect`: all members that the rest of the SDK uses."""
+"""What the SDK needs of any vector environment: its members, its seeds, and that all copies are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector environment whose environments are stepped in several processes. Observations are sent through shared memory.
+"""Vector environments whose environments are stepped in other processes. Observations are sent through shared memory.
 
 An error in a process is raised in this process, too. A process that dies or hangs raises an EnvironmentFault with its cause, or
 is replaced with `restart=True`. So training never hangs.

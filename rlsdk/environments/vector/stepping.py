@@ -1,4 +1,6 @@
-"""Steps several copies of an environment one after the other, with numpy arrays as input and output."""
+"""Steps copies of an environment one after the other, with numpy arrays as input and output, and makes records of the
+steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A vector environment whose environments are stepped in this process."""
+"""Vector environments that are stepped in this process; recording, devices, and episodes that do not end."""
 
 from __future__ import annotations
 

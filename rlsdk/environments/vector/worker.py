@@ -1,4 +1,4 @@
-"""The code that runs in a process of `ProcessVectorEnv`: a group of environments, and a loop that answers requests."""
+"""The process of a `ProcessVectorEnv`: it answers requests about a group of environments; arrays that it shares."""
 
 from __future__ import annotations
 
