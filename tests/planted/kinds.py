@@ -6,7 +6,10 @@ CHEAP = ("formula.", "dose.", "count.", "batch.rows-averaged", "batch.duplicates
 """Clauses that take a second together and find bugs of many kinds."""
 KINDS: dict[str, tuple[str, ...]] = {
     "targets": (*CHEAP, "batch.", "rollout.", "learns."),
-    "settings": (*CHEAP, "settings.",),
+    "settings": (
+        *CHEAP,
+        "settings.",
+    ),
     "training": (*CHEAP, "training.", "batch."),
     "resume": (*CHEAP, "resume.", "algorithm.state"),
     "fillers": (*CHEAP, "batch.", "rollout.", "buffer."),

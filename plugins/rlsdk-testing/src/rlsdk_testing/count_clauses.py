@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -51,7 +53,7 @@ def whole_numbers(subject: Subject) -> str:
         if not {1, 2, 3} <= found.keys():
             continue
         tried.append(setting.name)
-        failures += [text for text in _faults(setting.name, found)][:1]
+        failures += list(_faults(setting.name, found))[:1]
     require(not failures, "\n".join(failures))
     if not tried:
         raise NotApplicable("it has no whole-number setting that accepts 1, 2 and 3")
@@ -77,7 +79,8 @@ def _counts(subject: Subject, name: str, value: int) -> Counts | None:
     try:
         with quietly(), kernels_off():
             envs = make_vec_env(lambda: subject.with_info(NotedEnv(subject, episodes)), 1)
-            agent = subject.agent(envs, **{name: value})
+            given: dict[str, Any] = {name: value}
+            agent = subject.agent(envs, **given)
             plan, algorithm = agent.parts.plan, agent.parts.algorithm
             population = isinstance(plan, NormalizesEpisodes)
             length = 1 if population else LENGTH if plan.unit == "steps" else UPDATES
@@ -141,7 +144,8 @@ def _counting_samples(memory: object, counter: Counter[str]) -> Iterator[None]:
 
 def _rows_used(subject: Subject, name: str, value: int) -> Counter[str]:
     """Return how many candidates an update of a population method depends on."""
-    observed = Observed(subject, **{name: value})
+    given: dict[str, Any] = {name: value}
+    observed = Observed(subject, **given)
     batch = observed.batch
     if not isinstance(batch, Scored):
         return Counter()
@@ -159,7 +163,7 @@ def _rows_used(subject: Subject, name: str, value: int) -> Counter[str]:
 
 
 def _faults(name: str, found: Mapping[int, Counts]) -> Iterator[str]:
-    """Yield a text for each thing that is not counted as a whole-number setting says."""
+    """Yield a text for each thing that is not counted as a whole-number setting promises."""
     kinds = sorted({kind for counts in found.values() for kind in counts})
     table = {kind: {value: counts.get(kind, 0) for value, counts in found.items()} for kind in kinds}
     rising = {kind: row for kind, row in table.items() if row[1] < row[3]}
@@ -181,13 +185,13 @@ def _faults(name: str, found: Mapping[int, Counts]) -> Iterator[str]:
         if bases[kind] not in allowed:
             yield (
                 f"{name} = 1, 2, 3: {', '.join(str(chosen[kind][value]) for value in (1, 2, 3))} {kind} in a training of equal"
-                f" length; 2 should give twice as many as 1"
+                f" length; 2 should give double the number of 1"
             )
 
 
 def _on_a_line(row: Mapping[int, int]) -> bool:
     values = [value for value in (0, 1, 2, 3) if value in row and not (value == 0 and row[1] > row[3])]
-    differences = {row[b] - row[a] for a, b in zip(values, values[1:], strict=False)}
+    differences = {row[b] - row[a] for a, b in pairwise(values)}
     return len(differences) == 1
 
 
@@ -226,10 +230,10 @@ def episodes_reported(subject: Subject) -> None:
             raise NotApplicable("it collects no steps in environments")
         played.clear()
         agent.learn(4 * LENGTH, LambdaCallback(on_report=lambda run, report: reports.append(report)))
-    told = Counter((each.length, round(each.episode_return, 3)) for report in reports for each in report.episodes)
+    reported = Counter((each.length, round(each.episode_return, 3)) for report in reports for each in report.episodes)
     seen = Counter((len(each.rewards), round(sum(each.rewards), 3)) for each in played if each.rewards)
-    many = told.total(), len([each for each in played if each.rewards])
-    strange = list(told - seen)
+    many = reported.total(), len([each for each in played if each.rewards])
+    strange = list(reported - seen)
     require(not strange, f"episodes are reported that no environment played, as (length, return): {strange[:3]}")
     require(many[1] - many[0] <= 2, f"{many[0]} episodes are reported, and 2 environments played {many[1]}")
 

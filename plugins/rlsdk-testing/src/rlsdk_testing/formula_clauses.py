@@ -28,7 +28,6 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import kernels_off
 from rlsdk.records import Rollout, Transitions
-from rlsdk.runtime.threads import limited_threads
 from rlsdk.tree import map_tensors
 from rlsdk_testing.batches import ROLLOUT, Batch, rows_in_batch
 from rlsdk_testing.dose_clauses import float_settings
@@ -124,7 +123,7 @@ def _require_equal(observed: Observed, batch: Batch, losses: Losses, what: str, 
         numbers = _exact_batch(batch)
         given = losses(networks, numbers, agent.config, NOISE)
         rows = batch.steps.valid.numel() if isinstance(batch, Rollout) else rows_in_batch(batch)
-        with limited_threads(1), EqualNoise(torch.arange(rows), NOISE), watched(agent, seen.append, hold=True):
+        with EqualNoise(torch.arange(rows), NOISE), watched(agent, seen.append, hold=True):
             agent.parts.algorithm.update(batch, progress=0.5)
     made = {step.optimizer: step.gradient for step in reversed(seen)}
     for path, loss in given.items():
@@ -169,7 +168,9 @@ def _nudge(found: Found, seed: int) -> None:
     for module in found.modules.values():
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            size = NUDGE if parameter.dim() > 1 else NUDGE / 10  # large biases would make one critic the smallest everywhere
+            size = (
+                NUDGE if parameter.dim() > 1 else NUDGE / 10
+            )  # large biases would make one critic the smallest everywhere
             parameter.add_(size * noise.to(parameter.device))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import attrs
 import torch
@@ -12,9 +13,7 @@ from torch.optim import Optimizer
 
 from rlsdk.agent import Agent
 from rlsdk.interfaces import Proposes
-from rlsdk.interfaces.abilities import ability
 from rlsdk.kernels import kernels_off
-from rlsdk.runtime.threads import limited_threads
 from rlsdk_testing.batches import Batch, Learner, small_agent
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.networks import Found, held
@@ -73,10 +72,10 @@ class Observed:
     So all steps of an update are computed at the same weights, and their gradients can be compared.
     """
 
-    def __init__(self, subject: Subject, like: Observed | None = None, **changes: object) -> None:
+    def __init__(self, subject: Subject, like: Observed | None = None, **changes: Any) -> None:
         """`changes`: settings. `like`: use the batch and the state of this one instead of a training."""
         self.subject, self.like = subject, like
-        self.changes = {**LOOSE, **(like.changes if like else {}), **changes}
+        self.changes: dict[str, Any] = {**LOOSE, **(like.changes if like else {}), **changes}
         with kernels_off():
             self.learner = Learner(subject, **self.changes) if like is None else None
             self.agent = self.learner.agent if self.learner else small_agent(subject, **self.changes)
@@ -109,7 +108,7 @@ class Observed:
         """
         self.restore()
         self.steps = []
-        with kernels_off(), limited_threads(1), watched(self.agent, self.steps.append, hold=True):
+        with kernels_off(), watched(self.agent, self.steps.append, hold=True):
             if where is None:
                 self.agent.parts.algorithm.update(batch, progress=progress)
             else:
@@ -137,8 +136,8 @@ class Observed:
 
     def proposal(self, progress: float = 0.5) -> Effect:
         """Return the candidates of a population method, as an effect; empty for other algorithms."""
-        proposer = ability(self.agent.parts.algorithm, Proposes)
-        if proposer is None:
+        proposer = self.agent.parts.algorithm
+        if not isinstance(proposer, Proposes):
             return {}
         self.restore()
         with kernels_off():
