@@ -25,7 +25,7 @@ from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.noted_env import NotedEnv, NotedEpisode
 from rlsdk_testing.subject import Subject, equal_values
 from rlsdk_testing.trials import quietly
-from rlsdk_testing.watched import Observed, Step, watched
+from rlsdk_testing.watched import Observed, Step, look_first, watched
 
 LENGTH = 48
 """The environment steps of a training in which things are counted: a multiple of 1, 2, 3, 4 and 16."""
@@ -42,6 +42,7 @@ Counts = Mapping[str, int]
     " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay.",
     "Use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1, - 1, // 2 and max(1, ..).",
 )
+@look_first("algorithm", "update")
 def whole_numbers(subject: Subject) -> str:
     tried, failures = [], []
     for setting in settings_of(subject.agent().config):
@@ -204,6 +205,7 @@ def _shares(row: Mapping[int, int]) -> bool:
     "A training ends with the round in which its steps are made: not a round earlier, and not one later.",
     "rounds(): while cursor.env_steps < training.end (or cursor.updates, if the plan counts updates).",
 )
+@look_first("plan", "rounds")
 def training_ends(subject: Subject) -> None:
     for number, asked in enumerate((LENGTH, LENGTH + 7, 2 * LENGTH)):
         reports: list[Report] = []
@@ -221,6 +223,7 @@ def training_ends(subject: Subject) -> None:
     "The episodes of all reports are those that the environments finished: each once, with its length and its return.",
     "rounds(): give Report the episodes of every rollout of the round, `rollout.episodes`, each once.",
 )
+@look_first("plan", "rounds")
 def episodes_reported(subject: Subject) -> None:
     played: list[NotedEpisode] = []
     reports: list[Report] = []
@@ -243,6 +246,7 @@ def episodes_reported(subject: Subject) -> None:
     "The progress that update() gets is that of its round: above the share of the steps before it, and at most that after it.",
     "rounds(): training.progress(steps) with the count after the steps of this round, which the report has too.",
 )
+@look_first("plan", "rounds")
 def progress_of_round(subject: Subject) -> None:
     seen: list[tuple[int, float]] = []
     reports: list[Report] = []

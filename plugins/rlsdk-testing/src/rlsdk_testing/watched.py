@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from inspect import unwrap
+from pathlib import Path
+from typing import Any, Literal
 
 import attrs
 import torch
@@ -12,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from rlsdk.agent import Agent
+from rlsdk.errors import ContractViolation
 from rlsdk.interfaces import Proposes
 from rlsdk.kernels import kernels_off
 from rlsdk_testing.batches import Batch, Learner, small_agent
@@ -64,6 +68,38 @@ def _noting(path: str, optimizer: Optimizer, note: Callable[[Step], object], hol
         return None if hold else original(*args, **kwargs)
 
     return step
+
+
+Check = Callable[[Subject], "str | None"]
+
+
+def look_first(part: Literal["algorithm", "plan"], method: str) -> Callable[[Check], Check]:
+    """Return a decorator of a clause's check: failures name the line of the plugin at which to look first.
+
+    It is the method of the part, or the plugin's `build` if another package has written the part.
+    """
+
+    def decorate(check: Check) -> Check:
+        @wraps(check)
+        def checked(subject: Subject) -> str | None:
+            try:
+                return check(subject)
+            except ContractViolation as error:
+                raise ContractViolation(f"{error}; look first at {_place(subject, part, method)}") from None
+
+        return checked
+
+    return decorate
+
+
+def _place(subject: Subject, part: str, method: str) -> str:
+    kind, package = type(getattr(subject.agent().parts, part)), subject.plugin.module.partition(".")[0]
+    own = kind.__module__.partition(".")[0] == package and hasattr(kind, method)
+    found = unwrap(getattr(kind, method)) if own else unwrap(subject.spec.build)
+    code = getattr(found, "__code__", None)
+    if code is None:
+        return f"{kind.__name__}.{method}"
+    return f"{found.__qualname__}, {Path(code.co_filename).name} line {code.co_firstlineno}"
 
 
 class Observed:
