@@ -10,14 +10,14 @@ import tomllib
 
 import pytest
 
-from tests.planted import BUGS
+from tests.planted import BUGS, fresh
 from tests.planted.bug import Bug
 from tests.planted.copies import ROOT
 from tests.planted.kinds import KINDS, TITLES
 from tests.planted.looking import LOADING
 from tests.planted.page import PAGE, page
 from tests.planted.reasons import REASONS
-from tests.planted.results import is_current, stored
+from tests.planted.results import STORED_FRESH, is_current, stored
 
 WANTED = 150
 """The least number of bugs in the catalogue."""
@@ -26,7 +26,7 @@ FOUND = 0.85
 SAMPLE = 12
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=[bug.id for bug in BUGS])
+@pytest.mark.parametrize("bug", [*BUGS, *fresh.BUGS], ids=lambda bug: bug.id)
 def test_a_bug_fits_the_sources(bug: Bug) -> None:
     text = bug.planted_in((ROOT / bug.file).read_text())
     if bug.file.endswith(".py"):
@@ -65,8 +65,18 @@ def test_the_kit_finds_so_many() -> None:
     results = stored()
     found = {bug.id for bug in BUGS if results[bug.id].clause is not None}
     assert len(found) >= FOUND * len(BUGS)
+    found |= {name for name, result in stored(STORED_FRESH).items() if result.clause is not None}
     assert not found & set(REASONS), "what is found needs no reason"
-    assert set(REASONS) <= {bug.id for bug in BUGS}
+    assert set(REASONS) <= {bug.id for bug in (*BUGS, *fresh.BUGS)}
+
+
+def test_both_halves_of_the_fresh_bugs_were_tried() -> None:
+    results = stored(STORED_FRESH)
+    assert [bug.id for bug in fresh.BUGS if not is_current(bug, results)] == []
+    assert not {bug.id for bug in fresh.HALF_A} & {bug.id for bug in fresh.HALF_B}
+    assert not [name for name, result in results.items() if result.clause == LOADING]
+    missed = {bug.id for bug in fresh.BUGS if results[bug.id].clause is None}
+    assert missed <= set(REASONS), "each miss has a reason"
 
 
 def test_no_bug_stops_its_package_from_loading() -> None:

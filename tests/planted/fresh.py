@@ -1,7 +1,7 @@
-"""Bugs written before the clauses `count.*`, `dose.*`, `rows.*`, `world.*` and `formula.*`, to measure them.
+"""Bugs written before the clauses `count.*`, `dose.*`, `formula.*` and those about rows, to measure them.
 
-One author wrote both the bugs and the clauses. A fixed seed split the bugs into two halves. The clauses were improved while half A
-was looked at; the kit ran on half B once, at the end.
+One author wrote both the bugs and the clauses. A fixed seed split the bugs into two halves. The clauses were improved while
+half A was looked at; the kit ran on half B once, at the end.
 """
 
 from __future__ import annotations

@@ -16,6 +16,14 @@ REASONS = {
     "the-held-out-loss-is-of-what-is-learnt-from": "only documentation defines what a metric means",
     "gru-policies-have-an-lstm": "only documentation defines what the name of a policy means",
     "explained-variance-of-the-prediction": "only documentation defines what a metric means",
+    "traces-are-not-discounted": "the package ships no reference.py, and with the clipped weights of the toys it still learns",
+    "intrinsic-traces-are-not-discounted": "the package ships no reference.py, and a bonus with other traces still explores",
+    "the-extrinsic-weight-multiplies-both": "advantages are normalised, so that all that remains of the weight is rounding; the"
+    " clause about that compares whole gradients, in which other losses are larger",
+    "the-warm-up-counts-vector-steps": "counts are made with one environment, where vector steps and environment steps agree",
+    "errors-of-rows-are-squared": "the clauses ask whether errors of rows are their own and not negative, not for their size",
+    "rows-are-never-shuffled": "an order that is not random still learns the toys, and may be intended",
+    "the-target-moves-one-step-late": "moves of a target are seen only when its source has changed, which is every few steps",
     "the-largest-atoms-stay": "which atoms are dropped is a choice of the algorithm",
 }
 """Id of a bug that the kit does not find -> the reason. For bugs without an entry the page shows the result of the search."""

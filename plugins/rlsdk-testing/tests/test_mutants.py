@@ -79,12 +79,17 @@ def test_every_clause_has_a_mutant_of_its_own() -> None:
     assert ALONE.keys() == {clause.id for clause in clauses()}
 
 
+FORMULA = "formula.reference"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("clause", [pytest.param(clause, marks=marks_of(clause, True)) for clause in ALONE])
 def test_each_clause_finds_what_no_other_finds(clause: str, monkeypatch: Patch) -> None:
+    """`formula.reference` does not count: where a package states its formula, it finds almost every change of an update."""
     _, algorithm, plant = ALONE[clause]
     plant(monkeypatch)
-    assert [result.id for result in run_checks(algorithm, isolate=False) if result.status == "failed"] == [clause]
+    failed = [result.id for result in run_checks(algorithm, isolate=False) if result.status == "failed"]
+    assert [each for each in failed if each in (clause, *ALONE.keys() - {FORMULA})] == [clause]
 
 
 def test_the_hand_computed_target_catches_the_classic_mistakes() -> None:

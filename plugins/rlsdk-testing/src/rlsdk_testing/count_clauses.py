@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -23,7 +25,7 @@ from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.noted_env import NotedEnv, NotedEpisode
 from rlsdk_testing.subject import Subject, equal_values
 from rlsdk_testing.trials import quietly
-from rlsdk_testing.watched import Observed, Step, watched
+from rlsdk_testing.watched import Observed, Step, look_first, watched
 
 LENGTH = 48
 """The environment steps of a training in which things are counted: a multiple of 1, 2, 3, 4 and 16."""
@@ -40,6 +42,7 @@ Counts = Mapping[str, int]
     " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay.",
     "Use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1, - 1, // 2 and max(1, ..).",
 )
+@look_first("algorithm", "update")
 def whole_numbers(subject: Subject) -> str:
     tried, failures = [], []
     for setting in settings_of(subject.agent().config):
@@ -51,7 +54,7 @@ def whole_numbers(subject: Subject) -> str:
         if not {1, 2, 3} <= found.keys():
             continue
         tried.append(setting.name)
-        failures += [text for text in _faults(setting.name, found)][:1]
+        failures += list(_faults(setting.name, found))[:1]
     require(not failures, "\n".join(failures))
     if not tried:
         raise NotApplicable("it has no whole-number setting that accepts 1, 2 and 3")
@@ -77,7 +80,8 @@ def _counts(subject: Subject, name: str, value: int) -> Counts | None:
     try:
         with quietly(), kernels_off():
             envs = make_vec_env(lambda: subject.with_info(NotedEnv(subject, episodes)), 1)
-            agent = subject.agent(envs, **{name: value})
+            given: dict[str, Any] = {name: value}
+            agent = subject.agent(envs, **given)
             plan, algorithm = agent.parts.plan, agent.parts.algorithm
             population = isinstance(plan, NormalizesEpisodes)
             length = 1 if population else LENGTH if plan.unit == "steps" else UPDATES
@@ -141,7 +145,8 @@ def _counting_samples(memory: object, counter: Counter[str]) -> Iterator[None]:
 
 def _rows_used(subject: Subject, name: str, value: int) -> Counter[str]:
     """Return how many candidates an update of a population method depends on."""
-    observed = Observed(subject, **{name: value})
+    given: dict[str, Any] = {name: value}
+    observed = Observed(subject, **given)
     batch = observed.batch
     if not isinstance(batch, Scored):
         return Counter()
@@ -159,7 +164,7 @@ def _rows_used(subject: Subject, name: str, value: int) -> Counter[str]:
 
 
 def _faults(name: str, found: Mapping[int, Counts]) -> Iterator[str]:
-    """Yield a text for each thing that is not counted as a whole-number setting says."""
+    """Yield a text for each thing that is not counted as a whole-number setting promises."""
     kinds = sorted({kind for counts in found.values() for kind in counts})
     table = {kind: {value: counts.get(kind, 0) for value, counts in found.items()} for kind in kinds}
     rising = {kind: row for kind, row in table.items() if row[1] < row[3]}
@@ -181,13 +186,13 @@ def _faults(name: str, found: Mapping[int, Counts]) -> Iterator[str]:
         if bases[kind] not in allowed:
             yield (
                 f"{name} = 1, 2, 3: {', '.join(str(chosen[kind][value]) for value in (1, 2, 3))} {kind} in a training of equal"
-                f" length; 2 should give twice as many as 1"
+                f" length; 2 should give double the number of 1"
             )
 
 
 def _on_a_line(row: Mapping[int, int]) -> bool:
     values = [value for value in (0, 1, 2, 3) if value in row and not (value == 0 and row[1] > row[3])]
-    differences = {row[b] - row[a] for a, b in zip(values, values[1:], strict=False)}
+    differences = {row[b] - row[a] for a, b in pairwise(values)}
     return len(differences) == 1
 
 
@@ -200,6 +205,7 @@ def _shares(row: Mapping[int, int]) -> bool:
     "A training ends with the round in which its steps are made: not a round earlier, and not one later.",
     "rounds(): while cursor.env_steps < training.end (or cursor.updates, if the plan counts updates).",
 )
+@look_first("plan", "rounds")
 def training_ends(subject: Subject) -> None:
     for number, asked in enumerate((LENGTH, LENGTH + 7, 2 * LENGTH)):
         reports: list[Report] = []
@@ -217,6 +223,7 @@ def training_ends(subject: Subject) -> None:
     "The episodes of all reports are those that the environments finished: each once, with its length and its return.",
     "rounds(): give Report the episodes of every rollout of the round, `rollout.episodes`, each once.",
 )
+@look_first("plan", "rounds")
 def episodes_reported(subject: Subject) -> None:
     played: list[NotedEpisode] = []
     reports: list[Report] = []
@@ -226,10 +233,10 @@ def episodes_reported(subject: Subject) -> None:
             raise NotApplicable("it collects no steps in environments")
         played.clear()
         agent.learn(4 * LENGTH, LambdaCallback(on_report=lambda run, report: reports.append(report)))
-    told = Counter((each.length, round(each.episode_return, 3)) for report in reports for each in report.episodes)
+    reported = Counter((each.length, round(each.episode_return, 3)) for report in reports for each in report.episodes)
     seen = Counter((len(each.rewards), round(sum(each.rewards), 3)) for each in played if each.rewards)
-    many = told.total(), len([each for each in played if each.rewards])
-    strange = list(told - seen)
+    many = reported.total(), len([each for each in played if each.rewards])
+    strange = list(reported - seen)
     require(not strange, f"episodes are reported that no environment played, as (length, return): {strange[:3]}")
     require(many[1] - many[0] <= 2, f"{many[0]} episodes are reported, and 2 environments played {many[1]}")
 
@@ -239,6 +246,7 @@ def episodes_reported(subject: Subject) -> None:
     "The progress that update() gets is that of its round: above the share of the steps before it, and at most that after it.",
     "rounds(): training.progress(steps) with the count after the steps of this round, which the report has too.",
 )
+@look_first("plan", "rounds")
 def progress_of_round(subject: Subject) -> None:
     seen: list[tuple[int, float]] = []
     reports: list[Report] = []

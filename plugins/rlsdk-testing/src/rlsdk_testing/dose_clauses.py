@@ -10,7 +10,6 @@ from torch import Tensor
 
 from rlsdk.agent import Agent
 from rlsdk.interfaces import Collected
-from rlsdk.interfaces.abilities import ability
 from rlsdk.kernels import kernels_off
 from rlsdk.settings.schedules import Constant, Piecewise
 from rlsdk_testing.acting import act_on, chosen, observations
@@ -21,7 +20,7 @@ from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.watched import TINY, Effect, Observed, apart, of_weights
+from rlsdk_testing.watched import TINY, Effect, Observed, apart, look_first, of_weights
 
 EQUAL = 1e-3
 """Effects that differ by at most this share are equal: the rest is rounding of float32."""
@@ -30,13 +29,13 @@ FACTOR = 0.02
 PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The shares of the training at which schedules are looked at."""
 UNKNOWN = 0.1
-"""The value for weights that are 0 by default, and for settings that may be a number instead of a text (`ent_coef = "auto"`)."""
+"""The value for weights that are 0 by default, and for settings that are a text, and may be a number (`ent_coef = "auto"`)."""
 WEIGHTS = ("weight of", "coefficient of", "standard deviation of", "strength of")
 """Descriptions with one of these words promise a factor: twice the value is twice the term."""
 
 
 def _level(setting: Setting) -> float | None:
-    """Return the number that a setting has, or one to try; None if it is no float, or does not affect the training."""
+    """Return the number that a setting has, or one to try; None if it has another type, or does not affect the training."""
     value = setting.value.value if isinstance(setting.value, Constant) else setting.value
     if setting.affects != "training" or "." in setting.name:
         return None
@@ -64,6 +63,7 @@ def _effect(observed: Observed, progress: float = 0.5) -> Effect:
     " same at all times, and a schedule has its value for that point of the training.",
     "update(): call the schedule once with 1 - progress, give the result to the optimiser, and multiply it by nothing else.",
 )
+@look_first("algorithm", "update")
 def learning_rate(subject: Subject) -> None:
     observed = Observed(subject)
     usual = _rates(observed, 0.5)
@@ -76,7 +76,7 @@ def learning_rate(subject: Subject) -> None:
         for path, (before, after) in own.items():
             require(
                 abs(after / before - 2.0) < FACTOR,
-                f"{setting.name} = {level:g} and {2 * level:g}: the steps of {path} have the rates {before:.4g} and {after:.4g}",
+                f"{setting.name} = {level:g} and {2 * level:g}: steps of {path} have the rates {before:.4g} and {after:.4g}",
             )
         _require_rate_follows(observed, setting, level, {path: before for path, (before, _) in own.items()})
     if not checked:
@@ -96,8 +96,8 @@ def _require_rate_follows(observed: Observed, setting: Setting, level: float, us
     """Check the rates at several points of the training, with a constant and with a schedule."""
     if not isinstance(setting.value, Constant):
         return
-    slope = Piecewise(((0.0, level / 4), (1.0, level)))
-    falling = observed.variant(**{setting.name: slope})
+    line = Piecewise(((0.0, level / 4), (1.0, level)))
+    falling = observed.variant(**{setting.name: line})
     for progress in PLACES:
         rates = _rates(observed, progress)
         for path, rate in usual.items():
@@ -107,11 +107,11 @@ def _require_rate_follows(observed: Observed, setting: Setting, level: float, us
                 f" {rates[path] / rate:.3g} times that in the middle",
             )
         if falling is not None:
-            wanted, rates = slope(1.0 - progress) / level, _rates(falling, progress)
+            wanted, rates = line(1.0 - progress) / level, _rates(falling, progress)
             for path, rate in usual.items():
                 require(
                     abs(rates[path] / rate - wanted) < FACTOR,
-                    f"{setting.name} = {shown(slope)} is {slope(1.0 - progress):.4g} at {progress:.0%} of the training, and the"
+                    f"{setting.name} = {shown(line)} is {line(1.0 - progress):.4g} at {progress:.0%} of the training, and the"
                     f" rate of {path} is as with the constant {rates[path] / rate * level:.4g}",
                 )
 
@@ -121,24 +121,25 @@ def _require_rate_follows(observed: Observed, setting: Setting, level: float, us
     "At every point of the training an update with a schedule equals one with a constant of the schedule's value there.",
     "update(), propose(): call the schedule with 1 - progress each time, and use nothing else of the progress for it.",
 )
+@look_first("algorithm", "update")
 def schedules(subject: Subject) -> None:
     observed = Observed(subject)
     checked = 0
     for setting, level in float_settings(observed):
         if not isinstance(setting.value, Constant):
             continue
-        slope = Piecewise(((0.0, level / 4), (1.0, level)))
-        falling = observed.variant(**{setting.name: slope})
+        line = Piecewise(((0.0, level / 4), (1.0, level)))
+        falling = observed.variant(**{setting.name: line})
         for progress in PLACES[1:4]:
-            constant = observed.variant(**{setting.name: slope(1.0 - progress)})
+            constant = observed.variant(**{setting.name: line(1.0 - progress)})
             if falling is None or constant is None:
                 break
             checked += 1
             difference, name = apart(_effect(falling, progress), _effect(constant, progress))
             require(
                 difference < EQUAL,
-                f"at {progress:.0%} of the training {setting.name} = {shown(slope)} and the constant"
-                f" {slope(1.0 - progress):g} give updates that differ by {difference:.1%} in {name}",
+                f"at {progress:.0%} of the training {setting.name} = {shown(line)} and the constant"
+                f" {line(1.0 - progress):g} give updates that differ by {difference:.1%} in {name}",
             )
     if not checked:
         raise NotApplicable("no setting is a schedule")
@@ -151,6 +152,7 @@ def schedules(subject: Subject) -> None:
     "update(): multiply the term by the setting once, and only this term. Look for squares, roots, and brackets in the wrong"
     " place.",
 )
+@look_first("algorithm", "update")
 def weights(subject: Subject) -> None:
     observed = Observed(subject)
     for setting, level in float_settings(observed):
@@ -188,7 +190,7 @@ def _is_factor(setting: Setting) -> bool:
 def _require_more_than_rounding(setting: Setting, level: float, difference: float, name: str) -> None:
     require(
         difference == 0.0 or difference > ROUNDING,
-        f"{setting.name} = {level:g} and {2 * level:g} give updates that differ by {difference:.1e} of {name}: that is rounding,"
+        f"{setting.name} = {level:g} and {2 * level:g} give updates that differ by {difference:.1e} of {name}: rounding,"
         " so the setting cancels out",
     )
 
@@ -247,6 +249,7 @@ def _require_others_stay(observed: Observed, setting: Setting, effects: list[Eff
     "With the setting `tau`, a target network moves by the share tau of its distance to the trained network each time.",
     "update() or collected(): target += tau * (online - target), as `TargetNetwork.update(tau)` does. Move it once each time.",
 )
+@look_first("algorithm", "update")
 def tau(subject: Subject) -> None:
     share = 0.3
     names = {setting.name for setting in settings_of(subject.agent().config)}
@@ -339,6 +342,7 @@ CHANCE = 0.05
     " fraction of the training, not before and not later.",
     "collected(env_steps, progress): epsilon = initial + min(1, progress / exploration_fraction) * (final - initial).",
 )
+@look_first("algorithm", "collected")
 def exploration(subject: Subject) -> None:
     names = {setting.name for setting in settings_of(subject.agent().config)}
     if not {"exploration_fraction", "exploration_final_eps"} <= names:
@@ -347,7 +351,7 @@ def exploration(subject: Subject) -> None:
     agent = subject.agent(
         exploration_fraction=FRACTION, exploration_final_eps=FINAL, exploration_initial_eps=first, learning_starts=0
     )
-    if ability(agent.parts.algorithm, Collected) is None:
+    if not isinstance(agent.parts.algorithm, Collected):
         raise NotApplicable("its exploration does not follow `collected`")
     begins, nearly, done, end = (_random_share(agent, progress) for progress in (0.0, 0.8 * FRACTION, FRACTION, 1.0))
     what = f"with exploration_fraction = {FRACTION} and exploration_final_eps = {FINAL}"
@@ -363,8 +367,8 @@ def exploration(subject: Subject) -> None:
 
 def _random_share(agent: Agent, progress: float) -> float:
     """Return the share of random actions of the behaviour policy after the share `progress` of the training."""
-    listener, policy = ability(agent.parts.algorithm, Collected), agent.parts.behavior_policy
-    assert listener is not None
+    listener, policy = agent.parts.algorithm, agent.parts.behavior_policy
+    assert isinstance(listener, Collected)
     listener.collected(1000 + int(1000 * progress), progress)
     seen, space = observations(agent, SEEN, seed=2), agent.context.action_space
     answers = [

@@ -28,7 +28,6 @@ from torch import Tensor, nn
 
 from rlsdk.kernels import kernels_off
 from rlsdk.records import Rollout, Transitions
-from rlsdk.runtime.process import limited_threads
 from rlsdk.tree import map_tensors
 from rlsdk_testing.batches import ROLLOUT, Batch, rows_in_batch
 from rlsdk_testing.dose_clauses import float_settings
@@ -39,7 +38,7 @@ from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.rollouts import with_ends
 from rlsdk_testing.row_clauses import in_one_step
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.watched import NOISE, TINY, Observed, Step, watched
+from rlsdk_testing.watched import NOISE, TINY, Observed, Step, look_first, watched
 
 Losses = Callable[[Mapping[str, Any], Any, Any, float], Mapping[str, Tensor]]
 ERROR = 2e-3
@@ -57,6 +56,7 @@ LARGE = 30.0
     " each float setting doubled.",
     "Compare update() with reference.py: one of them is wrong. The settings and the batch in the message show which term.",
 )
+@look_first("algorithm", "update")
 def reference(subject: Subject) -> str:
     losses = _losses_of(subject)
     observed = in_one_step(subject)
@@ -73,7 +73,7 @@ def reference(subject: Subject) -> str:
 def _losses_of(subject: Subject) -> Losses:
     name = f"{subject.plugin.module.partition('.')[0]}.reference"
     if find_spec(name) is None:
-        raise NotApplicable("the package has no reference.py, with a function `losses`; docs/packages.md explains it")
+        raise NotApplicable("the package has no reference.py, with a function `losses`; see docs/writing-a-plugin.md")
     found = getattr(import_module(name), "losses", None)
     require(callable(found), f"{name} has no function losses(networks, batch, config, noise)")
     losses: Losses = found  # type: ignore[assignment]  # it is callable
@@ -124,7 +124,7 @@ def _require_equal(observed: Observed, batch: Batch, losses: Losses, what: str, 
         numbers = _exact_batch(batch)
         given = losses(networks, numbers, agent.config, NOISE)
         rows = batch.steps.valid.numel() if isinstance(batch, Rollout) else rows_in_batch(batch)
-        with limited_threads(1), EqualNoise(torch.arange(rows), NOISE), watched(agent, seen.append, hold=True):
+        with EqualNoise(torch.arange(rows), NOISE), watched(agent, seen.append, hold=True):
             agent.parts.algorithm.update(batch, progress=0.5)
     made = {step.optimizer: step.gradient for step in reversed(seen)}
     for path, loss in given.items():

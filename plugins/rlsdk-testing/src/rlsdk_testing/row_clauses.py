@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,9 @@ from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.watched import TINY, Effect, Observed, apart, of_weights
+from rlsdk_testing.watched import TINY, Effect, Observed, apart, look_first, of_weights
 
-WHOLE: dict[str, object] = {"batch_size": 10_000, "n_epochs": 1}
+WHOLE: dict[str, Any] = {"batch_size": 10_000, "n_epochs": 1}
 """Settings with which an update of a rollout is one step with all its rows."""
 ERROR = 0.01
 """The largest difference of gradients that should be equal, as a share of them."""
@@ -26,7 +27,7 @@ BIASED = 0.08
 MOST_ROWS = 16
 
 
-def in_one_step(subject: Subject, **changes: object) -> Observed:
+def in_one_step(subject: Subject, **changes: Any) -> Observed:
     """Return a watched learner; if it learns from rollouts, one that makes a step with all rows (`WHOLE` and `changes`)."""
     observed = Observed(subject, **changes)
     return Observed(subject, **{**WHOLE, **changes}) if isinstance(observed.batch, Rollout) else observed
@@ -39,6 +40,7 @@ def in_one_step(subject: Subject, **changes: object) -> Observed:
     " normalisation over the batch, and for shapes [N, 1] that broadcast with [N]. A method that normalises over the batch"
     " declares this clause in testing_exceptions.",
 )
+@look_first("algorithm", "update")
 def rows_averaged(subject: Subject) -> None:
     observed = Observed(subject, ent_coef=0.1)
     batch = _cut(observed)
@@ -58,7 +60,7 @@ def rows_averaged(subject: Subject) -> None:
         ratio = float(gradient @ mean / (mean @ mean)) if bool(mean.any()) else 0.0
         require(
             difference < ERROR,
-            f"{name}: the gradient of {count} rows differs by {difference:.1%} from the mean of the gradients of single rows; it"
+            f"{name}: the gradient of {count} rows differs by {difference:.1%} from the mean of those of single rows; it"
             f" is {ratio:.3g} times as large in their direction",
         )
 
@@ -102,6 +104,7 @@ def _require_no_batch_norm(observed: Observed) -> None:
     "A batch in which every row, sequence or environment is there twice gives the update of the batch itself.",
     "update(): take means over rows, never sums.",
 )
+@look_first("algorithm", "update")
 def duplicates(subject: Subject) -> None:
     observed = in_one_step(subject, ent_coef=0.1)
     batch = observed.batch
@@ -113,7 +116,7 @@ def duplicates(subject: Subject) -> None:
     except NotApplicable:
         raise
     except Exception:
-        raise NotApplicable("its update takes no more rows than its settings say") from None
+        raise NotApplicable("its update accepts no other number of rows") from None
     bound = BIASED if isinstance(batch, Rollout) else ERROR
     difference, name = apart(once, twice)
     require(
@@ -176,6 +179,7 @@ def _twice_as_wide(batch: AnyRollout) -> AnyRollout:
     " and in the next update.",
     "update(): call zero_grad() before every backward(), inside the loop over minibatches.",
 )
+@look_first("algorithm", "update")
 def gradients_fresh(subject: Subject) -> None:
     observed = in_one_step(subject, n_epochs=2)
     first = list(observed.update(observed.batch))

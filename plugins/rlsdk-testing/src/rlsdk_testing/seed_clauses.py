@@ -52,7 +52,7 @@ def _is_unique(func: Callable[..., object], found: Tensor) -> bool:
     """Return whether another draw of this function gives the same numbers by accident almost never."""
     if func is torch.randperm:
         return found.numel() >= SHORTEST
-    return func in NOISE and found.is_floating_point() and found.unique().numel() >= FEWEST
+    return func in NOISE and found.is_floating_point() and len(set(found.flatten().tolist())) >= FEWEST
 
 
 @clause(
@@ -80,7 +80,7 @@ def draws_are_fresh(subject: Subject) -> None:
     "policy.acting-changes-nothing",
     "Acting, predicting and evaluating leave every parameter, buffer and running statistic as it is, also if modules are in"
     " training mode.",
-    "act(): change nothing but the carry. Use running statistics without updating them: call eval() in act(), train() in update().",
+    "act(): change nothing but the carry. Call eval() in act() and train() in update(), so that statistics stay.",
 )
 def acting_changes_nothing(subject: Subject) -> None:
     agent = subject.trained()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
+from inspect import unwrap
+from pathlib import Path
+from typing import Any, Literal
 
 import attrs
 import torch
@@ -11,10 +15,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from rlsdk.agent import Agent
+from rlsdk.errors import ContractViolation
 from rlsdk.interfaces import Proposes
-from rlsdk.interfaces.abilities import ability
 from rlsdk.kernels import kernels_off
-from rlsdk.runtime.process import limited_threads
 from rlsdk_testing.batches import Batch, Learner, small_agent
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.networks import Found, held
@@ -67,16 +70,48 @@ def _noting(path: str, optimizer: Optimizer, note: Callable[[Step], object], hol
     return step
 
 
+Check = Callable[[Subject], "str | None"]
+
+
+def look_first(part: Literal["algorithm", "plan"], method: str) -> Callable[[Check], Check]:
+    """Return a decorator of a clause's check: failures name the line of the plugin at which to look first.
+
+    It is the method of the part, or the plugin's `build` if another package has written the part.
+    """
+
+    def decorate(check: Check) -> Check:
+        @wraps(check)
+        def checked(subject: Subject) -> str | None:
+            try:
+                return check(subject)
+            except ContractViolation as error:
+                raise ContractViolation(f"{error}; look first at {_place(subject, part, method)}") from None
+
+        return checked
+
+    return decorate
+
+
+def _place(subject: Subject, part: str, method: str) -> str:
+    kind, package = type(getattr(subject.agent().parts, part)), subject.plugin.module.partition(".")[0]
+    own = kind.__module__.partition(".")[0] == package and hasattr(kind, method)
+    found = unwrap(getattr(kind, method)) if own else unwrap(subject.spec.build)
+    code = getattr(found, "__code__", None)
+    if code is None:
+        return f"{kind.__name__}.{method}"
+    return f"{found.__qualname__}, {Path(code.co_filename).name} line {code.co_firstlineno}"
+
+
 class Observed:
     """A learner computed by torch alone, whose updates are watched. Its optimisers make no steps while they are watched.
 
     So all steps of an update are computed at the same weights, and their gradients can be compared.
     """
 
-    def __init__(self, subject: Subject, like: Observed | None = None, **changes: object) -> None:
+    def __init__(self, subject: Subject, like: Observed | None = None, **changes: Any) -> None:
         """`changes`: settings. `like`: use the batch and the state of this one instead of a training."""
         self.subject, self.like = subject, like
-        self.changes = {**LOOSE, **(like.changes if like else {}), **changes}
+        self.changes: dict[str, Any] = {**LOOSE, **(like.changes if like else {}), **changes}
         with kernels_off():
             self.learner = Learner(subject, **self.changes) if like is None else None
             self.agent = self.learner.agent if self.learner else small_agent(subject, **self.changes)
@@ -109,7 +144,7 @@ class Observed:
         """
         self.restore()
         self.steps = []
-        with kernels_off(), limited_threads(1), watched(self.agent, self.steps.append, hold=True):
+        with kernels_off(), watched(self.agent, self.steps.append, hold=True):
             if where is None:
                 self.agent.parts.algorithm.update(batch, progress=progress)
             else:
@@ -137,8 +172,8 @@ class Observed:
 
     def proposal(self, progress: float = 0.5) -> Effect:
         """Return the candidates of a population method, as an effect; empty for other algorithms."""
-        proposer = ability(self.agent.parts.algorithm, Proposes)
-        if proposer is None:
+        proposer = self.agent.parts.algorithm
+        if not isinstance(proposer, Proposes):
             return {}
         self.restore()
         with kernels_off():
