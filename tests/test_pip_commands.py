@@ -137,7 +137,7 @@ def test_no_message_writes_a_pip_command_itself() -> None:
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for place in PLACES
         for path in (file for folder in ROOT.glob(place) for file in folder.rglob("*.py"))
-        if path.name != "pip_commands.py"
+        if path.name != "packages.py"
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"pip install", line) and "`pip install`" not in line
     ]

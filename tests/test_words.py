@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("rlsdk", "plugins", "contrib_algos", "examples", "docs", "tests", "benchmarks", "publishing")
 EXCEPTED = {
     "CHANGELOG.md": "lists what was renamed",
-    "renamed.py": "translates the old names of settings",
     "test_words.py": "lists the old names",
     "plain_english.py": "lists odd words",
 }

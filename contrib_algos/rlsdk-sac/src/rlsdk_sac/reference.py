@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,6 @@ def _sampled(actor: Any, features: Any, noise: float) -> tuple[Tensor, Tensor]:
     """Return (actions in [-1, 1] [N, A], their log-densities [N]) for normal numbers that are all `noise`."""
     chosen = actor.distribution(actor.encoder(features))
     before = chosen.mean + chosen.log_std.exp() * noise
-    normal = torch.distributions.Normal(chosen.mean, chosen.log_std.exp()).log_prob(before).sum(-1)
+    normal = (-0.5 * noise**2 - chosen.log_std - 0.5 * math.log(2.0 * math.pi)).sum(-1)
     action = before.tanh()
     return action, normal - torch.log1p(-action.square()).sum(-1)

@@ -76,7 +76,7 @@ ROLLOUT = ("steps", "initial_carry", "last_observation", "last_carry", "final_ob
 """The fields of a rollout that are trees of tensors."""
 
 
-def small_agent(subject: Subject, actions: str | None = None, **changes: object) -> Agent:
+def small_agent(subject: Subject, actions: str | None = None, **changes: Any) -> Agent:
     """Return an agent with `ENVS` environments, whose observations, rewards, masks and ends are random.
 
     Episodes have `EPISODE` steps. `actions` is the kind of the action space; None is the first that the manifest lists.
@@ -90,7 +90,7 @@ def small_agent(subject: Subject, actions: str | None = None, **changes: object)
 class Learner:
     """An agent after a short training, which can make one update with any batch from the same state, again and again."""
 
-    def __init__(self, subject: Subject, **changes: object) -> None:
+    def __init__(self, subject: Subject, **changes: Any) -> None:
         """`changes`: settings. Raises NotApplicable if the algorithm makes no update in a short training."""
         self.agent = small_agent(subject, **changes)
         self.batch: Batch = None
