@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,9 +29,22 @@ class Site:
         self.folder = folder
         self.add("good")
 
-    def add(self, identity: str, *, manifest: str | bytes | None = None, code: str | None = None, **files: Any) -> Path:
-        """Write a distribution `acme-<identity>`; `entry` and `metadata` replace its entry_points.txt and METADATA."""
-        info, package = self.folder / f"acme_{identity}-1.2.3.dist-info", self.folder / f"acme_{identity}"
+    def add(
+        self,
+        identity: str,
+        *,
+        manifest: str | bytes | None = None,
+        code: str | None = None,
+        version: str = "1.2.3",
+        **files: Any,
+    ) -> Path:
+        """Write a distribution `acme-<identity>`; `entry` and `metadata` replace its entry_points.txt and METADATA.
+
+        It takes the place of one of another `version`.
+        """
+        for earlier in self.folder.glob(f"acme_{identity}-*.dist-info"):
+            shutil.rmtree(earlier)
+        info, package = self.folder / f"acme_{identity}-{version}.dist-info", self.folder / f"acme_{identity}"
         contents = {
             info / "entry_points.txt": files.get("entry", ENTRY.format(id=identity)),
             info / "METADATA": files.get("metadata", METADATA.format(id=identity)),
@@ -50,7 +64,7 @@ class Site:
         return {
             p.distribution: p
             for p in plugins(rescan=True)
-            if p.distribution.replace("-", "_") + "-1.2.3.dist-info" in names
+            if f"{p.distribution.replace('-', '_')}-{p.version}.dist-info" in names
         }
 
     def check(self, *, fast: bool = True) -> Plugin | None:

@@ -24,13 +24,15 @@ ESCAPE = "\x1b[2J"
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        ("a = " + "[" * 5000, "nested too deeply"),
-        (".".join("a" * 20_000) + " = 1", "nested too deeply"),
-        ("[" + ".".join("a" * 20_000) + "]", "nested too deeply"),
-        ('x = { a = """b"""", ' + ".".join("c" * 20_000) + " = 1 }", "nested too deeply"),
-        ('"\\' * 30_000, "not valid TOML"),
-        ("a = " + "1" * 5000, "not valid TOML"),
-        ("a = 0x" + "f" * 50_000, "unknown fields"),
+        ("a = " + "[" * 4000, "nested too deeply"),
+        (".".join("a" * 2000) + " = 1", "nested too deeply"),
+        ("[" + ".".join("a" * 2000) + "]", "nested too deeply"),
+        ('x = { a = """b"""", ' + ".".join("c" * 2000) + " = 1 }", "nested too deeply"),
+        ("[" + "].a.[".join("a" * 20) + "]", "not valid TOML"),
+        (".".join("a" * 20_000) + " = 1", "larger than 4 kB"),
+        ('"\\' * 2000, "not valid TOML"),
+        ("a = " + "1" * 4090, "unknown fields"),
+        ("a = 0x" + "f" * 4000, "unknown fields"),
         (b"\xff\xfe id", "not UTF-8"),
         ("#" * 100_000, "larger than"),
         ("", "lacks"),
@@ -52,12 +54,12 @@ def test_manifests(site: Site, manifest: str | bytes, words: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("[rlsdk.plugins]\nbad = ???:\n", "names no module"),
-        ("[rlsdk.plugins]\nbad\n", "names no module"),
-        ("[rlsdk.plugins]\nbad =\n", "names no module"),
-        ("[rlsdk.plugins]\n= acme_bad.plugin\n", "entry point's name"),
-        (f"[rlsdk.plugins]\n{ESCAPE} = acme_bad.plugin\n", "entry point's name"),
-        ("[rlsdk.plugins]\nbad/../good = acme_bad.plugin\n", "entry point's name"),
+        ("[rlsdk.plugins]\nbad = ???:\n", "is not NAME = MODULE"),
+        ("[rlsdk.plugins]\nbad\n", "is not NAME = MODULE"),
+        ("[rlsdk.plugins]\nbad =\n", "is not NAME = MODULE"),
+        ("[rlsdk.plugins]\n= acme_bad.plugin\n", "is not NAME = MODULE"),
+        (f"[rlsdk.plugins]\n{ESCAPE} = acme_bad.plugin\n", "is not NAME = MODULE"),
+        ("[rlsdk.plugins]\nbad/../good = acme_bad.plugin\n", "is not NAME = MODULE"),
         (b"[rlsdk.plugins]\nbad = acme\xff.plugin\n", "not UTF-8"),
         ("[rlsdk.plugins]\nbad = acme_bad.plugin\nbad = acme_good.plugin\n", "more than once"),
         ("[rlsdk.plugins\nbad = x\n", "not there"),
@@ -141,12 +143,14 @@ def test_a_broken_twin_takes_nothing(site: Site) -> None:
 @pytest.mark.parametrize(
     ("preset_text", "words"),
     [
-        ("[run]\nsteps = " + "1" * 5000, "not valid TOML"),
-        ("[run]\nsteps = 0x" + "f" * 20_000, "a very large number"),
+        ("[run]\nsteps = " + "1" * 4050, "give a positive whole number"),
+        ("[run]\nsteps = 0x" + "f" * 4000, "a very large number"),
         ("[run]\nsteps = 3\nsource = 4", "one line of text"),
-        ("x = [" * 5000, "nested too deeply"),
+        ("x = " + "[" * 4000, "nested too deeply"),
+        ("[run]\nsteps = 3\n[settings]\n" + "a." * 2000 + "a = 1", "nested too deeply"),
         ("[run]\nsteps = 3\nstep = 4", "unknown entries"),
-        ("[" + "x" * 40_000 + "]", "two tables"),
+        ("[" + "x" * 4000 + "]", "two tables"),
+        ("#" * 5000, "larger than 4 kB"),
     ],
 )
 def test_presets(site: Site, preset_text: str, words: str) -> None:
@@ -249,8 +253,8 @@ def test_any_alteration(site: Site, seed: int) -> None:
             assert find(bad.qualified_id) == bad
 
 
-def test_toml_is_read_in_linear_time() -> None:
-    """Texts that would take minutes with a parser of quadratic time are parsed quickly."""
+def test_any_toml_of_the_largest_size_is_read_quickly() -> None:
+    """The time of tomllib grows faster than the size of some texts; so their size is limited."""
     rng = random.Random(3)
     pieces = [
         '"',
@@ -277,4 +281,4 @@ def test_toml_is_read_in_linear_time() -> None:
         for _ in range(100):
             chosen = "".join(rng.choice(pieces) for _ in range(rng.randint(1, 4)))
             with contextlib.suppress(PlainFileError):
-                parse_toml(rng.choice(["", "a=", "a=[", "a={", 'a="']) + chosen * (30_000 // len(chosen)))
+                parse_toml(rng.choice(["", "a=", "a=[", "a={", 'a="']) + chosen * (4096 // len(chosen)))

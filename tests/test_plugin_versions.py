@@ -76,8 +76,7 @@ def write(site: Site, *, setting: str = "rate", version: str = "1.2.3", **more: 
     upgrade = more.get("upgrade", "")
     arguments = "agent=agent" + (", upgrade=upgrade" if upgrade else "")
     code = CODE.format(setting=setting, upgrade=upgrade, change=more.get("change", ""), arguments=arguments)
-    metadata = f"Name: acme-bad\nVersion: {version}\n"
-    package = site.add("bad", manifest=MANIFEST, code=code, metadata=metadata)
+    package = site.add("bad", manifest=MANIFEST, code=code, version=version)
     (package / "agent.py").write_text(AGENT)
     for name in [name for name in sys.modules if name.startswith("acme_bad")]:
         del sys.modules[name]

@@ -356,7 +356,7 @@ def test_traits_are_known_and_true(traits: tuple[str, ...], words: str | None) -
     ],
 )
 def test_bad_manifests(change: dict[str, object], words: str) -> None:
-    data = {**attrs.asdict(MANIFEST), "policy_classes": {}, "commands": {}, **change}
+    data = {**attrs.asdict(MANIFEST), "policy_classes": {}, "commands": {}, "importers": {}, **change}
     data = {k: list(v) if isinstance(v, tuple) else v for k, v in data.items() if v is not None}
     with pytest.raises(ManifestError, match=words):
         parse_manifest(data)

@@ -1,6 +1,6 @@
 """Environments: adapters to gymnasium, vector environments, wrappers. Public names are imported on first use.
 
-`__all__` has the names for users. The table of lazy imports also has names for the rest of rlsdk, such as `on_device`.
+`HOMES` has the names for users, `_INTERNAL` others for the rest of rlsdk.
 """
 
 from __future__ import annotations
@@ -44,69 +44,44 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrapping import NormalizeReward as NormalizeReward
     from rlsdk.environments.wrapping import warn_of_statistics as warn_of_statistics
 
-_SETTINGS = ("FrameStack", "NormalizeObservation", "NormalizeReward")
-_WRAPPERS = (
-    "ActionMasker",
-    "CheckNan",
-    "CombinedActions",
-    "MaskVelocity",
-    "Monitor",
-    "TimeFeature",
-    "load_results",
-    "plot_results",
-    "ts2xy",
-)
-
-__all__ = [
-    "ActionMasker",
-    "CheckNan",
-    "CombinedActions",
-    "ConnectedEnv",
-    "FrameStack",
-    "MaskVelocity",
-    "Monitor",
-    "NormalizeObservation",
-    "NormalizeReward",
-    "NumpyVectorEnv",
-    "OpaqueValue",
-    "RecordedOnly",
-    "TimeFeature",
-    "Waiting",
-    "check_env",
-    "connect",
-    "get_action_masks",
-    "is_masking_supported",
-    "load_results",
-    "make_vec_env",
-    "on_device",
-    "plot_results",
-    "require_copies",
-    "require_features",
-    "require_tensor",
-    "to_gymnasium",
-    "to_space",
-    "ts2xy",
-    "warn_of_statistics",
-]
-
-__getattr__, __dir__ = attach(
-    __name__,
-    {
-        "check_env": "rlsdk.environments.check",
-        "make_vec_env": "rlsdk.environments.vectorize",
-        "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
-        "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
-        "RecordedOnly": "rlsdk.environments.vector.sync_vector",
-        "connect": "rlsdk.environments.gymnasium_adapter",
-        "require_copies": "rlsdk.environments.vector.connected",
-        **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.custom_vector"),
-        **dict.fromkeys(("device_of", "on_device"), "rlsdk.environments.vector.sync_vector"),
-        "Waiting": "rlsdk.environments.vector.sync_vector",
-        **dict.fromkeys(("ConnectedEnv", "fingerprint_of"), "rlsdk.environments.vector.connected"),
-        **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
-        **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
-        **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
-        **dict.fromkeys((*_SETTINGS, "warn_of_statistics"), "rlsdk.environments.wrapping"),
-        **dict.fromkeys(_WRAPPERS, "rlsdk.environments.wrappers"),
-    },
-)
+HOMES = {
+    **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
+    **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
+    "check_env": "rlsdk.environments.check",
+    "connect": "rlsdk.environments.gymnasium_adapter",
+    "OpaqueValue": "rlsdk.environments.states",
+    "ConnectedEnv": "rlsdk.environments.vector.connected",
+    "Waiting": "rlsdk.environments.vector.sync_vector",
+    "require_copies": "rlsdk.environments.vector.connected",
+    "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
+    "on_device": "rlsdk.environments.vector.sync_vector",
+    **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.custom_vector"),
+    "RecordedOnly": "rlsdk.environments.vector.sync_vector",
+    "make_vec_env": "rlsdk.environments.vectorize",
+    **dict.fromkeys(
+        ("FrameStack", "NormalizeObservation", "NormalizeReward", "warn_of_statistics"),
+        "rlsdk.environments.wrapping",
+    ),
+    **dict.fromkeys(
+        (
+            "ActionMasker",
+            "CheckNan",
+            "CombinedActions",
+            "MaskVelocity",
+            "Monitor",
+            "TimeFeature",
+            "load_results",
+            "plot_results",
+            "ts2xy",
+        ),
+        "rlsdk.environments.wrappers",
+    ),
+}
+_INTERNAL = {
+    "read_state": "rlsdk.environments.states",
+    "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
+    "fingerprint_of": "rlsdk.environments.vector.connected",
+    "device_of": "rlsdk.environments.vector.sync_vector",
+}
+__all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
+__getattr__, __dir__ = attach(__name__, {**HOMES, **_INTERNAL})

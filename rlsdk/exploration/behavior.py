@@ -116,7 +116,7 @@ class WarmUpCarry(Generic[CarryT]):
 class UniformWarmUp(Generic[CarryT, ExtrasT]):
     """Plays `steps` uniformly random actions, counted over all environments, and then the actions of `inner`.
 
-    Extras are those of `inner`. `rlsdk.exploration.extras_of_other_action` replaces the log-probability in them.
+    Extras are those of `inner`. `extras_of_other_action` replaces the log-probability in them.
     """
 
     def __init__(self, inner: Policy[CarryT, ExtrasT], space: Space, steps: int, num_envs: int | None = None) -> None:

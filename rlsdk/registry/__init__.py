@@ -1,7 +1,7 @@
 """Finding plugins without running their code, and loading one plugin at a time. Importing this package imports no torch.
 
 The names of this package are imported when they are first used. Listing algorithms thus skips settings and hooks, whose
-import would take a third of its time. `__all__` has the names for users; the table has others for the rest of rlsdk.
+import would take a third of its time. `HOMES` has the names for users, `_INTERNAL` others for the rest of rlsdk.
 """
 
 from __future__ import annotations
@@ -44,52 +44,24 @@ if TYPE_CHECKING:
     from rlsdk.registry.trial import end_with_parent as end_with_parent
     from rlsdk.registry.trial import require_loads as require_loads
 
-__all__ = [
-    "AlgorithmSpec",
-    "ChildProcess",
-    "Manifest",
-    "Named",
-    "Plugin",
-    "Preset",
-    "RunningProcess",
-    "algorithms",
-    "capabilities",
-    "capabilities_file",
-    "end_with_parent",
-    "extension",
-    "extensions",
-    "find",
-    "hookimpl",
-    "load",
-    "plugins",
-    "policy_names",
-    "preset",
-    "preset_names",
-    "presets",
-    "public_names",
-    "register",
-    "require_loads",
-    "unregister",
-]
-
-__getattr__, __dir__ = attach(
-    __name__,
-    {
-        **dict.fromkeys(("capabilities", "capabilities_file"), "rlsdk.registry.packaged_files"),
-        **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent"), "rlsdk.registry.trial"),
-        "Named": "rlsdk.registry.loading",
-        "require_loads": "rlsdk.registry.trial",
-        **dict.fromkeys(
-            ("Plugin", "algorithms", "find", "plugins", "register", "unregister"), "rlsdk.registry.discovery"
-        ),
-        **dict.fromkeys(("hookimpl", "hookspec"), "rlsdk.registry.hooks"),
-        **dict.fromkeys(("agent_type", "extension", "extensions", "load"), "rlsdk.registry.loading"),
-        **dict.fromkeys(("plugin_of", "require_usable", "spec_of_class"), "rlsdk.registry.loading"),
-        "Manifest": "rlsdk.registry.manifest",
-        **dict.fromkeys(("policy_names", "public_names"), "rlsdk.registry.package_names"),
-        **dict.fromkeys(
-            ("Preset", "named_preset", "preset", "preset_names", "presets"), "rlsdk.registry.packaged_files"
-        ),
-        **dict.fromkeys(("AlgorithmSpec", "MaskUse"), "rlsdk.registry.manifest"),
-    },
-)
+HOMES = {
+    **dict.fromkeys(("capabilities", "capabilities_file"), "rlsdk.registry.packaged_files"),
+    **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent"), "rlsdk.registry.trial"),
+    **dict.fromkeys(("Plugin", "algorithms", "find", "plugins", "register", "unregister"), "rlsdk.registry.discovery"),
+    "hookimpl": "rlsdk.registry.hooks",
+    **dict.fromkeys(("extension", "extensions", "load"), "rlsdk.registry.loading"),
+    "Manifest": "rlsdk.registry.manifest",
+    "Named": "rlsdk.registry.loading",
+    **dict.fromkeys(("policy_names", "public_names"), "rlsdk.registry.package_names"),
+    **dict.fromkeys(("Preset", "preset", "preset_names", "presets"), "rlsdk.registry.packaged_files"),
+    "AlgorithmSpec": "rlsdk.registry.manifest",
+    "require_loads": "rlsdk.registry.trial",
+}
+_INTERNAL = {
+    "hookspec": "rlsdk.registry.hooks",
+    **dict.fromkeys(("agent_type", "plugin_of", "require_usable", "spec_of_class"), "rlsdk.registry.loading"),
+    "named_preset": "rlsdk.registry.packaged_files",
+    "MaskUse": "rlsdk.registry.manifest",
+}
+__all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
+__getattr__, __dir__ = attach(__name__, {**HOMES, **_INTERNAL})

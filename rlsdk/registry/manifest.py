@@ -121,31 +121,18 @@ RESERVED = {
     "commands": ("list", "info", "config", "run", "eval", "inspect", "doctor"),
 }
 """Field of the manifest -> names that the SDK uses itself and that plugins may not use."""
+_WORD = (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'")
 _NAMES = {
-    "id": (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
+    **dict.fromkeys(("id", "policies", "traits", *EXTENSIONS), _WORD),
     "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
     "serializers": (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'"),
-    **dict.fromkeys(
-        (
-            "sinks",
-            "environments",
-            "executors",
-            "reports",
-            "vectorizers",
-            "kernels",
-            "policies",
-            "traits",
-            "commands",
-            "importers",
-        ),
-        (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
-    ),
 }
 _PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z_][A-Za-z0-9_]*)")
 OF_SPEC = ("build", "config", "agent", "from_sb3", "upgrade")
 PLACES = (*OF_SPEC, "testing_settings", "testing_bounds", "testing_exceptions")
 """Fields that name a function, a class or a dictionary as `module:name`."""
-TABLE, COUNT, MOST_ENVS = "policy_classes", "default_envs", 10_000
+COUNT, MOST_ENVS = "default_envs", 10_000
+TABLES = ("policy_classes", *CALLED)
 MASK_USES = get_args(MaskUse)
 MOST_TEXT, MOST_ITEMS = 1000, 100
 
@@ -255,25 +242,11 @@ def package_folder(module: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def checked_manifest(manifest: Manifest) -> Manifest:
-    """Check a manifest that was made in Python by the rules for manifest files, and return it.
-
-    Raises:
-        ManifestError: the manifest breaks a rule.
-    """
-    values = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in attrs.asdict(manifest).items()
-    }
-    values["policy_classes"] = dict(manifest.policy_classes)
-    for field in CALLED:
-        values[field] = {name: list(texts) for name, texts in getattr(manifest, field)}
-    return parse_manifest({name: value for name, value in values.items() if value is not None})
-
-
 def parse_manifest(data: Mapping[str, object]) -> Manifest:
     """Check the content of a parsed manifest file and return the manifest.
 
-    This does not use cattrs: listing plugins reads manifests, and importing cattrs would cost a third of its time budget.
+    This does not use cattrs: listing plugins reads manifests and would import it for them alone. cattrs also takes any value
+    for a text, and its errors do not say what is accepted, so that its hooks and translations are as long as these checks.
 
     Raises:
         ManifestError: the content breaks a rule.
@@ -281,56 +254,100 @@ def parse_manifest(data: Mapping[str, object]) -> Manifest:
     fields = {f.name: f for f in attrs.fields(Manifest)}
     if unknown := sorted(set(data) - set(fields)):
         raise ManifestError(f"its manifest has unknown fields {shown(unknown)}; known are {sorted(fields)}")
-    required = [n for n, f in fields.items() if f.default is attrs.NOTHING]
-    if missing := [n for n in required if n not in data]:
+    if missing := [name for name, field in fields.items() if field.default is attrs.NOTHING and name not in data]:
         raise ManifestError(f"its manifest lacks {missing}")
-    lists = [n for n, f in fields.items() if f.default == () and n not in (TABLE, *CALLED)]
-    for name, value in data.items():
-        if name == COUNT:
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ENVS:
-                raise ManifestError(f"its manifest field {name!r} must be a whole number from 1 to {MOST_ENVS}")
-            continue
-        kind: type[object] = dict if name in (TABLE, *CALLED) else list if name in lists else str
-        wanted = "string" if kind is str else f"{'table' if kind is dict else 'list'} of strings"
-        if name in CALLED:
-            _check_called(name, value)
-        if not isinstance(value, kind) or not all(isinstance(text, str) for text in _inside(value)):
-            raise ManifestError(f"its manifest field {name!r} must be a {wanted}")
-        _check_texts(name, [str(text) for text in _inside(value)])
-    manifest = Manifest(**{name: _frozen(value) for name, value in data.items()})
+    return checked_manifest(Manifest(**{name: _frozen(value) for name, value in data.items()}))
+
+
+def checked_manifest(manifest: Manifest) -> Manifest:
+    """Check a manifest, from a file or made in Python, and return it.
+
+    Raises:
+        ManifestError: the manifest breaks a rule.
+    """
+    for field in attrs.fields(Manifest):
+        _check_kind(field.name, getattr(manifest, field.name), field.default)
     _check_names(manifest)
     _check_purpose(manifest)
     _check_places(manifest)
     return manifest
 
 
-def _inside(value: object) -> list[object]:
-    """Return the items of a list, or the keys and values of a table; any other value as a list of one."""
-    if isinstance(value, dict):
-        return [*value, *(text for inner in value.values() for text in _inside(inner))]
-    return value if isinstance(value, list) else [value]
-
-
 def _frozen(value: object) -> Any:
-    """Convert a checked value of a file for `Manifest`: lists and tables become tuples."""
+    """Convert a value of a file for `Manifest`: lists and tables become tuples."""
     if isinstance(value, dict):
         return tuple((name, _frozen(inner)) for name, inner in value.items())
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def _check_called(field: str, value: object) -> None:
+def _texts(value: object) -> list[Any]:
+    """Return what is in nested tuples; any other value as a list of one."""
+    return [text for inner in value for text in _texts(inner)] if isinstance(value, tuple) else [value]
+
+
+def _wrong(field: str, what: str) -> ManifestError:
+    return ManifestError(f"its manifest field {field!r} {what}")
+
+
+def _check_kind(name: str, value: Any, default: object) -> None:
+    """Check that a field is a number, a text, or a list or table of texts, by its default value.
+
+    Terminals and tables show texts, so they must be short and have one line without control characters.
+    """
+    if name == COUNT:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ENVS:
+            raise _wrong(name, f"must be a whole number from 1 to {MOST_ENVS}")
+    elif value is not None or default is not None:
+        texts, is_list = _texts(value), isinstance(value, tuple)
+        pairs = is_list and all(isinstance(each, tuple) and len(each) == 2 for each in value)
+        if name in CALLED and pairs:
+            _check_called(name, value)
+        wanted = "table of strings" if name in TABLES else "list of strings" if default == () else "string"
+        if not (pairs if name in TABLES else is_list is (default == ())) or not all(isinstance(t, str) for t in texts):
+            raise _wrong(name, f"must be a {wanted}")
+        if len(texts) > MOST_ITEMS or any(len(text) > MOST_TEXT for text in texts):
+            raise _wrong(name, f"is too long: {MOST_ITEMS} items of {MOST_TEXT} characters")
+        if not all(text.isprintable() for text in texts):
+            raise _wrong(name, "holds control characters or more than one line")
+
+
+def _check_called(field: str, value: tuple[tuple[Any, Any], ...]) -> None:
     """Check that each command or importer has a place, a summary and an example."""
-    for name, texts in value.items() if isinstance(value, dict) else ():
-        if not isinstance(texts, list) or len(texts) != 3 or not all(isinstance(text, str) and text for text in texts):
-            raise ManifestError(
-                f"its manifest field {field!r} has {shown(name, 60)} = {shown(texts, 60)}; write"
-                " ['module:function', 'what it does', 'an example without rlsdk']"
-            )
+    for name, texts in value:
+        if not isinstance(texts, tuple) or len(texts) != 3 or not all(isinstance(text, str) and text for text in texts):
+            accepted = "['module:function', 'what it does', 'an example without rlsdk']"
+            raise _wrong(field, f"has {shown(name, 60)} = {shown(_texts(texts), 60)}; write {accepted}")
         if not _PLACE.fullmatch(texts[0]):
-            raise ManifestError(
-                f"its manifest field {field!r} has {shown(texts[0], 60)}; write module:name, such as"
-                f" 'my_package.{field}:{name}'"
+            raise _wrong(
+                field, f"has {shown(texts[0], 60)}; write module:name, such as 'my_package.{field}:{name[:60]}'"
             )
+
+
+def _check_names(manifest: Manifest) -> None:
+    for name, (pattern, accepted) in _NAMES.items():
+        value = getattr(manifest, name)
+        for text in [each[0] if name in CALLED else each for each in value] if isinstance(value, tuple) else [value]:
+            if not pattern.fullmatch(text):
+                raise _wrong(name, f"has {shown(text, 60)}; accepted: {accepted}")
+            if text.lower() in RESERVED.get(name, ()):
+                raise _wrong(name, f"has {text!r}, which is the SDK's own; choose another name")
+
+
+def _check_purpose(manifest: Manifest) -> None:
+    """Check that an algorithm names its spaces and policies, and that a plugin without an algorithm offers something else."""
+    if manifest.family is None:
+        offers = (*EXTENSIONS, "zoo")
+        if not any(getattr(manifest, name) for name in offers):
+            raise ManifestError(f"its manifest provides nothing: neither a family (an algorithm) nor any of {offers}")
+        return
+    if not manifest.family:
+        labels = "on-policy, off-policy or population"
+        raise ManifestError(f"its manifest has an empty family; give it a label, such as {labels}")
+    if missing := [name for name in ("actions", "observations", "policies") if not getattr(manifest, name)]:
+        raise ManifestError(f"its manifest lacks {missing}, which an algorithm needs")
+    for name in ("actions", "observations"):
+        if wrong := sorted(set(getattr(manifest, name)) - set(SPACES)):
+            raise ManifestError(f"its manifest lists unknown {name} {shown(wrong)}; accepted: {', '.join(SPACES)}")
 
 
 def _check_places(manifest: Manifest) -> None:
@@ -338,24 +355,18 @@ def _check_places(manifest: Manifest) -> None:
     together."""
     for field in PLACES:
         if (place := getattr(manifest, field)) and not _PLACE.fullmatch(place):
-            raise ManifestError(
-                f"its manifest field {field!r} has {shown(place, 60)}; write module:name, such as 'my_package.{field}:{field}'"
-            )
+            raise _wrong(field, f"has {shown(place, 60)}; write module:name, such as 'my_package.{field}:{field}'")
     if given := [field for field in OF_SPEC if getattr(manifest, field)]:
         if missing := [field for field in ("family", "build", "config") if not getattr(manifest, field)]:
             raise ManifestError(f"its manifest has {given[0]} but lacks {missing}; give them too")
     elif manifest.live or manifest.action_masks != MASK_USES[0]:
         raise ManifestError("its manifest has live or action_masks, which go with build and config; give those too")
     if manifest.action_masks not in MASK_USES:
-        raise ManifestError(
-            f"its manifest has action_masks = {shown(manifest.action_masks, 60)}; accepted: {', '.join(MASK_USES)}"
-        )
+        raise _wrong("action_masks", f"has {shown(manifest.action_masks, 60)}; accepted: {', '.join(MASK_USES)}")
     for name, policy in manifest.policy_classes:
         if not name.isidentifier() or policy not in manifest.policies:
-            raise ManifestError(
-                f"its manifest has {shown(name, 60)} = {shown(policy, 60)} in {TABLE}; give a Python name, and one of its"
-                " policies"
-            )
+            found = f"{shown(name, 60)} = {shown(policy, 60)}"
+            raise _wrong("policy_classes", f"has {found}; give a Python name, and one of its policies")
 
 
 def _check_package(manifest: Manifest, package: str) -> None:
@@ -364,46 +375,4 @@ def _check_package(manifest: Manifest, package: str) -> None:
     places += [(field, texts[0]) for field in CALLED for _, texts in getattr(manifest, field)]
     for field, place in places:
         if place and place.partition(":")[0].partition(".")[0] != package:
-            raise ManifestError(
-                f"its manifest field {field!r} has {shown(place, 60)}; name something in its package, {package}"
-            )
-
-
-def _check_texts(name: str, texts: list[str]) -> None:
-    """Check that texts are short and have one line without control characters: terminals and tables show them."""
-    if len(texts) > MOST_ITEMS or any(len(text) > MOST_TEXT for text in texts):
-        raise ManifestError(f"its manifest field {name!r} is too long: {MOST_ITEMS} items of {MOST_TEXT} characters")
-    if any(not text.isprintable() for text in texts):
-        raise ManifestError(f"its manifest field {name!r} holds control characters or more than one line")
-
-
-def _check_names(manifest: Manifest) -> None:
-    for name, (pattern, accepted) in _NAMES.items():
-        texts = getattr(manifest, name)
-        named = [text[0] if name in CALLED else text for text in texts] if isinstance(texts, tuple) else [texts]
-        for text in named:
-            if not pattern.fullmatch(text):
-                raise ManifestError(f"its manifest field {name!r} has {shown(text, 60)}; accepted: {accepted}")
-            if text.lower() in RESERVED.get(name, ()):
-                raise ManifestError(
-                    f"its manifest field {name!r} has {text!r}, which is the SDK's own; choose another name"
-                )
-
-
-def _check_purpose(manifest: Manifest) -> None:
-    """Check that an algorithm names its spaces and policies, and that a plugin without an algorithm offers something else."""
-    if manifest.family is None:
-        if not any(getattr(manifest, name) for name in (*EXTENSIONS, "zoo")):
-            raise ManifestError(
-                f"its manifest provides nothing: neither a family (an algorithm) nor any of {(*EXTENSIONS, 'zoo')}"
-            )
-        return
-    if not manifest.family:
-        raise ManifestError(
-            "its manifest has an empty family; give it a label, such as on-policy, off-policy or population"
-        )
-    if missing := [name for name in ("actions", "observations", "policies") if not getattr(manifest, name)]:
-        raise ManifestError(f"its manifest lacks {missing}, which an algorithm needs")
-    for name in ("actions", "observations"):
-        if wrong := sorted(set(getattr(manifest, name)) - set(SPACES)):
-            raise ManifestError(f"its manifest lists unknown {name} {shown(wrong)}; accepted: {', '.join(SPACES)}")
+            raise _wrong(field, f"has {shown(place, 60)}; name something in its package, {package}")

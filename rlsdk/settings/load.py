@@ -23,8 +23,9 @@ from rlsdk.runtime.files import MOST_DEPTH, PlainFileError, parse_toml, read_tex
 POINT_AT_AN_END = re.compile(r"[+-]?(\d+\.|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 """Numbers that begin or end with a decimal point, such as .99 and 1., which TOML does not accept."""
 SUFFIXES = (".toml", ".yaml", ".yml")
-LIMIT = 256 * 1024
-"""The largest size of a settings file in bytes."""
+LIMIT, TOML_LIMIT = 256 * 1024, 16 * 1024
+"""The largest size of a settings file in bytes. For TOML it is lower: the time of tomllib grows with the square of the parts of
+a dotted key, and 16 kB of dots take 2 s."""
 MOST_VALUES = 10_000
 """The largest number of values in a settings file in YAML."""
 
@@ -33,13 +34,13 @@ def load_settings(path: Path) -> dict[str, object]:
     """Return the table in a `.toml`, `.yaml` or `.yml` file.
 
     Raises:
-        SettingsError: the file is missing or damaged, is larger than `LIMIT`, has another suffix, or does not contain a table
-            whose keys are texts.
+        SettingsError: the file is missing, damaged or too large (`LIMIT`, `TOML_LIMIT`), has another suffix, or does not
+            contain a table whose keys are texts.
     """
     if path.suffix not in SUFFIXES:
         raise SettingsError(f"settings file {path} must end in .toml, .yaml or .yml")
     try:
-        text = read_text(path, LIMIT)
+        text = read_text(path, TOML_LIMIT if path.suffix == ".toml" else LIMIT)
         if text is None:
             raise PlainFileError("cannot be read: No such file or directory")
         return parse_toml(text) if path.suffix == ".toml" else _parse_yaml(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -15,39 +16,32 @@ from rlsdk.registry import extension, presets
 from rlsdk.settings import describe, structure, unstructure
 from rlsdk.tree import leaves
 from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_testing import import_state
 from rlsdk_testing.captured_output import written_during
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.strategies import configs, examples
 from rlsdk_testing.subject import ACTIONS, Subject
 
-_PROBE = """
-import json, random, sys
-sys.path += [place for place in json.loads(sys.argv[2]) if place not in sys.path]
-import numpy
-before = random.getstate(), numpy.random.get_state()[1].tolist()
-from rlsdk.registry import load
-load(sys.argv[1])
-after = random.getstate(), numpy.random.get_state()[1].tolist()
-print(json.dumps({"torch": "torch" in sys.modules, "gymnasium": "gymnasium" in sys.modules, "random": before != after}))
-"""
-
 
 @clause(
     "plugin.import-is-free",
-    "Importing the plugin does not import torch or gymnasium, prints nothing and seeds no random generator.",
+    "Importing the plugin does not import torch or gymnasium, prints nothing, seeds no random generator and changes no state of"
+    " the process.",
     "Import torch, gymnasium, and modules that print or draw random numbers in `build`, not in `__init__.py`"
     " or the module of the settings.",
 )
 def import_is_free(subject: Subject) -> None:
     if subject.plugin.distribution == "registered":
         raise NotApplicable("registered in this process, not installed")
-    command = [sys.executable, "-c", _PROBE, subject.plugin.qualified_id, json.dumps(sys.path)]
+    path = json.dumps(
+        [os.path.abspath(place) for place in map(str, sys.path)]
+    )  # an empty text is the working directory
+    command = [sys.executable, "-P", str(import_state.__file__), subject.plugin.qualified_id, path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
     require(done.returncode == 0, f"loading it in a fresh interpreter failed:\n{done.stderr}")
     require(not done.stderr.strip(), f"loading it wrote to standard error:\n{done.stderr}")
-    context = json.loads(done.stdout)
-    wrong = [name for name, bad in context.items() if bad]
+    wrong = json.loads(done.stdout)
     require(not wrong, f"importing the plugin touched: {wrong}")
 
 
