@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from rlsdk.agent import attributes, persistence
 from rlsdk.agent import persistence as parameters
-from rlsdk.agent.agent_file import ConstructionLimit, bind, bytes_of, class_for, class_of
+from rlsdk.agent.agent_file import ConstructionLimit, bind, bytes_of, class_of
 from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import from_arguments, reseed
 from rlsdk.agent.attributes import (
@@ -47,7 +47,6 @@ from rlsdk.agent.learning import (
 from rlsdk.agent.persistence import StoredPolicy, warn_of_rest, without_environment
 from rlsdk.agent.prediction import Session, predict
 from rlsdk.agent.training_state import (
-    TrainingState,
     leave_episodes,
     load_replay_buffer,
     restart_episodes,
@@ -114,6 +113,8 @@ class Agent(Generic[ConfigT]):
     """The time of the last call of `learn`, in nanoseconds since 1970; 0 before the first."""
     seed: int = own()
     """The seed of the random streams."""
+    trains_with_masks: bool = own()
+    """Whether actions depend on action masks: the agent needs them, or uses those of its environment or of an earlier one."""
     logger: Logger = own()
     """Records values of the user in addition to the metrics: `logger.record("my/value", x)`."""
 
@@ -409,8 +410,8 @@ class Agent(Generic[ConfigT]):
         """
         return persistence.save_as_asked(self._assembled, path, exclude, include, dir(self))
 
-    def training_state(self, exclude: Iterable[str] = (), include: Iterable[str] = ()) -> TrainingState:
-        """The content of a file of the agent, as a record; sections as for `save`. Training changes its tensors: copy them."""
+    def training_state(self, exclude: Iterable[str] = (), include: Iterable[str] = ()) -> dict[str, State]:
+        """The content of a file of the agent: section -> state, as for `save`. Training changes its tensors: copy them."""
         return training_state(self._assembled, exclude=frozenset(exclude), include=frozenset(include))
 
     def save_checkpoint(self, path: Path, *, replay: bool, journal: Journal | None = None) -> bool:
@@ -444,10 +445,12 @@ class Agent(Generic[ConfigT]):
             ArtifactError: the file is missing, damaged, malicious or not an agent. PluginError: its plugin is not installed.
         """
         changes = {**replaced_settings(custom_objects), **kwargs, "device": persistence.chosen_device(device, env)}
-        file = persistence.read(path, replay=env is not None, print_systems=print_system_info)
-        kind = class_for(file.document, cls, cast("type[Self]", Agent))
+        if print_system_info:  # before the file is read, which another version may refuse
+            persistence.print_systems(path)
+        kinds = cls, cast("type[Self]", Agent)
+        kind, assembled = persistence.load(path, kinds, changes, replay=env is not None, force_reset=force_reset)
         agent = kind.__new__(kind)
-        agent._assembled = persistence.load(file, kind.spec, changes, class_name=kind.__name__, force_reset=force_reset)
+        agent._assembled = assembled
         if env is not None:
             agent.set_env(env)
         return agent

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from rlsdk import spaces, tree
+from rlsdk import tree
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import (
     ArtifactError,
     PluginError,
@@ -145,23 +146,24 @@ def system_info() -> dict[str, str]:
     return found
 
 
-def describe_agent(
-    spec: AlgorithmSpec, config: object, context: BuildContext, environment: str | None
-) -> dict[str, object]:
-    """The entries of the manifest that describe the agent: its algorithm, plugin, settings, spaces and package versions."""
-    plugin = plugin_of(spec) or find(spec.id)
-    settings = _without(_storable(unstructure(config)), NOT_RESTORED)
+def describe_agent(agent: AssembledAgent) -> dict[str, object]:
+    """The manifest of an agent: its algorithm, plugin, settings, spaces, counts and package versions."""
+    plugin = plugin_of(agent.spec) or find(agent.spec.id)
+    settings = _without(_storable(unstructure(agent.config)), NOT_RESTORED)
     return {
         "kind": KIND,
-        "algorithm": spec.id,
+        "algorithm": agent.spec.id,
         "plugin": {"distribution": plugin.distribution, "version": plugin.version},
-        "environment": environment,
-        "num_envs": context.num_envs,
+        "environment": agent.env_name,
+        "num_envs": agent.context.num_envs,
         "config": settings,
         "not_stored": sorted(_objects(settings)),
-        "observation_space": spaces.to_json(context.observation_space),
-        "action_space": spaces.to_json(context.action_space),
+        "observation_space": to_json(agent.context.observation_space),
+        "action_space": to_json(agent.context.action_space),
         "system": system_info(),
+        "seed": agent.seed,
+        "num_timesteps": agent.total_steps - agent.step_offset,  # without the steps of a round that is running
+        **({"action_masks": True} if agent.trains_with_masks else {}),
     }
 
 

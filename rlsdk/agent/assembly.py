@@ -34,7 +34,7 @@ from rlsdk.networks.layers import initialisation
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec, require_usable
 from rlsdk.runtime.process import Streams, choose_device, fresh_seed
-from rlsdk.settings import evolve, structure
+from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.load import Dataset
@@ -68,10 +68,10 @@ def from_arguments(
         the constructor of `Agent`.
     """
     require_usable(spec)
-    config = bind(spec.config_type, args, without_effect(spec, kwargs))
-    if config.env is None:
+    config, given = bind(spec.config_type, args, without_effect(spec, kwargs))
+    if given is None:
         return _without_environment(spec, config, class_name)
-    bare, requests = split_wrapper_settings(config.env)
+    bare, requests = split_wrapper_settings(given)
     env = connect(bare, spec.default_envs)
     for request in requests:
         config = request.applied_to(config)
@@ -79,6 +79,8 @@ def from_arguments(
     if order is not None:
         spaces = in_order_of(spaces[0], order[0]), in_order_of(spaces[1], order[1])
     agent = assemble(spec, config, spaces, env.num_envs, env, class_name=class_name)
+    if isinstance(bare, str):
+        agent.env_name = bare
     agent.masks.check_environment(env)
     warn_of_statistics(env, "the training environment")
     take_groups(agent, env)
@@ -114,25 +116,26 @@ def assemble(
     *,
     class_name: str = "Agent",
 ) -> AssembledAgent[ConfigT]:
-    """Build an agent with new parameters. `spaces`: (observation space, action space).
+    """Build an agent with new parameters, of a plugin that is usable. `config` has no `env`.
+
+    Args:
+        spaces: (observation space, action space).
 
     Raises:
         SettingsError, UnsupportedSpaceError: the settings do not fit each other or the spaces.
     """
-    require_usable(spec)
     if config.policy not in spec.policies:
         raise SettingsError(f"unknown policy {config.policy!r}; {spec.id} has {', '.join(spec.policies)}")
     require_groups(num_envs, config.env_groups)
-    bare, _ = split_wrapper_settings(config.env)
     seed = fresh_seed() if config.seed is None else int(config.seed)
     device, reason = choose_device(config.device, config.policy, "cpu" if env is None else env.device)
     use = spec.action_masks if getattr(config, "use_masking", True) else "ignored"
     agent = AssembledAgent(
         spec,
         class_name,
-        evolve(config, {"env": None}),
+        config,
         env,
-        env_name=bare if isinstance(bare, str) else None if env is None else env.env_id,
+        env_name=None if env is None else env.env_id,
         seed=seed,
         device_reason=reason,
         streams=Streams(seed, device),
@@ -194,8 +197,10 @@ def _files_named(agent: AssembledAgent) -> Iterator[None]:
     except OSError as error:
         values = attrs.asdict(agent.config, recurse=False)
         names = [name for name, value in values.items() if error.filename and str(value) == str(error.filename)]
-        if not names:
-            raise
+        if not names:  # a file that the plugin chose
+            raise ArtifactError(
+                f"the agent cannot be built: {error}; give the setting that names the file again"
+            ) from error
         raise ArtifactError(
             f"{names[0]} = {values[names[0]]} cannot be read: {error.strerror or error}; give the place of the file, for an"
             f" agent file with load(path, custom_objects={{{names[0]!r}: ...}})"

@@ -152,8 +152,8 @@ def acting_copy(agent: AgentT, settings: Mapping[str, object]) -> AgentT:
     config, spaces = evolve(own.config, settings), (own.context.observation_space, own.context.action_space)
     twin = assemble(own.spec, config, spaces, own.context.num_envs, None, class_name=own.class_name)
     with fitting("the policy does not fit the settings of its copy"):
-        twin.preprocessing.load_policy_state(twin.parts.policy, deepcopy(state.policy))
-    twin.env_name, twin.seed, twin.met_masks = own.env_name, own.seed, state.masks
+        twin.preprocessing.load_policy_state(twin.parts.policy, deepcopy(state["policy"]))
+    twin.env_name, twin.seed, twin.met_masks = own.env_name, own.seed, own.trains_with_masks
     twin.streams.reseed(own.seed)
     vars(made).update(_assembled=twin)
     return made
@@ -176,13 +176,12 @@ def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
     spaces = agent.context.observation_space, agent.context.action_space
     made = assemble(agent.spec, agent.config, spaces, agent.context.num_envs, env, class_name=agent.class_name)
     made.env_name, made.seed, made.start_time = agent.env_name, agent.seed, agent.start_time
-    made.met_masks = state.masks
-    learning = None if state.learning is None else state.learning.state_dict()
-    restore(made, deepcopy(state.policy), deepcopy(learning))
-    if state.replay is not None and made.parts.buffer is not None:
-        made.parts.buffer.load_state_dict(deepcopy(state.replay))
-    if state.memories is not None:
-        restore_memories(made.parts, deepcopy(state.memories))
+    made.met_masks = agent.trains_with_masks
+    restore(made, deepcopy(state["policy"]), deepcopy(state["training"]))
+    if made.parts.buffer is not None:
+        made.parts.buffer.load_state_dict(deepcopy(state["replay"]))
+    if "memories" in state:
+        restore_memories(made.parts, deepcopy(state["memories"]))
     return made
 
 

@@ -39,7 +39,7 @@ from rlsdk.interfaces import FollowsPolicy, Imitates, LearnsOffline, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.kernels.vector_steps import step, without_compiler
 from rlsdk.records import Cursor, Features, Observation
-from rlsdk.registry import AlgorithmSpec
+from rlsdk.registry import AlgorithmSpec, require_usable
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.process import derive, limited_threads
 from rlsdk.settings import evolve, flat_scalars
@@ -145,6 +145,7 @@ class ActingCopy(Generic[SettingsT]):
 
     def __call__(self, env: VectorEnv) -> AssembledAgent[SettingsT]:
         """The agent for the environments of one collector; the learner sends its weights at the start of every round."""
+        require_usable(self.spec)  # the collector may be on a machine with another version
         return assemble(self.spec, self.config, self.spaces, self.num_envs, connect(env))
 
 

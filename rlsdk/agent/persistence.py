@@ -13,17 +13,16 @@ from typing import IO
 import torch
 from torch import Tensor
 
-from rlsdk import spaces, tree
+from rlsdk import tree
 from rlsdk.agent import agent_file
 from rlsdk.agent.agent_file import (
     SPACES,
     UNKNOWN,
+    AgentT,
     ConstructionLimit,
     algorithm_in,
-    blaming_the_file,
     bytes_of,
     made_with,
-    naming,
     require_finite,
     require_same_places,
     spaces_of,
@@ -35,7 +34,6 @@ from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
 from rlsdk.agent.training_state import (
     SECTIONS,
-    TrainingState,
     further_states,
     has_memories,
     pending_replay,
@@ -48,13 +46,13 @@ from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, sh
 from rlsdk.interfaces import CountsUpdates, FollowsPolicy, State
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor
-from rlsdk.registry import AlgorithmSpec, plugin_of, require_usable
+from rlsdk.registry import AlgorithmSpec, require_usable
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.process import choose_device
 from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
-from rlsdk.spaces import Space
+from rlsdk.spaces import Space, from_json
 from rlsdk.storage import archive
 from rlsdk.storage.archive import table_in
 from rlsdk.storage.journal import Journal
@@ -65,37 +63,15 @@ MAX_ENVS = 2**20
 Target = str | Path | IO[bytes]
 
 
-def write(state: TrainingState, path: Target, journal: Journal | None = None) -> None:
-    """Write an agent file. With a journal, the rows of the replay buffer are written to the journal instead.
-
-    Raises:
-        ArtifactError: the file cannot be written; an existing file is unchanged.
-    """
-    sections: dict[str, State] = {"policy": state.policy}
-    if state.learning is not None:
-        sections["training"] = state.learning.state_dict()
-    parts: list[str] = []
-    if state.replay is not None:
-        sections["replay"] = state.replay
-        if journal is not None:
-            sections["replay"], parts = journal.write(state.replay)
-    if state.memories is not None:
-        sections["memories"] = state.memories
-    document = agent_file.describe_agent(state.spec, state.config, state.context, state.env_name)
-    document |= {
-        "seed": state.seed,
-        "num_timesteps": state.num_timesteps,
-        **({"action_masks": True} if state.masks else {}),
-        **({"replay_parts": parts} if parts else {}),
-    }
-    archive.write(agent_file.with_suffix(path), document, sections)
-
-
 def save_checkpoint(agent: AssembledAgent, path: Path, *, replay: bool, journal: Journal | None) -> bool:
-    """See `Agent.save_checkpoint`."""
-    state = training_state(agent, include={"replay"} if replay and has_memories(agent.parts) else frozenset())
-    write(state, path, journal)
-    return state.has_episodes
+    """See `Agent.save_checkpoint`. With a journal, the rows of the replay buffer are written to the journal instead."""
+    sections = training_state(agent, include={"replay"} if replay and has_memories(agent.parts) else frozenset())
+    document = agent_file.describe_agent(agent)
+    if journal is not None and "replay" in sections:
+        sections["replay"], parts = journal.write(sections["replay"])
+        document |= {"replay_parts": parts} if parts else {}
+    archive.write(agent_file.with_suffix(path), document, sections)
+    return "episodes" in sections["training"]
 
 
 def save_as_asked(
@@ -128,36 +104,25 @@ def save_as_asked(
             f"files never hold {absent[0]!r}; {advice if absent[0] in settings else 'leave it out of include'}"
         )
     sections = set(SECTIONS)
-    write(training_state(agent, exclude=excluded & sections, include=included & sections), path)
-    written = agent_file.with_suffix(path)
-    return written if isinstance(written, Path) else None
+    state = training_state(agent, exclude=excluded & sections, include=included & sections)
+    target = agent_file.with_suffix(path)
+    archive.write(target, agent_file.describe_agent(agent), state)
+    return target if isinstance(target, Path) else None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFile:
-    """The path, manifest and sections of an agent file."""
-
-    source: Path | IO[bytes]
-    document: Mapping[str, object]
-    sections: State
-
-
-def read(path: Target, *, replay: bool, print_systems: bool) -> AgentFile:
-    """Read the manifest and the sections of an agent file.
+def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], dict[str, object], State]:
+    """Read (the path or file object, the manifest, the sections) of an agent file.
 
     The replay buffer is read only with `replay`, or from a file object, which may be closed later.
-    `print_systems`: print the package versions that the file was saved with, and the installed ones.
 
     Raises:
         ArtifactError: the file is missing, damaged, malicious, or not of an agent.
     """
     source = agent_file.existing(path)
-    if print_systems:
-        _print_systems(source)
     wanted = (*SECTIONS, "memories") if replay or not isinstance(source, Path) else ("policy", "training")
     document, sections = archive.read(source, wanted, kind=agent_file.KIND)
     agent_file.require_manifest(document)
-    return AgentFile(source, document, sections)
+    return source, document, sections
 
 
 def chosen_device(wanted: str, env: object) -> str:
@@ -167,49 +132,46 @@ def chosen_device(wanted: str, env: object) -> str:
 
 @in_plain_modes
 def load(
-    file: AgentFile, spec: AlgorithmSpec, changes: Mapping[str, object], *, class_name: str, force_reset: bool
-) -> AssembledAgent:
-    """Build the agent in a file, without an environment; see `Agent.load`."""
-    with naming(file.source, file.document, spec):
-        require_usable(spec)
-        document, sections = upgraded(file.document, file.sections, spec)
-        agent = _assembled(spec, document, changes, bytes_of(sections), class_name)
+    path: Target, kinds: tuple[type[AgentT], type[AgentT]], changes: State, *, replay: bool, force_reset: bool
+) -> tuple[type[AgentT], AssembledAgent]:
+    """(class, agent without an environment) of a file; see `Agent.load`.
+
+    Args:
+        kinds: (the class whose `load` was called, the base class of all agents).
+        changes: settings that replace those of the file.
+        replay: read the replay buffer now, not at its first use.
+    """
+    source, document, stored = read(path, replay=replay)
+    kind = agent_file.class_for(document, *kinds)
+    spec = kind.spec
+    with agent_file.naming(source, document, spec):
+        plugin = require_usable(spec)
+        manifest, sections = agent_file.upgraded(document, stored, spec)
+        as_stored = not set(changes) - {"device"}
+        # with other settings, or another version of the plugin, a setting that does not fit is not the file's fault
+        of_file = as_stored and (plugin is None or made_with(manifest)[1] in (plugin.version, UNKNOWN))
+        with agent_file.blaming_the_file(of_file):
+            config = structure(agent_file.restored_config(manifest, changes), spec.config_type)
+        choose_device(config.device, config.policy)  # raises outside of the block below: the caller chose it
+        spaces = from_json(manifest.get("observation_space")), from_json(manifest.get("action_space"))
+        num_envs, seed = _count(manifest, "num_envs", 1, MAX_ENVS), _count(manifest, "seed")
+        with (
+            agent_file.blaming_the_file(of_file),
+            fitting("the file's settings and spaces make no agent"),
+            ConstructionLimit(bytes_of(sections)),  # before networks that no such file can fill take all memory
+        ):
+            agent = assemble(spec, config, spaces, num_envs, None, class_name=kind.__name__)
+        agent.seed, agent.as_stored = seed, as_stored
+        agent.streams.reseed(seed)
         restore(agent, agent_file.policy_in(sections), sections.get("training"), changes)
-    agent.as_stored = not set(changes) - {"device"}
+    agent.met_masks = document.get("action_masks") is True
+    env_name = document.get("environment")
+    agent.env_name = env_name if isinstance(env_name, str) else None
     if force_reset and agent.stored_cursor is not None:
         agent.stored_cursor = replace(agent.stored_cursor, episodes=None)
     if agent.parts.buffer is not None or agent.parts.states:
-        agent.pending_replay = pending_replay(file.source, file.document, sections, spec)
-    return agent
-
-
-def _assembled(
-    spec: AlgorithmSpec, document: Mapping[str, object], changes: Mapping[str, object], size: int, class_name: str
-) -> AssembledAgent:
-    """Assemble an agent with the settings and spaces of a file and new parameters; the file has `size` bytes of tensors."""
-    plugin = plugin_of(spec)
-    own = not set(changes) - {"device"} and (plugin is None or made_with(document)[1] in (plugin.version, UNKNOWN))
-    with blaming_the_file(own):
-        config = structure(agent_file.restored_config(document, changes), spec.config_type)
-    choose_device(config.device, config.policy)  # that of the caller
-    observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
-    num_envs = _count(document, "num_envs", 1, MAX_ENVS)
-    with (
-        blaming_the_file(own),
-        fitting("the file's settings and spaces make no agent"),
-        ConstructionLimit(size),
-    ):
-        try:
-            agent = assemble(spec, config, (observation, action), num_envs, None, class_name=class_name)
-        except OSError as error:  # the plugin opens a data set that no longer exists
-            fix = "give the setting that names it again: load(..., custom_objects={'name': value})"
-            raise ArtifactError(f"the agent cannot be built: {error}; {fix}") from error
-    agent.seed = _count(document, "seed")
-    agent.streams.reseed(agent.seed)
-    agent.met_masks = document.get("action_masks") is True
-    name = document.get("environment")
-    agent.env_name = name if isinstance(name, str) else None
-    return agent
+        agent.pending_replay = pending_replay(source, document, sections, spec)
+    return kind, agent
 
 
 def _count(document: Mapping[str, object], name: str, least: int = 0, most: int = 2**63 - 1) -> int:
@@ -219,8 +181,9 @@ def _count(document: Mapping[str, object], name: str, least: int = 0, most: int 
     return value
 
 
-def _print_systems(source: Path | IO[bytes]) -> None:
-    document, here = archive.inspect(source, kind=agent_file.KIND), agent_file.system_info()
+def print_systems(path: Target) -> None:
+    """Print the package versions that a file was saved with, and the installed ones."""
+    document, here = archive.inspect(agent_file.existing(path), kind=agent_file.KIND), agent_file.system_info()
     there = document.get("system")
     for name, value in here.items():
         was = there.get(name, "unknown") if isinstance(there, dict) else "unknown"
@@ -250,15 +213,15 @@ class StoredPolicy:
         Raises:
             ArtifactError: the file is missing, damaged, or not of an agent. PluginError: its plugin is not installed.
         """
-        file = read(path, replay=False, print_systems=False)
-        document, sections = upgraded(file.document, file.sections, spec_for(file.document))
+        _, document, sections = read(path, replay=False)
+        document, sections = upgraded(document, sections, spec_for(document))
         name = f"the file {path}" if isinstance(path, str | Path) else "the file"
         return StoredPolicy(algorithm_in(document), name, document, agent_file.policy_in(sections))
 
     @property
     def spaces(self) -> tuple[Space, Space]:
         """The observation space and the action space of the file; raises ArtifactError if it has none."""
-        observation, action = (spaces.from_json(self.document.get(name)) for name in SPACES)
+        observation, action = (from_json(self.document.get(name)) for name in SPACES)
         return observation, action
 
     def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
@@ -369,7 +332,8 @@ def without_environment(
     stored: StoredPolicy, spec: AlgorithmSpec, settings: Mapping[str, object], class_name: str
 ) -> AssembledAgent:
     """Assemble a new agent with the spaces of the file. It can predict, and train after `set_env`."""
-    config = bind(spec.config_type, (), settings)
+    require_usable(spec)
+    config, _ = bind(spec.config_type, (), settings)
     with ConstructionLimit(bytes_of(stored.state)):
         return assemble(spec, config, stored.spaces, 1, None, class_name=class_name)
 

@@ -1,10 +1,9 @@
-"""The state of an agent as one record: all that files store and that resuming a training needs."""
+"""The state of an agent as sections: all that files store and that resuming a training needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -25,7 +24,6 @@ from rlsdk.environments import OpaqueValue, fingerprint_of, on_device, read_stat
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError, fitting, shown, suggest
 from rlsdk.interfaces import (
     Buffer,
-    BuildContext,
     CapturesState,
     HasRolloutLength,
     NormalizesEpisodes,
@@ -38,7 +36,6 @@ from rlsdk.interfaces.abilities import ability, restore_state, stored_state
 from rlsdk.records import ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.process import MAX_COUNT, count_in, derive, require_memory
-from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.spaces import choices_of, dtype_of, map_leaves, nbytes, shape_of
 from rlsdk.storage import archive
 from rlsdk.storage.journal import FOLDER, joined
@@ -52,85 +49,11 @@ SECTIONS = ("policy", "training", "replay")
 NOTHING: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Learning:
-    """The state that resuming a training needs in addition to the policy: the section `training` of a file."""
-
-    algorithm: State
-    streams: State
-    step_offset: int
-    cursor: StoredCursor | None
-    """The counts, the carry, and the running episodes if they can be stored; None before training began."""
-    log: State | None
-    """The statistics of the last episodes."""
-    further: State
-    """The states that `further_states` returns: of `Parts.states`, and of the plan."""
-    ahead: tuple[ActingWeights, ...] = ()
-    """The weights that will act in the next rounds, if collectors act with earlier weights than the learner's."""
-    frozen: State = field(default_factory=dict)
-    """The statistics of the normaliser that do not change; empty if all change."""
-
-    def state_dict(self) -> dict[str, object]:
-        """The state as a mapping, in the form that files store."""
-        counts = {"step_offset": self.step_offset}
-        state: dict[str, object] = {
-            "algorithm": self.algorithm,
-            "streams": self.streams,
-            "counts": counts,
-            **self.further,
-        }
-        if self.cursor is not None:
-            counts |= {"env_steps": self.cursor.counts.env_steps, "updates": self.cursor.counts.updates}
-            state |= self.cursor.state_dict()
-        if self.ahead:
-            state["ahead"] = {f"{number:03d}": weights.state_dict() for number, weights in enumerate(self.ahead)}
-        if self.frozen:
-            state["frozen"] = self.frozen
-        return state if self.log is None else {**state, "log": self.log}
-
-    @staticmethod
-    def from_state(state: State) -> Learning:
-        """The record of a state that `state_dict` returned. Raises KeyError, TypeError or ValueError if it is malformed."""
-        counts, log = state["counts"], state.get("log")
-        cursor = StoredCursor.from_state(counts, state) if "env_steps" in counts else None
-        if log is not None:
-            EpisodeStatistics(1).load_state_dict(log)
-        further = {name: state[name] for name in ("states", PLAN) if name in state}
-        ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(state.get("ahead", {}).items()))
-        offset = count_in(counts, "step_offset", -MAX_COUNT)  # negative after `num_timesteps` was set to more
-        frozen = state.get("frozen", {})
-        return Learning(state["algorithm"], state["streams"], offset, cursor, log, further, ahead, frozen)
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingState:
-    """The state of an agent at one moment. Training changes the tensors: write or copy them before it continues."""
-
-    spec: AlgorithmSpec
-    config: AgentConfig
-    context: BuildContext
-    env_name: str | None
-    seed: int
-    num_timesteps: int
-    masks: bool
-    """Whether actions depend on action masks."""
-    policy: State
-    learning: Learning | None
-    """The state for resuming training; None if it was excluded."""
-    replay: State | None
-    """The state of the replay buffer; None if it was not included."""
-    memories: State | None
-    """The states of additional buffers; None if they were not included or there are none."""
-
-    @property
-    def has_episodes(self) -> bool:
-        """Whether the state contains the running episodes."""
-        at = None if self.learning is None else self.learning.cursor
-        return at is not None and at.episodes is not None
-
-
-def training_state(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, include: Set[str] = NOTHING) -> TrainingState:
-    """The state of an agent: `policy` always, `training` unless excluded, `replay` only if included.
+def training_state(
+    agent: AssembledAgent, *, exclude: Set[str] = NOTHING, include: Set[str] = NOTHING
+) -> dict[str, State]:
+    """The sections of a file of the agent: `policy` always, `training` unless excluded, `replay` and `memories` (the
+    additional buffers) only if `replay` is included. Training changes the tensors: write or copy them before it continues.
 
     Raises:
         SettingsError: a section is unknown, or the policy is excluded. UsageError: there is no replay buffer to include, or
@@ -143,39 +66,38 @@ def training_state(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, includ
     if "policy" in exclude:
         raise SettingsError("the policy cannot be excluded: without it a file is not an agent")
     require_same_layers(agent, "the agent cannot be saved or exported")
-    replay, memories, buffer = None, None, agent.parts.buffer
+    sections: dict[str, State] = {"policy": agent.preprocessing.policy_state(agent.parts.policy)}
+    if "training" not in exclude:
+        sections["training"] = _training(agent)
     if "replay" in include:
         if not has_memories(agent.parts):
             raise UsageError(f"{agent.spec.id} has no replay buffer to include")
-        restore_replay(agent)
-        replay, memories = None if buffer is None else buffer.state_dict(), stored_memories(agent.parts)
-    return TrainingState(
-        spec=agent.spec,
-        config=agent.config,
-        context=agent.context,
-        env_name=agent.env_name,
-        seed=agent.seed,
-        num_timesteps=agent.total_steps - agent.step_offset,
-        masks=agent.trains_with_masks,
-        policy=agent.preprocessing.policy_state(agent.parts.policy),
-        learning=None if "training" in exclude else _learning(agent),
-        replay=replay,
-        memories=memories,
-    )
+        restore_replay(agent)  # a buffer that is still in the agent's file would be written empty
+        if agent.parts.buffer is not None:
+            sections["replay"] = agent.parts.buffer.state_dict()
+        if memories := memories_of(agent.parts):
+            sections["memories"] = {name: dict(memory.state_dict()) for name, memory in memories.items()}
+    return sections
 
 
-def _learning(agent: AssembledAgent) -> Learning:
+def _training(agent: AssembledAgent) -> State:
+    """The section `training`: what resuming a training needs in addition to the policy. `restore` reads it."""
     log = agent.stored_log if agent.run is None else agent.run.episode_statistics.state_dict()
-    return Learning(
-        agent.parts.algorithm.state_dict(),
-        agent.streams.state_dict(),
-        agent.step_offset,
-        stored_cursor(agent),
-        log,
-        further_states(agent.parts),
-        agent.ahead,
-        frozen_of(agent),
-    )
+    counts, cursor = {"step_offset": agent.step_offset}, stored_cursor(agent)
+    state: dict[str, object] = {
+        "algorithm": agent.parts.algorithm.state_dict(),
+        "streams": agent.streams.state_dict(),
+        "counts": counts,
+        **further_states(agent.parts),
+    }
+    if cursor is not None:
+        counts |= {"env_steps": cursor.counts.env_steps, "updates": cursor.counts.updates}
+        state |= cursor.state_dict()
+    if agent.ahead:
+        state["ahead"] = {f"{number:03d}": weights.state_dict() for number, weights in enumerate(agent.ahead)}
+    if frozen := frozen_of(agent):
+        state["frozen"] = frozen
+    return state if log is None else {**state, "log": log}
 
 
 def frozen_of(agent: AssembledAgent) -> State:
@@ -204,14 +126,18 @@ def restore(agent: AssembledAgent, policy: State, learning: State | None, change
         parts.algorithm.load_state_dict(learning["algorithm"])
         restore_further(parts, learning)
         agent.streams.load_state_dict(learning["streams"])
-        found = Learning.from_state(learning)
-        for weights in found.ahead:
+        counts, log, frozen = learning["counts"], learning.get("log"), learning.get("frozen", {})
+        cursor = StoredCursor.from_state(counts, learning) if "env_steps" in counts else None
+        if log is not None:  # a damaged one is an error of the file, not of the next `learn`
+            EpisodeStatistics(1).load_state_dict(log)
+        ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(learning.get("ahead", {}).items()))
+        for weights in ahead:
             require_finite(parts.behavior_policy.state_dict(), weights.policy, "ahead")
             require_same_shapes(parts.behavior_policy.state_dict(), weights.policy, "ahead")
-        agent.ahead = found.ahead
-        if found.frozen and agent.preprocessing.normalizer is not None:
-            agent.preprocessing.normalizer.freeze(found.frozen)
-        agent.step_offset, agent.stored_cursor, agent.stored_log = found.step_offset, found.cursor, found.log
+        if frozen and agent.preprocessing.normalizer is not None:
+            agent.preprocessing.normalizer.freeze(frozen)
+        agent.step_offset = count_in(counts, "step_offset", -MAX_COUNT)  # negative after `num_timesteps` was raised
+        agent.ahead, agent.stored_cursor, agent.stored_log = ahead, cursor, log
 
 
 PLAN = "plan"
@@ -253,13 +179,8 @@ def restore_states(parts: Parts, states: State) -> None:
             restore_state(state, states[name])
 
 
-def stored_memories(parts: Parts) -> State | None:
-    """The section `memories` with the states of additional buffers; None if there are none."""
-    return {name: dict(memory.state_dict()) for name, memory in memories_of(parts).items()} or None
-
-
 def restore_memories(parts: Parts, section: State) -> None:
-    """Restore the buffers that `stored_memories` returned. Raises KeyError if one is missing, and the errors of the buffers."""
+    """Restore the section `memories`. Raises KeyError if a buffer is missing, and the errors of the buffers."""
     for name, memory in memories_of(parts).items():
         memory.load_state_dict(section[name])
 
