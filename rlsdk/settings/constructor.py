@@ -41,8 +41,8 @@ else:
             return super().__get__(instance, owner)
 
 
-def bind(kind: type[ConfigT], args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[ConfigT, object]:
-    """Return (config without `env`, `env`) for the arguments of a constructor call, checked strictly.
+def bind(kind: type[ConfigT], args: tuple[object, ...], kwargs: Mapping[str, object]) -> ConfigT:
+    """Return the config for the arguments of a constructor call, checked strictly.
 
     Raises:
         SettingsError: too many, repeated, unknown, mistyped or out-of-range arguments.
@@ -55,12 +55,10 @@ def bind(kind: type[ConfigT], args: tuple[object, ...], kwargs: Mapping[str, obj
     values = dict(zip(names, args, strict=False))
     if twice := sorted(set(values) & set(kwargs)):
         raise SettingsError(f"{twice} given by position and by name")
-    values |= kwargs
-    policy = values.get("policy")
+    policy = {**values, **kwargs}.get("policy")
     if isinstance(policy, type) and not issubclass(policy, str):
         raise SettingsError(
             f"policy = {policy.__module__}.{policy.__name__} is a class of another library; give a name such as"
             " 'MlpPolicy', or the documented class's name imported from the plugin"
         )
-    env = values.pop("env", None)  # an agent holds it beside its settings, which are thus checked once
-    return structure(values, kind), env
+    return structure({**values, **kwargs}, kind)
