@@ -30,6 +30,7 @@ from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger
 from rlsdk_envs.toy import ChainEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
+from rlsdk_tqc.config import TQCConfig
 
 
 def small(env: Any = None, **settings: Any) -> TQC:
@@ -402,3 +403,12 @@ def test_a_file_names_only_environments_that_an_id_makes_again(tmp_path: Path) -
     agent = small(masked)
     agent.set_env(plain)
     assert agent.env_name == "Pendulum-v1"
+
+
+def test_settings_are_checked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checks, check = [], TQCConfig.__attrs_post_init__
+    monkeypatch.setattr(TQCConfig, "__attrs_post_init__", lambda config: (checks.append(config), check(config)))
+    small().save(tmp_path / "agent")
+    assert len(checks) == 1, "by the constructor"
+    TQC.load(tmp_path / "agent")
+    assert len(checks) == 2, "by `load`"

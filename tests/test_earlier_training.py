@@ -117,7 +117,7 @@ def test_moved_checkpoints_keep_their_replay_buffer(tmp_path: Path) -> None:
 
 
 def rows(agent: Any, count: int) -> list[list[float]]:
-    state = agent.training_state(include={"replay"}).replay
+    state = agent.training_state(include={"replay"})["replay"]
     leaves = flatten(state)
     return [
         leaf[:count].flatten().tolist() for leaf in leaves.values() if isinstance(leaf, torch.Tensor) and leaf.dim()

@@ -154,6 +154,14 @@ def test_orthogonal_weights_are_counted_too() -> None:
     assert torch.is_grad_enabled(), "what was refused leaves no mode behind"
 
 
+@pytest.mark.parametrize("env", [None, "CartPole-v1"])
+def test_a_policy_is_limited_like_an_agent(whole: bytes, env: str | None) -> None:
+    kind = rlsdk.agent.agent_class(rlsdk.registry.load("qrdqn"))
+    source = configured(whole, policy_kwargs={"net_arch": {"": [2**19] * 3}})
+    with limited(), pytest.raises(ArtifactError, match="far larger than the file"):
+        kind.load_policy(source, env, buffer_size=100)
+
+
 @pytest.mark.parametrize(
     "parts",
     [

@@ -160,7 +160,7 @@ def test_learning_goes_on_with_the_same_streams_and_optimiser(name: str, tmp_pat
     data = recorded(tmp_path / "demo", space)
     agent, other = (agent_for(name, space, **(LARGE_MEMORY if name in ("dqn", "td3") else {})) for _ in range(2))
     agent.pretrain(data, n_epochs=2, batch_size=32)
-    ours, theirs = (flatten(a.training_state().learning.state_dict()) for a in (agent, other))  # type: ignore[union-attr]
+    ours, theirs = (flatten(a.training_state()["training"]) for a in (agent, other))
     differing = {key for key, value in ours.items() if not _equal(value, theirs[key])}
     assert all("target" in key or "average" in key for key in differing), "nothing but targets, which follow the policy"
     policy = parameters_of(agent)

@@ -187,12 +187,12 @@ def test_weights_of_other_shapes_in_a_file_are_refused() -> None:
     agent = made("ppo-normalised", 1)
     agent.learn(128)
     state = agent.training_state()
-    learning = state.learning.state_dict()
+    learning = state["training"]
     assert len(learning["ahead"]) == 1
-    restore(made("ppo-normalised", 1)._assembled, state.policy, learning)
+    restore(made("ppo-normalised", 1)._assembled, state["policy"], learning)
     learning["ahead"]["000"]["policy"] = {"log_std": torch.zeros(7)}
     with pytest.raises(ArtifactError, match="the file is damaged: its ahead has weights of other shapes"):
-        restore(made("ppo-normalised", 1)._assembled, state.policy, learning)
+        restore(made("ppo-normalised", 1)._assembled, state["policy"], learning)
 
 
 # --- faults --------------------------------------------------------------------------------------------------------

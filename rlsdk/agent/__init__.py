@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.agent.agent import Agent as Agent
-    from rlsdk.agent.agent import agent_class as agent_class
-    from rlsdk.agent.agent import from_parameters as from_parameters
-    from rlsdk.agent.agent import load as load
-    from rlsdk.agent.agent import make as make
-    from rlsdk.agent.agent import part as part
-    from rlsdk.agent.agent_file import as_agent_file as as_agent_file
-    from rlsdk.agent.agent_file import inspect_file as inspect_file
-    from rlsdk.agent.agent_file import system_info as system_info
-    from rlsdk.agent.prediction import Session as Session
+    from rlsdk.agent.agent import Agent, agent_class, from_parameters, load, make, part
+    from rlsdk.agent.agent_file import as_agent_file, inspect_file, system_info
+    from rlsdk.agent.prediction import Session
 
 __all__ = [
     "Agent",
@@ -32,10 +25,8 @@ __all__ = [
 ]
 
 HOMES = {
-    **dict.fromkeys(("agent_class", "from_parameters", "load", "make"), "rlsdk.agent.agent"),
+    **dict.fromkeys(("Agent", "agent_class", "from_parameters", "load", "make", "part"), "rlsdk.agent.agent"),
     **dict.fromkeys(("as_agent_file", "inspect_file", "system_info"), "rlsdk.agent.agent_file"),
-    "Agent": "rlsdk.agent.agent",
     "Session": "rlsdk.agent.prediction",
-    "part": "rlsdk.agent.agent",
 }
 __getattr__, __dir__ = attach(__name__, HOMES)

@@ -2,63 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import IO, Any, ClassVar, Generic, NoReturn, Self, cast
 
 from typing_extensions import TypeVar
 
-from rlsdk.agent import attributes, persistence
-from rlsdk.agent import persistence as parameters
-from rlsdk.agent.agent_file import ConstructionLimit, bind, bytes_of, class_for, class_of
-from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
+from rlsdk.agent import attributes, changes, learning, persistence, training_state
+from rlsdk.agent.agent_file import ConstructionLimit, bind, bytes_of, class_of
+from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes, modes_are_plain
 from rlsdk.agent.assembly import from_arguments, reseed
-from rlsdk.agent.attributes import (
-    DeviceName,
-    change_settings,
-    check_learn_arguments,
-    own,
-    positive,
-    replaced_settings,
-    setting_names,
-)
-from rlsdk.agent.changes import (
-    acting_copy,
-    copied,
-    env_for_users,
-    not_pickled,
-    numpy_environment,
-    require_same_spaces,
-    switch_environment,
-)
-from rlsdk.agent.learning import (
-    Pretraining,
-    Request,
-    callbacks_of,
-    dump_logs,
-    pretrain,
-    run_training,
-    set_logger,
-    update_from_memory,
-)
-from rlsdk.agent.persistence import StoredPolicy, warn_of_rest, without_environment
+from rlsdk.agent.attributes import DeviceName, own, positive
 from rlsdk.agent.prediction import Session, predict
-from rlsdk.agent.training_state import (
-    TrainingState,
-    leave_episodes,
-    load_replay_buffer,
-    restart_episodes,
-    restore_replay,
-    save_replay_buffer,
-    training_state,
-)
-from rlsdk.callbacks import BaseCallback, Callback
+from rlsdk.callbacks import BaseCallback, Callback, ProgressBar
+from rlsdk.callbacks.callback import as_callbacks
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, to_gymnasium
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, GymSpace
+from rlsdk.environments.wrapping import EnvInTraining
 from rlsdk.errors import ArtifactError
 from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
 from rlsdk.preprocessing import Normalizer, Preprocessing
@@ -89,32 +53,34 @@ class Agent(Generic[ConfigT]):
         bind(cls)
 
     _assembled: AssembledAgent[ConfigT]
-    context: BuildContext = own()
+    context: BuildContext = own("context")
     """The spaces, number of environments, device and other facts that the parts were built from."""
-    parts: Parts = own()
+    parts: Parts = own("parts")
     """The policy, the algorithm, the plan and the replay buffer."""
     policy: TorchPolicy = own("parts.policy")
-    preprocessing: Preprocessing = own()
+    preprocessing: Preprocessing = own("preprocessing")
     normalizer: Normalizer | None = own("preprocessing.normalizer")
     """The running statistics of observations and rewards, with methods to apply and undo them; None without `normalize`."""
-    masks: MaskValidator = own()
-    streams: Streams = own()
-    device_reason: str = own()
+    masks: MaskValidator = own("masks")
+    streams: Streams = own("streams")
+    device_reason: str = own("device_reason")
     """The reason for the choice of the device, as text."""
-    cursor: Cursor | None = own()
+    cursor: Cursor | None = own("cursor")
     """The progress of the training; None before it began."""
-    acting: tuple[ActingState[object], ...] = own()
+    acting: tuple[ActingState[object], ...] = own("acting")
     """The acting state after the last round, one per group of environments; empty before training began."""
-    run: Run | None = own()
+    run: Run | None = own("run")
     """The running training; None if there is none."""
-    decode_action: ActionDecoder = own()
-    policy_transfer: PolicyTransfer | None = own()
+    decode_action: ActionDecoder = own("decode_action")
+    policy_transfer: PolicyTransfer | None = own("policy_transfer")
     """The tensors that `load_policy` copied and those that it did not copy; None for an agent made in another way."""
-    start_time: int = own()
+    start_time: int = own("start_time")
     """The time of the last call of `learn`, in nanoseconds since 1970; 0 before the first."""
-    seed: int = own()
+    seed: int = own("seed")
     """The seed of the random streams."""
-    logger: Logger = own()
+    trains_with_masks: bool = own("trains_with_masks")
+    """Whether actions depend on action masks: the agent needs them, or uses those of its environment or of an earlier one."""
+    logger: Logger = own("logger")
     """Records values of the user in addition to the metrics: `logger.record("my/value", x)`."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -133,10 +99,10 @@ class Agent(Generic[ConfigT]):
         return self._assembled.described() if "_assembled" in vars(self) else f"{type(self).__name__}(not made yet)"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return copied(self, memo)
+        return changes.copied(self, memo)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise not_pickled(self)
+        raise changes.not_pickled(self)
 
     @property
     def config(self) -> ConfigT:
@@ -145,12 +111,17 @@ class Agent(Generic[ConfigT]):
 
     @config.setter
     def config(self, value: ConfigT) -> None:
-        change_settings(self._assembled, {name: getattr(value, name) for name in setting_names(type(self.config))})
+        names = attributes.setting_names(type(self.config))
+        attributes.change_settings(self._assembled, {name: getattr(value, name) for name in names})
 
     @property
     def env(self) -> ConnectedEnv | None:
-        """The training environment, None if there is none. Assigning an environment calls `set_env(env)`."""
-        return env_for_users(self._assembled)
+        """The training environment, None if there is none. Assigning an environment calls `set_env(env)`.
+
+        Stepping or resetting it during training raises an error.
+        """
+        own = self._assembled
+        return own.env if own.env is None or own.run is None else cast("ConnectedEnv", EnvInTraining(own.env))
 
     @env.setter
     def env(self, value: object) -> None:
@@ -183,7 +154,7 @@ class Agent(Generic[ConfigT]):
     @property
     def replay_buffer(self) -> Buffer[Any, Any] | None:
         """The replay buffer; None for algorithms without one."""
-        restore_replay(self._assembled)
+        training_state.restore_replay(self._assembled)
         return self.parts.buffer
 
     @property
@@ -239,11 +210,12 @@ class Agent(Generic[ConfigT]):
             EnvironmentFault: the environment raised an error or returned invalid values. DivergenceError: a loss became NaN.
             ResourceError: the replay buffer does not fit into memory.
         """
-        check_learn_arguments(self.spec, documented, progress_bar)
+        attributes.check_learn_arguments(self.spec, documented, progress_bar, type(self).learn)
         name = tb_log_name or self.spec.id.upper()
         fresh = reset_num_timesteps and schedule_until is None
-        request = Request(total_timesteps, log_interval, name, fresh, threads, schedule_until, exact_steps)
-        run_training(self._assembled, request, callbacks_of(callback, progress_bar), self)
+        request = learning.Request(total_timesteps, log_interval, name, fresh, threads, schedule_until, exact_steps)
+        callbacks = [*as_callbacks(callback), *([ProgressBar()] if progress_bar else [])]
+        learning.run_training(self._assembled, request, callbacks, self)
         return self
 
     @in_plain_modes
@@ -253,7 +225,7 @@ class Agent(Generic[ConfigT]):
         Raises:
             UsageError: the algorithm has no replay buffer, or it is empty. SettingsError: a count is missing or not positive.
         """
-        return update_from_memory(self._assembled, gradient_steps, batch_size)
+        return learning.update_from_memory(self._assembled, gradient_steps, batch_size)
 
     @in_plain_modes
     def pretrain(  # noqa: PLR0913  # the signature of stable-baselines3
@@ -283,8 +255,8 @@ class Agent(Generic[ConfigT]):
             ArtifactError, UnsupportedSpaceError, MaskError: the data cannot be read, or their spaces or masks do not fit.
             SettingsError: a value is out of range. UsageError: the policy has no loss. DivergenceError: the loss became NaN.
         """
-        request = Pretraining(n_epochs, learning_rate, adam_epsilon, val_interval, batch_size, train_fraction)
-        pretrain(self._assembled, dataset, request)
+        request = learning.Pretraining(n_epochs, learning_rate, adam_epsilon, val_interval, batch_size, train_fraction)
+        learning.pretrain(self._assembled, dataset, request)
         return self
 
     # --- acting --------------------------------------------------------------------------------------------------
@@ -311,7 +283,9 @@ class Agent(Generic[ConfigT]):
         Raises:
             ObservationError: an observation is outside the space, or the state is wrong. MaskError: a mask is missing or wrong.
         """
-        return predict(self._assembled, observation, state, episode_start, deterministic, action_masks)
+        # the decorator would double the time of a small network, so it runs only where it changes something
+        act = predict if modes_are_plain() else in_plain_modes(predict)
+        return act(self._assembled, observation, state, episode_start, deterministic, action_masks)
 
     def session(self, n: int = 1, *, deterministic: bool = True, seed: int | None = None) -> Session:
         """A session that acts for `n` environments and stores the state of recurrent policies between steps."""
@@ -325,7 +299,7 @@ class Agent(Generic[ConfigT]):
     def get_env(self) -> NumpyVectorEnv | None:
         """The training environment with an interface for numpy arrays; None if there is none. Stepping it ends the running
         episodes of the training. `agent.env` is the environment that algorithms step."""
-        return numpy_environment(self._assembled)
+        return changes.numpy_environment(self._assembled)
 
     def set_env(self, env: object, force_reset: bool = True) -> None:
         """Replace the training environment by another one with the same spaces.
@@ -337,8 +311,8 @@ class Agent(Generic[ConfigT]):
         Raises:
             UnsupportedSpaceError: the spaces differ. UsageError: the number of environments differs and the buffer is filled.
         """
-        switch_environment(self._assembled, env, force_reset=force_reset)
-        restore_replay(self._assembled)
+        changes.switch_environment(self._assembled, env, force_reset=force_reset)
+        training_state.restore_replay(self._assembled)
 
     def acting_copy(self, **settings: object) -> Self:
         """Return an agent with the same policy that has no environment and no training: for exporters and servers.
@@ -349,19 +323,19 @@ class Agent(Generic[ConfigT]):
             UsageError: layers were replaced, so that the settings no longer describe the networks.
             SettingsError: a setting is wrong. ArtifactError: the policy does not fit the settings.
         """
-        return acting_copy(self, settings)
+        return changes.acting_copy(self, settings)
 
     def end_episodes(self) -> None:
         """Reset the environments when training continues, so that it begins new episodes."""
-        leave_episodes(self._assembled)
+        training_state.leave_episodes(self._assembled)
 
     def restart_episodes(self) -> Cursor:
         """End the running episodes as truncations, begin new ones now, and return the new cursor."""
-        return restart_episodes(self._assembled)
+        return training_state.restart_episodes(self._assembled)
 
     def require_same_spaces(self, envs: object, what: str) -> None:
         """Raise UnsupportedSpaceError if the spaces of `envs` differ from the agent's; `what` names `envs` in the message."""
-        require_same_spaces(self._assembled, envs, what)
+        changes.require_same_spaces(self._assembled, envs, what)
 
     def get_vec_normalize_env(self) -> Normalizer | None:
         """The agent's normaliser, or None. In rlsdk the agent normalises, not a wrapper of its environment."""
@@ -376,7 +350,7 @@ class Agent(Generic[ConfigT]):
 
     def get_parameters(self) -> dict[str, State]:
         """Name -> state of every network and optimiser. Training changes these tensors: copy them to store them."""
-        return parameters.parameters_of(self._assembled)
+        return persistence.parameters_of(self._assembled)
 
     def set_parameters(
         self,
@@ -394,7 +368,7 @@ class Agent(Generic[ConfigT]):
         Raises:
             ArtifactError: names, shapes or entries of Dict spaces do not fit; then no parameter is changed.
         """
-        parameters.set_parameters(self._assembled, load_path_or_dict, exact_match=exact_match)
+        persistence.set_parameters(self._assembled, load_path_or_dict, exact_match=exact_match)
 
     def save(
         self, path: str | Path | IO[bytes], exclude: Iterable[str] | None = None, include: Iterable[str] | None = None
@@ -409,9 +383,9 @@ class Agent(Generic[ConfigT]):
         """
         return persistence.save_as_asked(self._assembled, path, exclude, include, dir(self))
 
-    def training_state(self, exclude: Iterable[str] = (), include: Iterable[str] = ()) -> TrainingState:
-        """The content of a file of the agent, as a record; sections as for `save`. Training changes its tensors: copy them."""
-        return training_state(self._assembled, exclude=frozenset(exclude), include=frozenset(include))
+    def training_state(self, exclude: Iterable[str] = (), include: Iterable[str] = ()) -> dict[str, State]:
+        """The content of a file of the agent: section -> state, as for `save`. Training changes its tensors: copy them."""
+        return training_state.sections_of(self._assembled, exclude=frozenset(exclude), include=frozenset(include))
 
     def save_checkpoint(self, path: Path, *, replay: bool, journal: Journal | None = None) -> bool:
         """Write the agent to a file, with `replay` also its buffers; a `journal` stores the rows of the replay buffer. Return
@@ -443,12 +417,15 @@ class Agent(Generic[ConfigT]):
         Raises:
             ArtifactError: the file is missing, damaged, malicious or not an agent. PluginError: its plugin is not installed.
         """
-        changes = {**replaced_settings(custom_objects), **kwargs, "device": persistence.chosen_device(device, env)}
-        file = persistence.read(path, replay=env is not None, print_systems=print_system_info)
-        kind = class_for(file.document, cls, cast("type[Self]", Agent))
+        device = persistence.chosen_device(device, env)
+        settings = {**attributes.replaced_settings(custom_objects), **kwargs, "device": device}
+        if print_system_info:  # before the file is read, which another version may refuse
+            persistence.print_systems(path)
+        kinds = cls, cast("type[Self]", Agent)
+        kind, assembled = persistence.load(path, kinds, settings, replay=env is not None, force_reset=force_reset)
         agent = kind.__new__(kind)
-        agent._assembled = persistence.load(file, kind.spec, changes, class_name=kind.__name__, force_reset=force_reset)
-        if env is not None:
+        agent._assembled = assembled
+        if env is not None:  # after the restoring, as the number of environments may differ from the file's
             agent.set_env(env)
         return agent
 
@@ -462,19 +439,18 @@ class Agent(Generic[ConfigT]):
             ArtifactError: as `load`, no tensor fits, or `env` lacks entries of the file. PluginError: its plugin is missing.
             SettingsError: the class lacks the file's policy, and `settings` do not choose another.
         """
-        stored = StoredPolicy.read(path)
+        stored = persistence.StoredPolicy.read(path)
         merged, agent = stored.settings_for(cls.spec, {**settings, "env": env}), cls.__new__(cls)
-        with stored.fitting(cls.spec, settings):
-            if env is None:
-                agent._assembled = without_environment(stored, cls.spec, merged, cls.__name__)
-            else:
-                agent._assembled = from_arguments(cls.spec, (), merged, class_name=cls.__name__, order=stored.spaces)
-        warn_of_rest(stored.into(agent._assembled))
+        with stored.fitting(cls.spec, settings, env):
+            agent._assembled = from_arguments(cls.spec, (), merged, class_name=cls.__name__, order=stored.spaces)
+        transfer = stored.into(agent._assembled)
+        if transfer.partial:
+            warnings.warn(f"load_policy: {transfer}", stacklevel=2)
         return agent
 
     def save_replay_buffer(self, path: str | Path | IO[bytes]) -> None:
         """Write the replay buffer to a separate file."""
-        save_replay_buffer(self._assembled, path)
+        training_state.save_replay_buffer(self._assembled, path)
 
     @in_plain_modes
     def load_replay_buffer(self, path: str | Path | IO[bytes], truncate_last_traj: bool = True) -> None:
@@ -483,17 +459,19 @@ class Agent(Generic[ConfigT]):
         `truncate_last_traj`: reset the environment before training continues, so that the last trajectory ends; False does not
         reset it.
         """
-        load_replay_buffer(self._assembled, path)
+        training_state.load_replay_buffer(self._assembled, path)
         if truncate_last_traj:
             self.end_episodes()
 
     def set_logger(self, logger: MetricSink) -> None:
         """Write metrics only to `logger`, a `Logger` or any sink; `verbose` and `tensorboard_log` are then ignored."""
-        set_logger(self._assembled, logger)
+        own = self._assembled
+        own.logger, own.logger_was_set = learning.as_logger(logger), True
+        own.logger.current_step = lambda: own.num_timesteps  # values of the user are logged at the agent's steps
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write the metrics of the running training, or else the recorded values; a positive `iteration` is logged too."""
-        dump_logs(self._assembled, iteration)
+        learning.dump_logs(self._assembled, iteration)
 
 
 def agent_class(spec: AlgorithmSpec) -> type[Agent]:
@@ -563,9 +541,4 @@ def part(path: str, doc: str) -> Any:
 
     `critic_target: ContinuousCritics = part("algorithm.target.network", "The target network of the critics.")`
     """
-    names = path.split(".")
-
-    def get(agent: Agent) -> object:
-        return reduce(getattr, names, agent.parts)
-
-    return property(get, doc=doc)
+    return own(f"parts.{path}", doc)

@@ -6,7 +6,7 @@ import math
 import platform
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOBase
@@ -17,9 +17,9 @@ from typing import IO, Any, ClassVar, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from rlsdk import spaces, tree
+from rlsdk import tree
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import (
     ArtifactError,
     PluginError,
@@ -32,6 +32,7 @@ from rlsdk.errors import (
     shown,
 )
 from rlsdk.interfaces import BuildContext, State
+from rlsdk.kernels.structure import BEFORE_OPERATION
 from rlsdk.networks.encoders import encoded_slices
 from rlsdk.registry import AlgorithmSpec, agent_type, find, plugin_of, plugins, spec_of_class
 from rlsdk.registry import load as load_plugin
@@ -96,7 +97,8 @@ def as_agent_file(path: str | PathLike[str]) -> Path:
     target = Path(path)
     if not target.name:
         raise ArtifactError(f"{str(path)!r} names no file; give a name such as 'agent'")
-    known = target.suffix in (SUFFIX, ".zip") or is_offered("serializers", target.suffix)
+    # most names have no suffix: plugins are asked only about others
+    known = target.suffix in (SUFFIX, ".zip") or (target.suffix and is_offered("serializers", target.suffix))
     return target if known else target.with_name(target.name + SUFFIX)
 
 
@@ -114,8 +116,8 @@ def existing(path: str | Path | IO[bytes]) -> Path | IO[bytes]:
                 f" {path!r}"
             )
         return path
-    plain, suffixed = Path(path), with_suffix(path)
-    if plain.is_file() or not isinstance(suffixed, Path):
+    plain, suffixed = Path(path), as_agent_file(path)
+    if plain.is_file():
         return plain
     zipped = plain.with_name(plain.name + ".zip")
     if not suffixed.exists() and zipped.is_file():
@@ -145,23 +147,24 @@ def system_info() -> dict[str, str]:
     return found
 
 
-def describe_agent(
-    spec: AlgorithmSpec, config: object, context: BuildContext, environment: str | None
-) -> dict[str, object]:
-    """The entries of the manifest that describe the agent: its algorithm, plugin, settings, spaces and package versions."""
-    plugin = plugin_of(spec) or find(spec.id)
-    settings = _without(_storable(unstructure(config)), NOT_RESTORED)
+def describe_agent(agent: AssembledAgent) -> dict[str, object]:
+    """The manifest of an agent: its algorithm, plugin, settings, spaces, counts and package versions."""
+    plugin = plugin_of(agent.spec) or find(agent.spec.id)
+    settings = _without(_storable(unstructure(agent.config)), NOT_RESTORED)
     return {
         "kind": KIND,
-        "algorithm": spec.id,
+        "algorithm": agent.spec.id,
         "plugin": {"distribution": plugin.distribution, "version": plugin.version},
-        "environment": environment,
-        "num_envs": context.num_envs,
+        "environment": agent.env_name,
+        "num_envs": agent.context.num_envs,
         "config": settings,
         "not_stored": sorted(_objects(settings)),
-        "observation_space": spaces.to_json(context.observation_space),
-        "action_space": spaces.to_json(context.action_space),
+        "observation_space": to_json(agent.context.observation_space),
+        "action_space": to_json(agent.context.action_space),
         "system": system_info(),
+        "seed": agent.seed,
+        "num_timesteps": agent.total_steps - agent.step_offset,  # without the steps of a round that is running
+        **({"action_masks": True} if agent.trains_with_masks else {}),
     }
 
 
@@ -489,59 +492,49 @@ PER_BYTE = 16
 """The allowed bytes of networks, targets, gradients and optimisers per byte of the file, in addition to `FREE_BYTES`."""
 FREE_WORK = 2e10
 """The allowed multiplications for orthogonal initial weights, for a file of any size."""
-BY_SIZE = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full)
-OF_TENSOR = (Tensor.new_empty, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full)
+BY_SIZE = ("empty", "zeros", "ones", "rand", "randn", "full")
+OF_TENSOR = ("new_empty", "new_zeros", "new_ones", "new_full")
 
 
-class ConstructionLimit(TorchFunctionMode):
-    """Limits the total size of tensors that are made inside the block, for the agent of a file with `size` bytes of tensors."""
+class ConstructionLimit:
+    """Limits the total size of tensors that networks make inside the block, for the agent of a file with `size` bytes of
+    tensors.
+
+    It is asked by the mode that seeds initial weights. A mode of its own would be called 700 times for a small agent.
+    """
 
     def __init__(self, size: int) -> None:
-        super().__init__()
         self.left = FREE_BYTES + PER_BYTE * size
         self.work_left = FREE_WORK + float(size) ** 1.5
 
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: object,
-        args: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
-        """Call a torch function. Raises ArtifactError before it would allocate a tensor that passes the limit."""
-        options = kwargs or {}
-        if func in BY_SIZE:
-            self._charge(options.get("size", args), options.get("dtype"))
-        elif func in OF_TENSOR:
-            self._charge(options.get("size", args[1:]), options.get("dtype"))
-        elif func is torch.linalg.qr and isinstance(matrix := args[0], Tensor):
-            self.work_left -= matrix.numel() * min(matrix.shape[-2:])
-            self._require_rest()
-        return func(*args, **options)
+    def __enter__(self) -> None:
+        self._before = BEFORE_OPERATION.set(self._charge)
 
-    def _require_rest(self) -> None:  # not for every function: those that leave `no_grad` are also intercepted
+    def __exit__(self, *_: object) -> None:
+        BEFORE_OPERATION.reset(self._before)
+
+    def _charge(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> None:
+        """Count one operation of torch. Raises ArtifactError before it would allocate a tensor that passes the limit."""
+        if name in BY_SIZE or name in OF_TENSOR:
+            dtype = options.get("dtype")
+            itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
+            self.left -= math.prod(args[name in OF_TENSOR]) * itemsize
+        elif name == "linalg_qr":
+            self.work_left -= args[0].numel() * min(args[0].shape[-2:])
         if self.left < 0 or self.work_left < 0:
             raise ArtifactError(
                 "the file's settings and spaces describe networks that are far larger than the file; they do not belong to it"
             )
 
-    def _charge(self, size: object, dtype: object) -> None:
-        parts = list(size) if isinstance(size, Iterable) else []
-        if parts and isinstance(inner := parts[0], Iterable):
-            parts = list(inner)
-        whole = [n for n in parts if isinstance(n, int) and not isinstance(n, bool)]
-        itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
-        self.left -= math.prod(whole) * itemsize
-        self._require_rest()
 
-
-class OfAlgorithm(Protocol):
-    """An agent class, which has the spec of its algorithm."""
+class AnyAgent(Protocol):
+    """`rlsdk.Agent` or a subclass of it."""
 
     spec: ClassVar[AlgorithmSpec]
+    _assembled: AssembledAgent
 
 
-AgentT = TypeVar("AgentT", bound=OfAlgorithm)
+AgentT = TypeVar("AgentT", bound=AnyAgent)
 NOT_CALLED = {
     "trainings": (
         "train",

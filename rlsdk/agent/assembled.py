@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, ParamSpec, cast
 
 import attrs
 import torch
@@ -22,65 +22,46 @@ from rlsdk.environments import CollectorsVectorEnv, ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
 from rlsdk.errors import SettingsError, UsageError, fitting
-from rlsdk.interfaces import AllowsLag, BuildContext, NormalizesEpisodes, Parts, State
+from rlsdk.interfaces import AllowsLag, NormalizesEpisodes, Parts, State
 from rlsdk.interfaces.abilities import ability, require_inside
 from rlsdk.kernels import function_modes
 from rlsdk.kernels.structure import is_hooked
 from rlsdk.networks.layers import architecture
-from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import ActingState, Cursor, Features, Observation
-from rlsdk.runtime.process import Streams, count_in, stored_like
+from rlsdk.runtime.process import count_in, stored_like
 from rlsdk.settings import evolve
-from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.fields import MEMORY
-from rlsdk.sinks import Logger
 from rlsdk.spaces import Space
 from rlsdk.training import OffPolicyPlan
 from rlsdk.training.collector import joined
 from rlsdk.training.run import Run
-from rlsdk.training.trained_agent import ActingWeights
+from rlsdk.training.trained_agent import ConfigT, DrivenAgent
 from rlsdk.tree import leaves
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
 
-ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(eq=False)
-class AssembledAgent(Generic[ConfigT]):
+@dataclass(eq=False, kw_only=True)
+class AssembledAgent(DrivenAgent[ConfigT]):
     """The internal state of an agent; `rlsdk.agent.assembly.assemble` makes one."""
 
     spec: AlgorithmSpec
     class_name: str
     """The name of the user-facing class, for messages."""
-    config: ConfigT
-    env: ConnectedEnv | None
-    """The vector environment of training; None for an agent without an environment."""
     env_name: str | None
     """The id that the environment was made from; None if it was not made from an id."""
     seed: int
     device_reason: str
-    streams: Streams
     masks: MaskValidator
-    context: BuildContext = field(init=False)
-    decode_action: ActionDecoder = field(init=False)
-    stack: ObservationBatcher = field(init=False)
-    preprocessing: Preprocessing = field(init=False)
-    parts: Parts = field(init=False)
+    decode_action: ActionDecoder
+    stack: ObservationBatcher
     made_as: list[str] = field(init=False)
     """The layers that were built from the settings; see `require_same_layers`."""
-    logger: Logger = field(default_factory=Logger)
     logger_was_set: bool = False
-    cursor: Cursor | None = None
-    acting: tuple[ActingState[object], ...] = ()
-    """The acting state after the last round, one per group of environments; empty before training began."""
-    in_round: bool = False
-    """Whether a round is running, or has failed, so that the environments have made more steps than `cursor` counts."""
-    ahead: tuple[ActingWeights, ...] = ()
-    """The weights that will act in the next rounds, if collectors act with earlier weights than the learner's."""
     run: Run | None = None
     """The running training; None if there is none."""
     stored_cursor: StoredCursor | None = None
@@ -271,13 +252,6 @@ def _listed(what: str, names: list[str]) -> list[str]:
     return [f"{what}: {', '.join(names[:LISTED])}{more}"] if names else []
 
 
-class Wraps(Protocol):
-    """A part that wraps another part, for example exploration around a policy."""
-
-    @property
-    def inner(self) -> object: ...
-
-
 def architecture_of(parts: Parts) -> list[str]:
     """The layers of all networks of an agent, as text: classes, sizes and names."""
     return architecture(*networks_of(parts))
@@ -293,7 +267,8 @@ def take_over_modes(now: Parts, before: Parts) -> None:
 
     Hooks are not copied, because they may refer to the earlier networks; a warning reports this.
     """
-    pairs = [pair for both in zip(networks_of(now), networks_of(before), strict=True) for pair in _layers(*both)]
+    networks = zip(networks_of(now), networks_of(before), strict=True)
+    pairs = [pair for new, old in networks for pair in zip(new.modules(), old.modules(), strict=True)]
     for layer, old in pairs:
         layer.training = old.training
         for name, parameter in layer.named_parameters(recurse=False):
@@ -304,10 +279,6 @@ def take_over_modes(now: Parts, before: Parts) -> None:
             " the hooks again",
             stacklevel=6,
         )
-
-
-def _layers(network: nn.Module, before: nn.Module) -> zip[tuple[nn.Module, nn.Module]]:
-    return zip(network.modules(), before.modules(), strict=True)
 
 
 def require_same_layers(agent: AssembledAgent, what: str) -> None:
@@ -331,8 +302,8 @@ def require_same_layers(agent: AssembledAgent, what: str) -> None:
 def _networks(part: object) -> list[nn.Module]:
     """The modules of a part: the part itself or the part that it wraps, or else the networks in its attributes, with target
     networks."""
-    while not isinstance(part, nn.Module) and (wrapper := ability(part, Wraps)) is not None:
-        part = wrapper.inner
+    while not isinstance(part, nn.Module) and (inner := getattr(part, "inner", None)) is not None:
+        part = inner  # for example the policy inside exploration
     if isinstance(part, nn.Module):
         return [part]
     held = [getattr(value, "network", value) for value in getattr(part, "__dict__", {}).values()]

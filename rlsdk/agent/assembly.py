@@ -34,7 +34,7 @@ from rlsdk.networks.layers import initialisation
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec, require_usable
 from rlsdk.runtime.process import Streams, choose_device, fresh_seed
-from rlsdk.settings import evolve, structure
+from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
 from rlsdk.settings.load import Dataset
@@ -61,24 +61,31 @@ def from_arguments(
     """Build an agent from the arguments of the constructor of an agent class.
 
     `order`: the spaces whose order of Dict keys the agent's spaces take over, because weights belong to keys by position; None:
-    those of the environment. Records of environments are read by key, so that an agent may have another order.
+    those of the environment. Records of environments are read by key, so that an agent may have another order. An agent without
+    environment has these spaces.
 
     Raises:
         UsageError: there is no environment. SettingsError, UnsupportedSpaceError, EnvironmentFault, ResourceError: as for
         the constructor of `Agent`.
     """
     require_usable(spec)
-    config = bind(spec.config_type, args, without_effect(spec, kwargs))
-    if config.env is None:
-        return _without_environment(spec, config, class_name)
-    bare, requests = split_wrapper_settings(config.env)
+    named = without_effect(spec, kwargs)
+    # `env` is the second field of all settings; the agent holds it beside them, so that they are checked only once
+    given = args[1] if len(args) > 1 else named.pop("env", None)
+    config = bind(spec.config_type, (args[0], None, *args[2:]) if len(args) > 1 else args, named)
+    if given is None:
+        return _without_environment(spec, config, class_name, order)
+    bare, requests = split_wrapper_settings(given)
     env = connect(bare, spec.default_envs)
+    # gymnasium's wrappers for statistics and frames are settings here, so that files hold them
     for request in requests:
         config = request.applied_to(config)
     spaces = env.observation_space, env.action_space
     if order is not None:
         spaces = in_order_of(spaces[0], order[0]), in_order_of(spaces[1], order[1])
     agent = assemble(spec, config, spaces, env.num_envs, env, class_name=class_name)
+    if isinstance(bare, str):
+        agent.env_name = bare
     agent.masks.check_environment(env)
     warn_of_statistics(env, "the training environment")
     take_groups(agent, env)
@@ -88,15 +95,17 @@ def from_arguments(
     return agent
 
 
-def _without_environment(spec: AlgorithmSpec, config: AgentConfig, class_name: str) -> AssembledAgent:
-    """Build an agent that learns from a data set; its spaces are those of the data set.
+def _without_environment(
+    spec: AlgorithmSpec, config: AgentConfig, class_name: str, known: tuple[Space, Space] | None
+) -> AssembledAgent:
+    """Build an agent with `known` spaces, or one that learns from a data set and has its spaces.
 
     Raises:
-        UsageError: the settings contain no data set, or the plan needs an environment.
+        UsageError: there are no spaces, or the plan needs an environment and they are not `known`.
     """
-    spaces = recorded_spaces(config)
+    spaces = recorded_spaces(config) if known is None else known
     agent = None if spaces is None else assemble(spec, config, spaces, 1, None, class_name=class_name)
-    if agent is None or agent.parts.plan.needs_environment:
+    if agent is None or (known is None and agent.parts.plan.needs_environment):
         raise UsageError(
             "an agent needs an environment to learn in; env=None is for load(path), which has the spaces, and for algorithms"
             " that learn from a data set: give theirs"
@@ -114,29 +123,32 @@ def assemble(
     *,
     class_name: str = "Agent",
 ) -> AssembledAgent[ConfigT]:
-    """Build an agent with new parameters. `spaces`: (observation space, action space).
+    """Build an agent with new parameters, of a plugin that is usable. `config` has no `env`.
+
+    Args:
+        spaces: (observation space, action space).
 
     Raises:
         SettingsError, UnsupportedSpaceError: the settings do not fit each other or the spaces.
     """
-    require_usable(spec)
     if config.policy not in spec.policies:
         raise SettingsError(f"unknown policy {config.policy!r}; {spec.id} has {', '.join(spec.policies)}")
     require_groups(num_envs, config.env_groups)
-    bare, _ = split_wrapper_settings(config.env)
     seed = fresh_seed() if config.seed is None else int(config.seed)
     device, reason = choose_device(config.device, config.policy, "cpu" if env is None else env.device)
     use = spec.action_masks if getattr(config, "use_masking", True) else "ignored"
     agent = AssembledAgent(
-        spec,
-        class_name,
-        evolve(config, {"env": None}),
-        env,
-        env_name=bare if isinstance(bare, str) else None if env is None else env.env_id,
+        spec=spec,
+        class_name=class_name,
+        config=config,
+        env=env,
+        env_name=None if env is None else env.env_id,
         seed=seed,
         device_reason=reason,
         streams=Streams(seed, device),
         masks=MaskValidator(spaces[1], spec.id, used=use != "ignored", required=use == "required"),
+        decode_action=ActionDecoder(spaces[1]),
+        stack=ObservationBatcher(spaces[0]),
     )
     agent.context = BuildContext(
         *spaces,
@@ -150,7 +162,6 @@ def assemble(
         to_gymnasium=partial(to_gymnasium, by_name=True),
         algorithm=spec.id,
     )
-    agent.decode_action, agent.stack = ActionDecoder(spaces[1]), ObservationBatcher(spaces[0])
     build_parts(agent)
     agent.logger.current_step = lambda: agent.num_timesteps
     return agent
@@ -165,6 +176,7 @@ def build_parts(agent: AssembledAgent) -> None:
         ArtifactError: a file that a setting names cannot be read.
     """
     agent.preprocessing = preprocessing_of(agent.context, agent.config)
+    # weights depend on the seed alone: not on the threads, nor on what was drawn before
     with initialisation(agent.seed):
         with _files_named(agent):
             made = agent.spec.build(agent.preprocessing.build_context, agent.config)
@@ -181,7 +193,7 @@ def build_parts(agent: AssembledAgent) -> None:
         )
     move(built, agent.context.device)
     agent.parts = agent.preprocessing.connected(built)
-    agent.made_as = architecture_of(built)
+    agent.made_as = architecture_of(built)  # a file holds settings, no layers: replaced layers are found by comparing
     if (policy := ability(agent.parts.policy, ReadsInputs)) is not None:
         policy.reader = InputReader(agent.preprocessing)
 
@@ -194,8 +206,10 @@ def _files_named(agent: AssembledAgent) -> Iterator[None]:
     except OSError as error:
         values = attrs.asdict(agent.config, recurse=False)
         names = [name for name, value in values.items() if error.filename and str(value) == str(error.filename)]
-        if not names:
-            raise
+        if not names:  # a file that the plugin chose
+            raise ArtifactError(
+                f"the agent cannot be built: {error}; give the setting that names the file again"
+            ) from error
         raise ArtifactError(
             f"{names[0]} = {values[names[0]]} cannot be read: {error.strerror or error}; give the place of the file, for an"
             f" agent file with load(path, custom_objects={{{names[0]!r}: ...}})"

@@ -67,37 +67,21 @@ class DeviceName(str):
         return str.__hash__(self)
 
 
-class Own:
-    """A read-only attribute of `Agent` that returns an attribute of its `AssembledAgent`."""
+def own(path: str, doc: str | None = None) -> Any:
+    """A read-only property of `Agent`, for a class body: `name: Type = own(path)`; type checkers see a `Type`.
 
-    fset = None
-    """None, as for a property without a setter."""
+    Args:
+        path: the attribute of `AssembledAgent`, with dots if nested.
+    """
+    names = ("_assembled", *path.split("."))
 
-    def __init__(self, path: str | None) -> None:
-        self._path = path
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name, self._names = name, ("_assembled", *(self._path or name).split("."))
-
-    def __get__(self, instance: object, owner: type) -> object:
-        if instance is None:
-            return self
-        value = instance
-        for name in self._names:  # torch.compile does not support attrgetter
+    def get(agent: object) -> object:
+        value = agent
+        for name in names:  # torch.compile does not support attrgetter
             value = getattr(value, name)
         return value
 
-    def __set__(self, instance: object, value: object) -> None:
-        raise UsageError(f"{type(instance).__name__}.{self._name} cannot be assigned")
-
-
-def own(path: str | None = None) -> Any:
-    """An `Own` for a class body, `name: Type = own()`; type checkers see a `Type`.
-
-    Args:
-        path: the attribute of `AssembledAgent`, with dots if nested; None: `name`.
-    """
-    return Own(path)
+    return property(get, doc=doc)
 
 
 def read(kind: type, agent: AssembledAgent | None, name: str) -> Any:
@@ -138,7 +122,7 @@ def write(user_facing: object, agent: AssembledAgent | None, name: str, value: o
         object.__setattr__(user_facing, name, value)
         return
     member = inspect.getattr_static(kind, name, None)
-    if isinstance(member, property | Own):
+    if isinstance(member, property):
         if member.fset is None:
             instead = ELSEWHERE.get(name, "it follows from how the agent was made and trained")
             raise UsageError(f"{kind.__name__}.{name} cannot be assigned; {instead}")
@@ -235,19 +219,10 @@ def _successes(agent: AssembledAgent) -> deque[bool]:
     return deque((episode.success for episode in last if episode.success is not None), maxlen=size)
 
 
-def _updates(agent: AssembledAgent) -> int:
-    return agent.counts.updates
-
-
 def _finished_episodes(agent: AssembledAgent) -> int:
     episode_statistics, run = _episodes(agent), agent.run
     finished = 0 if episode_statistics is None else episode_statistics.finished_episodes
     return finished + (0 if run is None else len(run.episodes_in_round))
-
-
-def _progress_remaining(agent: AssembledAgent) -> float:
-    run = agent.run
-    return 1.0 if run is None else run.progress_remaining
 
 
 def _last_observation(agent: AssembledAgent) -> object:
@@ -264,9 +239,9 @@ DERIVED: dict[str, Callable[[AssembledAgent], object]] = {
     "policy_class": lambda agent: type(agent.parts.policy),
     "ep_info_buffer": _episode_infos,
     "ep_success_buffer": _successes,
-    "_n_updates": _updates,
+    "_n_updates": lambda agent: agent.counts.updates,
     "_episode_num": _finished_episodes,
-    "_current_progress_remaining": _progress_remaining,
+    "_current_progress_remaining": lambda agent: 1.0 if agent.run is None else agent.run.progress_remaining,
     "_last_obs": _last_observation,
 }
 """Attribute of stable-baselines3 -> the function that computes it when it is read."""
@@ -338,17 +313,6 @@ OF_LEARN: dict[str, tuple[tuple[object, ...], str]] = {
     "eval_log_path": ((None,), EVALUATION),
 }
 """Argument of `learn` -> (accepted values, replacement for other values)."""
-LEARN = (
-    "total_timesteps",
-    "callback",
-    "log_interval",
-    "tb_log_name",
-    "reset_num_timesteps",
-    "progress_bar",
-    "threads",
-    "schedule_until",
-    "exact_steps",
-)
 ASYNC_EVAL = (
     "async_eval is not needed and has no effect: candidates are played side by side, in other processes where the environment"
     ' is made by make_vec_env(..., vectorization="async")'
@@ -369,8 +333,10 @@ def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object]) -> dict
     return rest
 
 
-def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, object], progress_bar: object) -> None:
-    """Check arguments of `learn` that rlsdk does not have, and the type of `progress_bar`.
+def check_learn_arguments(
+    spec: AlgorithmSpec, arguments: Mapping[str, object], progress_bar: object, learn: Callable[..., object]
+) -> None:
+    """Check arguments of the method `learn` that rlsdk does not have, and the type of `progress_bar`.
 
     Raises:
         UsageError: an argument of stable-baselines3 has a value that is not accepted. SettingsError: an argument is unknown,
@@ -385,7 +351,8 @@ def check_learn_arguments(spec: AlgorithmSpec, arguments: Mapping[str, object], 
             if value is not None:
                 warnings.warn(ASYNC_EVAL, stacklevel=3)
         else:
-            raise SettingsError(f"learn has no argument {name!r}; {suggest(name, LEARN)}")
+            known = set(inspect.signature(learn).parameters) - {"self", "documented"}
+            raise SettingsError(f"learn has no argument {name!r}; {suggest(name, known)}")
 
 
 def _require(name: str, value: object, accepted: tuple[object, ...], instead: str) -> None:
@@ -442,7 +409,7 @@ def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> Non
     if changed - OF_THE_AGENT:
         try:
             _reconfigure_parts(agent, config)
-        except BaseException:
+        except BaseException:  # some parts have the new settings already
             _reconfigure_parts(agent, before)
             raise
     agent.config = config

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any
 
+from rlsdk.agent import training_state
+from rlsdk.agent.agent_file import AgentT
 from rlsdk.agent.assembled import (
     AssembledAgent,
     in_plain_modes,
@@ -15,18 +17,8 @@ from rlsdk.agent.assembled import (
     take_over_modes,
 )
 from rlsdk.agent.assembly import assemble, build_parts
-from rlsdk.agent.training_state import (
-    further_states,
-    has_memories,
-    leave_episodes,
-    memories_of,
-    restore,
-    restore_further,
-    restore_memories,
-    training_state,
-)
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
-from rlsdk.environments.wrapping import EnvInTraining, refuse_move, split_wrapper_settings, warn_of_statistics
+from rlsdk.environments.wrapping import refuse_move, split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import UnsupportedSpaceError, UsageError, fitting, message_of, one_line
 from rlsdk.runtime.process import derive
 from rlsdk.settings import evolve
@@ -60,8 +52,8 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
     agent.met_masks = agent.trains_with_masks
     agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.env_id
     agent.fingerprint = fingerprint_of(envs)
-    if force_reset:
-        leave_episodes(agent)
+    if force_reset:  # otherwise the next `learn` continues from the last observation, in the new environment
+        training_state.leave_episodes(agent)
 
 
 def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
@@ -76,15 +68,10 @@ def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
     return known
 
 
-def env_for_users(agent: AssembledAgent) -> ConnectedEnv | None:
-    """The environment for users: during training, stepping or resetting it raises an error."""
-    return agent.env if agent.env is None or agent.run is None else cast("ConnectedEnv", EnvInTraining(agent.env))
-
-
 def _user_moves(agent: AssembledAgent) -> None:
     if agent.run is not None:
         refuse_move()
-    leave_episodes(agent)
+    training_state.leave_episodes(agent)
 
 
 def require_same_spaces(agent: AssembledAgent, envs: object, what: str, hint: str = "") -> None:
@@ -103,33 +90,26 @@ def _bounds(space: object) -> str:
 
 
 def _resize(agent: AssembledAgent, num_envs: int) -> None:
-    memories = [agent.parts.buffer, *memories_of(agent.parts).values()]
+    memories = [agent.parts.buffer, *training_state.memories_of(agent.parts).values()]
     recorded = not agent.parts.plan.needs_environment  # then the buffers hold a data set and are built again
     if not recorded and any(memory is not None and len(memory) for memory in memories):
         raise UsageError(
             f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}, or begin"
             f" with an empty buffer: save the agent, then {agent.class_name}.load(path, env=env)"
         )
+    # buffers and gSDE matrices have one row per environment: parts are built again, and get the state of the earlier ones
     require_same_layers(agent, "the agent cannot be made for another number of environments")
     policy, algorithm = agent.preprocessing.policy_state(agent.parts.policy), agent.parts.algorithm.state_dict()
-    further, before, normalizer = further_states(agent.parts), agent.parts, agent.preprocessing.normalizer
+    further, before = training_state.further_states(agent.parts), agent.parts
+    normalizer = agent.preprocessing.normalizer
     agent.context, agent.as_stored = replace(agent.context, num_envs=num_envs), False
     build_parts(agent)
     agent.preprocessing.load_policy_state(agent.parts.policy, policy)
     agent.parts.algorithm.load_state_dict(algorithm)
-    restore_further(agent.parts, further)
+    training_state.restore_further(agent.parts, further)
     take_over_modes(agent.parts, before)
     if normalizer is not None and agent.preprocessing.normalizer is not None:
         agent.preprocessing.normalizer.freeze(normalizer.frozen)
-
-
-class HasAssembled(Protocol):
-    """`rlsdk.Agent` or a subclass of it."""
-
-    _assembled: AssembledAgent
-
-
-AgentT = TypeVar("AgentT", bound=HasAssembled)
 
 
 def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
@@ -148,13 +128,13 @@ def copied(agent: AgentT, memo: dict[int, Any]) -> AgentT:
 def acting_copy(agent: AgentT, settings: Mapping[str, object]) -> AgentT:
     """A copy of an agent without environment and training; see `Agent.acting_copy`."""
     own, made = agent._assembled, type(agent).__new__(type(agent))
-    state = training_state(own, exclude=frozenset({"training"}))
+    state = training_state.sections_of(own, exclude=frozenset({"training"}))
     config, spaces = evolve(own.config, settings), (own.context.observation_space, own.context.action_space)
     twin = assemble(own.spec, config, spaces, own.context.num_envs, None, class_name=own.class_name)
     with fitting("the policy does not fit the settings of its copy"):
-        twin.preprocessing.load_policy_state(twin.parts.policy, deepcopy(state.policy))
-    twin.env_name, twin.seed, twin.met_masks = own.env_name, own.seed, state.masks
-    twin.streams.reseed(own.seed)
+        twin.preprocessing.load_policy_state(twin.parts.policy, deepcopy(state["policy"]))
+    twin.env_name, twin.seed, twin.met_masks = own.env_name, own.seed, own.trains_with_masks
+    twin.streams.reseed(own.seed)  # `assemble` drew a seed if the setting is None
     vars(made).update(_assembled=twin)
     return made
 
@@ -171,18 +151,17 @@ def not_pickled(agent: object) -> UsageError:
 def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
     """Assemble a new agent and restore the state of the other, as from a file. Networks, optimisers and kernels share memory,
     and separate deep copies of these objects would not."""
-    state = training_state(agent, include=frozenset({"replay"}) if has_memories(agent.parts) else frozenset())
+    state = training_state.sections_of(agent, include=training_state.memory_sections(agent.parts))
     env = _copied_environment(agent.env, memo)
     spaces = agent.context.observation_space, agent.context.action_space
     made = assemble(agent.spec, agent.config, spaces, agent.context.num_envs, env, class_name=agent.class_name)
     made.env_name, made.seed, made.start_time = agent.env_name, agent.seed, agent.start_time
-    made.met_masks = state.masks
-    learning = None if state.learning is None else state.learning.state_dict()
-    restore(made, deepcopy(state.policy), deepcopy(learning))
-    if state.replay is not None and made.parts.buffer is not None:
-        made.parts.buffer.load_state_dict(deepcopy(state.replay))
-    if state.memories is not None:
-        restore_memories(made.parts, deepcopy(state.memories))
+    made.met_masks = agent.trains_with_masks
+    training_state.restore(made, deepcopy(state["policy"]), deepcopy(state["training"]))
+    if made.parts.buffer is not None:
+        made.parts.buffer.load_state_dict(deepcopy(state["replay"]))
+    if "memories" in state:
+        training_state.restore_memories(made.parts, deepcopy(state["memories"]))
     return made
 
 

@@ -19,27 +19,19 @@ from torch import Generator, Tensor, nn
 from typing_extensions import TypeVar
 
 from rlsdk import tree
+from rlsdk.agent import training_state
 from rlsdk.agent.assembled import AssembledAgent, require_same_layers
 from rlsdk.agent.assembly import assemble, observe_data_set
 from rlsdk.agent.attributes import positive
-from rlsdk.agent.training_state import (
-    begin,
-    leave_episodes,
-    leave_moved_episodes,
-    require_room,
-    restore_replay,
-    training_env,
-)
 from rlsdk.buffers import Episodes, open_episodes, rows_in_order
-from rlsdk.callbacks import Callback, ProgressBar
-from rlsdk.callbacks.callback import as_callbacks
+from rlsdk.callbacks import Callback
 from rlsdk.environments import CollectorsVectorEnv, connect, fingerprint_of
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.interfaces import FollowsPolicy, Imitates, LearnsOffline, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.kernels.vector_steps import step, without_compiler
 from rlsdk.records import Cursor, Features, Observation
-from rlsdk.registry import AlgorithmSpec
+from rlsdk.registry import AlgorithmSpec, require_usable
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.process import derive, limited_threads
 from rlsdk.settings import evolve, flat_scalars
@@ -72,11 +64,6 @@ class Request:
     """Whether the last round is cut at `total_timesteps`."""
 
 
-def callbacks_of(given: object, progress_bar: bool) -> list[Callback]:
-    """The callbacks that were passed to `learn`, and the progress bar if it is requested."""
-    return [*as_callbacks(given), *([ProgressBar()] if progress_bar else [])]
-
-
 def run_training(
     agent: AssembledAgent, request: Request, callbacks: Sequence[Callback], user_facing: TrainedAgent
 ) -> None:
@@ -86,7 +73,7 @@ def run_training(
             "a training of this agent is running; call learn again after it (a callback that returns False ends it), or train a"
             " copy: copy.deepcopy(model).learn(...)"
         )
-    env = training_env(agent)
+    env = training_state.training_env(agent)
     agent.start_time = time_ns()
     default = 4 if agent.parts.plan.log_every == "episodes" else 1
     interval = positive(default if request.log_interval is None else request.log_interval, "log_interval")
@@ -102,19 +89,20 @@ def run_training(
         agent.step_offset = agent.total_steps
     if not total:
         return
-    leave_moved_episodes(agent)
+    training_state.leave_moved_episodes(agent)
     if agent.cursor is None:
-        require_room(agent)
-        begin(agent, env)
+        training_state.require_room(agent)
+        training_state.begin(agent, env)
         observe_data_set(agent)
     agent.run = run = _begun(agent, request, Run(user_facing, agent, agent.counts, total, callbacks, until))
     try:
         train(run, env, log_every=interval, threads=threads)
-    finally:
+    finally:  # also after an error or Ctrl-C, so that the agent can be saved and `learn` called again
         agent.run, agent.stored_log = None, run.episode_statistics.state_dict()
+        # tells the next `learn` whether somebody stepped the environments meanwhile
         agent.fingerprint = None if agent.env is None else fingerprint_of(agent.env)
         if run.new_episodes:
-            leave_episodes(agent)
+            training_state.leave_episodes(agent)
         if not agent.logger_was_set:
             agent.logger.close()
 
@@ -145,6 +133,7 @@ class ActingCopy(Generic[SettingsT]):
 
     def __call__(self, env: VectorEnv) -> AssembledAgent[SettingsT]:
         """The agent for the environments of one collector; the learner sends its weights at the start of every round."""
+        require_usable(self.spec)  # the collector may be on a machine with another version
         return assemble(self.spec, self.config, self.spaces, self.num_envs, connect(env))
 
 
@@ -171,12 +160,6 @@ def chosen_sinks(config: AgentConfig, name: str, *, fresh: bool) -> list[MetricS
     if config.tensorboard_log:
         sinks.append(TensorBoardSink(Path(config.tensorboard_log), name, continue_last=not fresh))
     return sinks
-
-
-def set_logger(agent: AssembledAgent, given: MetricSink) -> None:
-    """See `Agent.set_logger`."""
-    agent.logger, agent.logger_was_set = as_logger(given), True
-    agent.logger.current_step = lambda: agent.num_timesteps
 
 
 def as_logger(given: object) -> Logger:
@@ -257,6 +240,7 @@ def pretrain(agent: AssembledAgent, source: Source, wanted: Pretraining) -> None
     episodes = open_episodes(dataset, agent.preprocessing.build_context)
     episodes.require_masks(required=agent.masks.required, used=agent.masks.used)
     training, held_out = _split(episodes, wanted.train_fraction, dataset.name)
+    # one thread: small batches are slower with more, and results must not depend on their number
     with _unchanged_after_errors(agent, policy), limited_threads(1), torch.inference_mode(False), torch.enable_grad():
         _observe(agent, training)
         _Fitting(agent, policy, wanted).fit(training, held_out)
@@ -398,7 +382,7 @@ def update_from_memory(
         raise UsageError(
             f"{agent.spec.id} stores no experience to train from; learn(total_timesteps) collects and trains"
         )
-    restore_replay(agent)
+    training_state.restore_replay(agent)
     if gradient_steps is None:
         raise SettingsError("train needs the number of updates, train(gradient_steps=100)")
     if not len(agent.parts.buffer):

@@ -2,59 +2,35 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 import torch
 from torch import Tensor
 
-from rlsdk import spaces, tree
-from rlsdk.agent import agent_file
-from rlsdk.agent.agent_file import (
-    SPACES,
-    UNKNOWN,
-    ConstructionLimit,
-    algorithm_in,
-    blaming_the_file,
-    bytes_of,
-    made_with,
-    naming,
-    require_finite,
-    require_same_places,
-    spaces_of,
-    spec_for,
-    upgraded,
-)
+from rlsdk import tree
+from rlsdk.agent import agent_file, training_state
+from rlsdk.agent.agent_file import AgentT, ConstructionLimit
 from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
-from rlsdk.agent.training_state import (
-    SECTIONS,
-    TrainingState,
-    further_states,
-    has_memories,
-    pending_replay,
-    restore,
-    restore_states,
-    training_state,
-)
+from rlsdk.agent.training_state import SECTIONS
 from rlsdk.environments import device_of
 from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, shown, suggest
 from rlsdk.interfaces import CountsUpdates, FollowsPolicy, State
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor
-from rlsdk.registry import AlgorithmSpec, plugin_of, require_usable
+from rlsdk.registry import AlgorithmSpec, require_usable
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.process import choose_device
 from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.constructor import bind
-from rlsdk.spaces import Space
+from rlsdk.spaces import Space, from_json
 from rlsdk.storage import archive
 from rlsdk.storage.archive import table_in
 from rlsdk.storage.journal import Journal
@@ -65,37 +41,16 @@ MAX_ENVS = 2**20
 Target = str | Path | IO[bytes]
 
 
-def write(state: TrainingState, path: Target, journal: Journal | None = None) -> None:
-    """Write an agent file. With a journal, the rows of the replay buffer are written to the journal instead.
-
-    Raises:
-        ArtifactError: the file cannot be written; an existing file is unchanged.
-    """
-    sections: dict[str, State] = {"policy": state.policy}
-    if state.learning is not None:
-        sections["training"] = state.learning.state_dict()
-    parts: list[str] = []
-    if state.replay is not None:
-        sections["replay"] = state.replay
-        if journal is not None:
-            sections["replay"], parts = journal.write(state.replay)
-    if state.memories is not None:
-        sections["memories"] = state.memories
-    document = agent_file.describe_agent(state.spec, state.config, state.context, state.env_name)
-    document |= {
-        "seed": state.seed,
-        "num_timesteps": state.num_timesteps,
-        **({"action_masks": True} if state.masks else {}),
-        **({"replay_parts": parts} if parts else {}),
-    }
-    archive.write(agent_file.with_suffix(path), document, sections)
-
-
 def save_checkpoint(agent: AssembledAgent, path: Path, *, replay: bool, journal: Journal | None) -> bool:
-    """See `Agent.save_checkpoint`."""
-    state = training_state(agent, include={"replay"} if replay and has_memories(agent.parts) else frozenset())
-    write(state, path, journal)
-    return state.has_episodes
+    """See `Agent.save_checkpoint`. With a journal, the rows of the replay buffer are written to the journal instead."""
+    wanted = training_state.memory_sections(agent.parts) if replay else frozenset[str]()
+    sections = training_state.sections_of(agent, include=wanted)
+    document = agent_file.describe_agent(agent)
+    if journal is not None and "replay" in sections:
+        sections["replay"], parts = journal.write(sections["replay"])
+        document |= {"replay_parts": parts} if parts else {}  # the files of the journal that hold the rows
+    archive.write(agent_file.with_suffix(path), document, sections)
+    return "episodes" in sections["training"]
 
 
 def save_as_asked(
@@ -128,88 +83,83 @@ def save_as_asked(
             f"files never hold {absent[0]!r}; {advice if absent[0] in settings else 'leave it out of include'}"
         )
     sections = set(SECTIONS)
-    write(training_state(agent, exclude=excluded & sections, include=included & sections), path)
-    written = agent_file.with_suffix(path)
-    return written if isinstance(written, Path) else None
+    state = training_state.sections_of(agent, exclude=excluded & sections, include=included & sections)
+    target = agent_file.with_suffix(path)
+    archive.write(target, agent_file.describe_agent(agent), state)
+    return target if isinstance(target, Path) else None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFile:
-    """The path, manifest and sections of an agent file."""
-
-    source: Path | IO[bytes]
-    document: Mapping[str, object]
-    sections: State
-
-
-def read(path: Target, *, replay: bool, print_systems: bool) -> AgentFile:
-    """Read the manifest and the sections of an agent file.
+def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], dict[str, object], State]:
+    """Read (the path or file object, the manifest, the sections) of an agent file.
 
     The replay buffer is read only with `replay`, or from a file object, which may be closed later.
-    `print_systems`: print the package versions that the file was saved with, and the installed ones.
 
     Raises:
         ArtifactError: the file is missing, damaged, malicious, or not of an agent.
     """
     source = agent_file.existing(path)
-    if print_systems:
-        _print_systems(source)
     wanted = (*SECTIONS, "memories") if replay or not isinstance(source, Path) else ("policy", "training")
     document, sections = archive.read(source, wanted, kind=agent_file.KIND)
     agent_file.require_manifest(document)
-    return AgentFile(source, document, sections)
+    return source, document, sections
 
 
 def chosen_device(wanted: str, env: object) -> str:
     """The setting `device` of an agent that continues in `env`: `auto` is the device of environments on a GPU."""
-    return own if wanted == "auto" and (own := device_of(env)) != "cpu" else wanted
+    if env is None or wanted != "auto":
+        return wanted
+    return own if (own := device_of(env)) != "cpu" else wanted
 
 
 @in_plain_modes
 def load(
-    file: AgentFile, spec: AlgorithmSpec, changes: Mapping[str, object], *, class_name: str, force_reset: bool
-) -> AssembledAgent:
-    """Build the agent in a file, without an environment; see `Agent.load`."""
-    with naming(file.source, file.document, spec):
-        require_usable(spec)
-        document, sections = upgraded(file.document, file.sections, spec)
-        agent = _assembled(spec, document, changes, bytes_of(sections), class_name)
-        restore(agent, agent_file.policy_in(sections), sections.get("training"), changes)
-    agent.as_stored = not set(changes) - {"device"}
+    path: Target, kinds: tuple[type[AgentT], type[AgentT]], changes: State, *, replay: bool, force_reset: bool
+) -> tuple[type[AgentT], AssembledAgent]:
+    """(class, agent without an environment) of a file; see `Agent.load`.
+
+    Args:
+        kinds: (the class whose `load` was called, the base class of all agents).
+        changes: settings that replace those of the file.
+        replay: read the replay buffer now, not at its first use.
+    """
+    source, document, stored = read(path, replay=replay)
+    kind = agent_file.class_for(document, *kinds)
+    spec = kind.spec
+    with agent_file.naming(source, document, spec):
+        plugin = require_usable(spec)
+        manifest, sections = agent_file.upgraded(document, stored, spec)
+        as_stored = not set(changes) - {"device"}
+        # with other settings, or another version of the plugin, a setting that does not fit is not the file's fault
+        of_file = as_stored and (
+            plugin is None or agent_file.made_with(manifest)[1] in (plugin.version, agent_file.UNKNOWN)
+        )
+        with agent_file.blaming_the_file(of_file):
+            config = structure(agent_file.restored_config(manifest, changes), spec.config_type)
+        choose_device(config.device, config.policy)  # raises outside of the block below: the caller chose it
+        spaces = from_json(manifest.get("observation_space")), from_json(manifest.get("action_space"))
+        num_envs, seed = _count(manifest, "num_envs", 1, MAX_ENVS), _count(manifest, "seed")
+        with (
+            agent_file.blaming_the_file(of_file),
+            fitting("the file's settings and spaces make no agent"),
+            ConstructionLimit(
+                agent_file.bytes_of(sections)
+            ),  # before networks that no such file can fill take all memory
+        ):
+            agent = assemble(spec, config, spaces, num_envs, None, class_name=kind.__name__)
+        # before `restore`, which puts back the streams of a training on top
+        agent.seed, agent.as_stored = seed, as_stored
+        agent.streams.reseed(seed)
+        training_state.restore(agent, agent_file.policy_in(sections), sections.get("training"), changes)
+    agent.met_masks = document.get("action_masks") is True
+    env_name = document.get("environment")
+    agent.env_name = env_name if isinstance(env_name, str) else None
     if force_reset and agent.stored_cursor is not None:
         agent.stored_cursor = replace(agent.stored_cursor, episodes=None)
     if agent.parts.buffer is not None or agent.parts.states:
-        agent.pending_replay = pending_replay(file.source, file.document, sections, spec)
-    return agent
-
-
-def _assembled(
-    spec: AlgorithmSpec, document: Mapping[str, object], changes: Mapping[str, object], size: int, class_name: str
-) -> AssembledAgent:
-    """Assemble an agent with the settings and spaces of a file and new parameters; the file has `size` bytes of tensors."""
-    plugin = plugin_of(spec)
-    own = not set(changes) - {"device"} and (plugin is None or made_with(document)[1] in (plugin.version, UNKNOWN))
-    with blaming_the_file(own):
-        config = structure(agent_file.restored_config(document, changes), spec.config_type)
-    choose_device(config.device, config.policy)  # that of the caller
-    observation, action = (spaces.from_json(document.get(name)) for name in ("observation_space", "action_space"))
-    num_envs = _count(document, "num_envs", 1, MAX_ENVS)
-    with (
-        blaming_the_file(own),
-        fitting("the file's settings and spaces make no agent"),
-        ConstructionLimit(size),
-    ):
-        try:
-            agent = assemble(spec, config, (observation, action), num_envs, None, class_name=class_name)
-        except OSError as error:  # the plugin opens a data set that no longer exists
-            fix = "give the setting that names it again: load(..., custom_objects={'name': value})"
-            raise ArtifactError(f"the agent cannot be built: {error}; {fix}") from error
-    agent.seed = _count(document, "seed")
-    agent.streams.reseed(agent.seed)
-    agent.met_masks = document.get("action_masks") is True
-    name = document.get("environment")
-    agent.env_name = name if isinstance(name, str) else None
-    return agent
+        # not all sections: the tensors of the policy would stay in memory for as long as the buffer is not needed
+        known = {name: sections[name] for name in ("replay", "memories") if name in sections}
+        agent.pending_replay = partial(training_state.memories_in, source, document, known, spec)
+    return kind, agent
 
 
 def _count(document: Mapping[str, object], name: str, least: int = 0, most: int = 2**63 - 1) -> int:
@@ -219,8 +169,9 @@ def _count(document: Mapping[str, object], name: str, least: int = 0, most: int 
     return value
 
 
-def _print_systems(source: Path | IO[bytes]) -> None:
-    document, here = archive.inspect(source, kind=agent_file.KIND), agent_file.system_info()
+def print_systems(path: Target) -> None:
+    """Print the package versions that a file was saved with, and the installed ones."""
+    document, here = archive.inspect(agent_file.existing(path), kind=agent_file.KIND), agent_file.system_info()
     there = document.get("system")
     for name, value in here.items():
         was = there.get(name, "unknown") if isinstance(there, dict) else "unknown"
@@ -250,15 +201,15 @@ class StoredPolicy:
         Raises:
             ArtifactError: the file is missing, damaged, or not of an agent. PluginError: its plugin is not installed.
         """
-        file = read(path, replay=False, print_systems=False)
-        document, sections = upgraded(file.document, file.sections, spec_for(file.document))
+        _, document, sections = read(path, replay=False)
+        document, sections = agent_file.upgraded(document, sections, agent_file.spec_for(document))
         name = f"the file {path}" if isinstance(path, str | Path) else "the file"
-        return StoredPolicy(algorithm_in(document), name, document, agent_file.policy_in(sections))
+        return StoredPolicy(agent_file.algorithm_in(document), name, document, agent_file.policy_in(sections))
 
     @property
     def spaces(self) -> tuple[Space, Space]:
         """The observation space and the action space of the file; raises ArtifactError if it has none."""
-        observation, action = (spaces.from_json(self.document.get(name)) for name in SPACES)
+        observation, action = (from_json(self.document.get(name)) for name in agent_file.SPACES)
         return observation, action
 
     def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
@@ -290,15 +241,19 @@ class StoredPolicy:
         return {**found, **given, "policy_kwargs": chosen}
 
     @contextmanager
-    def fitting(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> Iterator[None]:
-        """Raise a clear error if the networks that are built inside the block do not match the `net_arch` of the file.
+    def fitting(self, spec: AlgorithmSpec, given: Mapping[str, object], env: object) -> Iterator[None]:
+        """Raise a clear error if the networks that are built inside the block do not match the file.
 
         Raises:
             SettingsError: the file's `net_arch` does not match the algorithm's networks; the message names both algorithms.
+            ArtifactError: the networks are far larger than the file, which describes them.
         """
         own = given.get("policy_kwargs", {})
+        # whoever gives an environment and the networks may want some that are far larger than those of the file
+        of_file = env is None or "policy_kwargs" not in given
         try:
-            yield
+            with ConstructionLimit(agent_file.bytes_of(self.state)) if of_file else nullcontext():
+                yield
         except NetArchError as error:
             if not isinstance(own, Mapping) or "net_arch" in own:
                 raise
@@ -314,10 +269,10 @@ class StoredPolicy:
             ArtifactError: there is none, a tensor is not finite, or the file's spaces have other entries; then the agent is
             unchanged.
         """
-        require_same_places(self.document, agent.context)
+        agent_file.require_same_places(self.document, agent.context)
         own = tree.flatten(agent.preprocessing.policy_state(agent.parts.policy))
         theirs, unchanged, merged = tree.flatten(self.state), dict[str, str](), dict[str, object]()
-        require_finite(own, theirs, "policy")
+        agent_file.require_finite(own, theirs, "policy")
         for name, value in own.items():
             merged[name], why = _chosen(value, theirs, name)
             if why:
@@ -365,21 +320,6 @@ def _listed_of(document: Mapping[str, object]) -> list[object]:
     return listed if isinstance(listed, list) else []
 
 
-def without_environment(
-    stored: StoredPolicy, spec: AlgorithmSpec, settings: Mapping[str, object], class_name: str
-) -> AssembledAgent:
-    """Assemble a new agent with the spaces of the file. It can predict, and train after `set_env`."""
-    config = bind(spec.config_type, (), settings)
-    with ConstructionLimit(bytes_of(stored.state)):
-        return assemble(spec, config, stored.spaces, 1, None, class_name=class_name)
-
-
-def warn_of_rest(transfer: PolicyTransfer) -> None:
-    """Warn once with a list of the tensors that were not copied, if there are any."""
-    if transfer.partial:
-        warnings.warn(f"load_policy: {transfer}", stacklevel=3)
-
-
 PLACES = "_metadata"
 """The attribute of the parameters that holds the agent's spaces as JSON values. The `state_dict` of torch also has one of this
 name, which copies and `torch.save` keep."""
@@ -388,7 +328,7 @@ name, which copies and `torch.save` keep."""
 def parameters_of(agent: AssembledAgent) -> OrderedDict[str, State]:
     """Name -> state of every network and optimiser; see `Agent.get_parameters`."""
     found = OrderedDict(_parameters(agent))
-    setattr(found, PLACES, spaces_of(agent.context))
+    setattr(found, PLACES, agent_file.spaces_of(agent.context))
     return found
 
 
@@ -399,7 +339,7 @@ def _parameters(agent: AssembledAgent) -> dict[str, State]:
 
 def _further(agent: AssembledAgent) -> dict[str, State]:
     """The entry `states` with the states of `Parts.states`; empty if there are none."""
-    found = further_states(agent.parts).get("states")
+    found = training_state.further_states(agent.parts).get("states")
     return {"states": found} if isinstance(found, Mapping) else {}
 
 
@@ -408,7 +348,7 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
     """Replace parameters in place; see `Agent.set_parameters`."""
     current = _parameters(agent)
     if isinstance(spaces := getattr(source, PLACES, None), Mapping):
-        require_same_places(spaces, agent.context)
+        agent_file.require_same_places(spaces, agent.context)
     given = source if isinstance(source, Mapping) else _parameters_in(source, agent)
     if unknown := sorted(set(given) - set(current)):
         raise ArtifactError(f"the agent has no {unknown}; it has {sorted(current)}")
@@ -416,6 +356,7 @@ def set_parameters(agent: AssembledAgent, source: str | Path | IO[bytes] | State
         raise ArtifactError(f"exact_match needs all of {sorted(current)}; missing: {missing}")
     if exact_match:
         _require_all(current, given, "")
+    # some parts find an error only when they load: then all get back what they had
     backup = {name: _copied(state) for name, state in current.items()}
     try:
         if not exact_match and isinstance(policy := given.get("policy"), Mapping):
@@ -491,8 +432,7 @@ def _apply(agent: AssembledAgent, parameters: State) -> None:
         agent.preprocessing.load_policy_state(agent.parts.policy, parameters["policy"])
         further = _further(agent)
         agent.parts.algorithm.load_state_dict({n: v for n, v in parameters.items() if n not in ("policy", *further)})
-        for states in (parameters[name] for name in further):
-            restore_states(agent.parts, states)
+        training_state.restore_states(agent.parts, parameters)
 
 
 def _take_over_count(agent: AssembledAgent) -> None:
@@ -504,8 +444,8 @@ def _take_over_count(agent: AssembledAgent) -> None:
 
 def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> State:
     document, stored = archive.read(agent_file.existing(path), ("policy", "training"), kind=agent_file.KIND)
-    require_same_places(document, agent.context)
-    _, sections = upgraded(document, stored, agent.spec)
+    agent_file.require_same_places(document, agent.context)
+    _, sections = agent_file.upgraded(document, stored, agent.spec)
     training = sections.get("training", {})
     states = {"states": training["states"]} if "states" in training else {}
     return {"policy": agent_file.policy_in(sections), **table_in(training, "algorithm"), **states}

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from rlsdk.agent.assembled import AssembledAgent, in_plain_modes, modes_are_plain
+from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.environments.adapters.masks import MaskRule, MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher, batch_of
 from rlsdk.errors import MaskError, ObservationError, shown
@@ -39,19 +39,6 @@ def predict(  # the arguments of `Agent.predict`
     action_masks: object,
 ) -> tuple[Actions, object]:
     """See `Agent.predict`."""
-    if not modes_are_plain():
-        return in_plain_modes(_predict)(agent, observation, state, episode_start, deterministic, action_masks)
-    return _predict(agent, observation, state, episode_start, deterministic, action_masks)
-
-
-def _predict(
-    agent: AssembledAgent,
-    observation: object,
-    state: object,
-    episode_start: object,
-    deterministic: bool,
-    action_masks: object,
-) -> tuple[Actions, object]:
     rows, single = batch_of(agent.context.observation_space, observation)
     is_first = _firsts(state is None if episode_start is None else episode_start, len(rows))
     seen = Observation(agent.stack(rows), is_first, agent.masks.of(action_masks, len(rows)))
@@ -84,7 +71,7 @@ def _warn_the_second_time(agent: AssembledAgent) -> None:
             "predict was called twice without state, but this policy has a memory, so both calls began a new episode; give the"
             " state that predict returned last, or use model.session(). episode_start=True begins an episode without this"
             " warning",
-            stacklevel=5,
+            stacklevel=4,
         )
 
 

@@ -1,10 +1,9 @@
-"""The state of an agent as one record: all that files store and that resuming a training needs."""
+"""The state of an agent as sections: all that files store and that resuming a training needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -12,20 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.agent import agent_file
-from rlsdk.agent.agent_file import (
-    blaming_the_file,
-    require_finite,
-    require_same_entries,
-    require_same_shapes,
-    spaces_of,
-    upgraded,
-)
 from rlsdk.agent.assembled import AssembledAgent, StoredCursor, require_same_layers
 from rlsdk.environments import OpaqueValue, fingerprint_of, on_device, read_state
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError, fitting, shown, suggest
 from rlsdk.interfaces import (
     Buffer,
-    BuildContext,
     CapturesState,
     HasRolloutLength,
     NormalizesEpisodes,
@@ -38,7 +28,6 @@ from rlsdk.interfaces.abilities import ability, restore_state, stored_state
 from rlsdk.records import ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.process import MAX_COUNT, count_in, derive, require_memory
-from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.spaces import choices_of, dtype_of, map_leaves, nbytes, shape_of
 from rlsdk.storage import archive
 from rlsdk.storage.journal import FOLDER, joined
@@ -52,85 +41,9 @@ SECTIONS = ("policy", "training", "replay")
 NOTHING: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Learning:
-    """The state that resuming a training needs in addition to the policy: the section `training` of a file."""
-
-    algorithm: State
-    streams: State
-    step_offset: int
-    cursor: StoredCursor | None
-    """The counts, the carry, and the running episodes if they can be stored; None before training began."""
-    log: State | None
-    """The statistics of the last episodes."""
-    further: State
-    """The states that `further_states` returns: of `Parts.states`, and of the plan."""
-    ahead: tuple[ActingWeights, ...] = ()
-    """The weights that will act in the next rounds, if collectors act with earlier weights than the learner's."""
-    frozen: State = field(default_factory=dict)
-    """The statistics of the normaliser that do not change; empty if all change."""
-
-    def state_dict(self) -> dict[str, object]:
-        """The state as a mapping, in the form that files store."""
-        counts = {"step_offset": self.step_offset}
-        state: dict[str, object] = {
-            "algorithm": self.algorithm,
-            "streams": self.streams,
-            "counts": counts,
-            **self.further,
-        }
-        if self.cursor is not None:
-            counts |= {"env_steps": self.cursor.counts.env_steps, "updates": self.cursor.counts.updates}
-            state |= self.cursor.state_dict()
-        if self.ahead:
-            state["ahead"] = {f"{number:03d}": weights.state_dict() for number, weights in enumerate(self.ahead)}
-        if self.frozen:
-            state["frozen"] = self.frozen
-        return state if self.log is None else {**state, "log": self.log}
-
-    @staticmethod
-    def from_state(state: State) -> Learning:
-        """The record of a state that `state_dict` returned. Raises KeyError, TypeError or ValueError if it is malformed."""
-        counts, log = state["counts"], state.get("log")
-        cursor = StoredCursor.from_state(counts, state) if "env_steps" in counts else None
-        if log is not None:
-            EpisodeStatistics(1).load_state_dict(log)
-        further = {name: state[name] for name in ("states", PLAN) if name in state}
-        ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(state.get("ahead", {}).items()))
-        offset = count_in(counts, "step_offset", -MAX_COUNT)  # negative after `num_timesteps` was set to more
-        frozen = state.get("frozen", {})
-        return Learning(state["algorithm"], state["streams"], offset, cursor, log, further, ahead, frozen)
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingState:
-    """The state of an agent at one moment. Training changes the tensors: write or copy them before it continues."""
-
-    spec: AlgorithmSpec
-    config: AgentConfig
-    context: BuildContext
-    env_name: str | None
-    seed: int
-    num_timesteps: int
-    masks: bool
-    """Whether actions depend on action masks."""
-    policy: State
-    learning: Learning | None
-    """The state for resuming training; None if it was excluded."""
-    replay: State | None
-    """The state of the replay buffer; None if it was not included."""
-    memories: State | None
-    """The states of additional buffers; None if they were not included or there are none."""
-
-    @property
-    def has_episodes(self) -> bool:
-        """Whether the state contains the running episodes."""
-        at = None if self.learning is None else self.learning.cursor
-        return at is not None and at.episodes is not None
-
-
-def training_state(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, include: Set[str] = NOTHING) -> TrainingState:
-    """The state of an agent: `policy` always, `training` unless excluded, `replay` only if included.
+def sections_of(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, include: Set[str] = NOTHING) -> dict[str, State]:
+    """The sections of a file of the agent: `policy` always, `training` unless excluded, `replay` and `memories` (the
+    additional buffers) only if `replay` is included. Training changes the tensors: write or copy them before it continues.
 
     Raises:
         SettingsError: a section is unknown, or the policy is excluded. UsageError: there is no replay buffer to include, or
@@ -143,39 +56,38 @@ def training_state(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, includ
     if "policy" in exclude:
         raise SettingsError("the policy cannot be excluded: without it a file is not an agent")
     require_same_layers(agent, "the agent cannot be saved or exported")
-    replay, memories, buffer = None, None, agent.parts.buffer
+    sections: dict[str, State] = {"policy": agent.preprocessing.policy_state(agent.parts.policy)}
+    if "training" not in exclude:
+        sections["training"] = _training(agent)
     if "replay" in include:
-        if not has_memories(agent.parts):
+        if not memory_sections(agent.parts):
             raise UsageError(f"{agent.spec.id} has no replay buffer to include")
-        restore_replay(agent)
-        replay, memories = None if buffer is None else buffer.state_dict(), stored_memories(agent.parts)
-    return TrainingState(
-        spec=agent.spec,
-        config=agent.config,
-        context=agent.context,
-        env_name=agent.env_name,
-        seed=agent.seed,
-        num_timesteps=agent.total_steps - agent.step_offset,
-        masks=agent.trains_with_masks,
-        policy=agent.preprocessing.policy_state(agent.parts.policy),
-        learning=None if "training" in exclude else _learning(agent),
-        replay=replay,
-        memories=memories,
-    )
+        restore_replay(agent)  # a buffer that is still in the agent's file would be written empty
+        if agent.parts.buffer is not None:
+            sections["replay"] = agent.parts.buffer.state_dict()
+        if memories := memories_of(agent.parts):
+            sections["memories"] = {name: dict(memory.state_dict()) for name, memory in memories.items()}
+    return sections
 
 
-def _learning(agent: AssembledAgent) -> Learning:
+def _training(agent: AssembledAgent) -> State:
+    """The section `training`: what resuming a training needs in addition to the policy. `restore` reads it."""
     log = agent.stored_log if agent.run is None else agent.run.episode_statistics.state_dict()
-    return Learning(
-        agent.parts.algorithm.state_dict(),
-        agent.streams.state_dict(),
-        agent.step_offset,
-        stored_cursor(agent),
-        log,
-        further_states(agent.parts),
-        agent.ahead,
-        frozen_of(agent),
-    )
+    counts, cursor = {"step_offset": agent.step_offset}, stored_cursor(agent)
+    state: dict[str, object] = {
+        "algorithm": agent.parts.algorithm.state_dict(),
+        "streams": agent.streams.state_dict(),
+        "counts": counts,
+        **further_states(agent.parts),
+    }
+    if cursor is not None:
+        counts |= {"env_steps": cursor.counts.env_steps, "updates": cursor.counts.updates}
+        state |= cursor.state_dict()
+    if agent.ahead:
+        state["ahead"] = {f"{number:03d}": weights.state_dict() for number, weights in enumerate(agent.ahead)}
+    if frozen := frozen_of(agent):
+        state["frozen"] = frozen
+    return state if log is None else {**state, "log": log}
 
 
 def frozen_of(agent: AssembledAgent) -> State:
@@ -196,22 +108,26 @@ def restore(agent: AssembledAgent, policy: State, learning: State | None, change
     )
     with fitting(given if names else "the file does not fit its own settings"):
         parts = agent.parts
-        require_finite(agent.preprocessing.policy_state(parts.policy), policy, "policy")
+        agent_file.require_finite(agent.preprocessing.policy_state(parts.policy), policy, "policy")
         agent.preprocessing.load_policy_state(parts.policy, policy)
         if not learning:
             return
-        require_finite(parts.algorithm.state_dict(), learning["algorithm"], "algorithm")
+        agent_file.require_finite(parts.algorithm.state_dict(), learning["algorithm"], "algorithm")
         parts.algorithm.load_state_dict(learning["algorithm"])
         restore_further(parts, learning)
         agent.streams.load_state_dict(learning["streams"])
-        found = Learning.from_state(learning)
-        for weights in found.ahead:
-            require_finite(parts.behavior_policy.state_dict(), weights.policy, "ahead")
-            require_same_shapes(parts.behavior_policy.state_dict(), weights.policy, "ahead")
-        agent.ahead = found.ahead
-        if found.frozen and agent.preprocessing.normalizer is not None:
-            agent.preprocessing.normalizer.freeze(found.frozen)
-        agent.step_offset, agent.stored_cursor, agent.stored_log = found.step_offset, found.cursor, found.log
+        counts, log, frozen = learning["counts"], learning.get("log"), learning.get("frozen", {})
+        cursor = StoredCursor.from_state(counts, learning) if "env_steps" in counts else None
+        if log is not None:  # a damaged one is an error of the file, not of the next `learn`
+            EpisodeStatistics(1).load_state_dict(log)
+        ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(learning.get("ahead", {}).items()))
+        for weights in ahead:
+            agent_file.require_finite(parts.behavior_policy.state_dict(), weights.policy, "ahead")
+            agent_file.require_same_shapes(parts.behavior_policy.state_dict(), weights.policy, "ahead")
+        if frozen and agent.preprocessing.normalizer is not None:
+            agent.preprocessing.normalizer.freeze(frozen)
+        agent.step_offset = count_in(counts, "step_offset", -MAX_COUNT)  # negative after `num_timesteps` was raised
+        agent.ahead, agent.stored_cursor, agent.stored_log = ahead, cursor, log
 
 
 PLAN = "plan"
@@ -223,43 +139,36 @@ def memories_of(parts: Parts) -> dict[str, Buffer[object, object]]:
     return {name: state for name, state in parts.states.items() if isinstance(state, Buffer)}
 
 
-def has_memories(parts: Parts) -> bool:
-    """Whether the agent has a replay buffer or additional buffers, which files store only on request."""
-    return parts.buffer is not None or bool(memories_of(parts))
+def memory_sections(parts: Parts) -> frozenset[str]:
+    """The argument `include` of `sections_of` for all buffers, which files store only on request; empty without buffers."""
+    return frozenset({"replay"} if parts.buffer is not None or memories_of(parts) else ())
 
 
-def further_states(parts: Parts) -> dict[str, object]:
+def further_states(parts: Parts) -> dict[str, State]:
     """Entries `states` and `plan` of the section `training`; most agents have none."""
-    memories = memories_of(parts)
-    states = {name: stored_state(state) for name, state in parts.states.items() if name not in memories}
-    plan: State = {PLAN: stored_state(parts.plan)} if isinstance(parts.plan, Stateful) else {}
+    states = {name: stored_state(state) for name, state in parts.states.items() if not isinstance(state, Buffer)}
+    plan: dict[str, State] = {PLAN: stored_state(parts.plan)} if isinstance(parts.plan, Stateful) else {}
     return {**({"states": states} if states else {}), **plan}
 
 
 def restore_further(parts: Parts, section: State) -> None:
     """Restore the states that `further_states` returned. Raises KeyError or ValueError if one is missing or does not fit."""
-    if set(parts.states) - set(memories_of(parts)):
-        restore_states(parts, section["states"])
+    restore_states(parts, section)
     if isinstance(parts.plan, Stateful):
         restore_state(parts.plan, section[PLAN])
 
 
-def restore_states(parts: Parts, states: State) -> None:
-    """Restore the states of `Parts.states`, except buffers."""
-    memories = memories_of(parts)
+def restore_states(parts: Parts, section: State) -> None:
+    """Restore the states of `Parts.states`, except buffers, from the entry `states`."""
     for name, state in parts.states.items():
-        if name not in memories:
-            require_finite(stored_state(state), states[name], name)
-            restore_state(state, states[name])
-
-
-def stored_memories(parts: Parts) -> State | None:
-    """The section `memories` with the states of additional buffers; None if there are none."""
-    return {name: dict(memory.state_dict()) for name, memory in memories_of(parts).items()} or None
+        if not isinstance(state, Buffer):
+            stored = section["states"][name]
+            agent_file.require_finite(stored_state(state), stored, name)
+            restore_state(state, stored)
 
 
 def restore_memories(parts: Parts, section: State) -> None:
-    """Restore the buffers that `stored_memories` returned. Raises KeyError if one is missing, and the errors of the buffers."""
+    """Restore the section `memories`. Raises KeyError if a buffer is missing, and the errors of the buffers."""
     for name, memory in memories_of(parts).items():
         memory.load_state_dict(section[name])
 
@@ -277,34 +186,26 @@ MEMORIES = "memories"
 """The section with the additional buffers in `Parts.states`."""
 
 
-def pending_replay(
-    source: Path | IO[bytes], document: Mapping[str, object], sections: State, spec: AlgorithmSpec
-) -> Callable[[], State]:
-    """A function that reads the sections `replay` and `memories` of an agent file. It is called when they are needed, so that
-    loading an agent for prediction is fast.
+def memories_in(
+    source: Path | IO[bytes], document: Mapping[str, object], known: State, spec: AlgorithmSpec
+) -> dict[str, State]:
+    """The sections `replay` and `memories` of an agent file. They are read when they are needed, so that loading an agent for
+    prediction is fast.
 
-    `document` is the manifest of the file before `upgraded`, `sections` are those after it. The sections of a file object have
-    been read before, because it may be closed later.
+    `document` is the manifest of the file before `upgraded`. `known` are the sections if they were read with the rest: those of
+    a file object, because it may be closed later.
     """
-    if SECTION in sections or MEMORIES in sections or not isinstance(source, Path):
-        return lambda: _memories(document, sections, source)
-
-    def reading() -> State:
+    if not known and isinstance(source, Path):
         memories = (SECTION, MEMORIES)
+        # a plugin that upgrades its files gets the whole file, as it may derive one section from another
         everything = ("policy", "training", *memories) if spec.upgrade is not None else memories
         again, stored = archive.read(source, everything, kind=agent_file.KIND)
         if again != document:
             raise ArtifactError(
                 f"{source} has changed since the agent was loaded from it; load(path, env=env) reads it immediately"
             )
-        _, found = upgraded(again, stored, spec)
-        return _memories(document, found, source)
-
-    return reading
-
-
-def _memories(document: Mapping[str, object], sections: State, source: Path | IO[bytes]) -> State:
-    found = {name: sections[name] for name in (SECTION, MEMORIES) if name in sections}
+        _, known = agent_file.upgraded(again, stored, spec)
+    found = {name: known[name] for name in (SECTION, MEMORIES) if name in known}
     return {**found, SECTION: _whole(document, found[SECTION], source)} if SECTION in found else found
 
 
@@ -315,7 +216,7 @@ def require_room(agent: AssembledAgent) -> None:
         ResourceError: it will not fit.
     """
     context, plan, buffer = agent.context, agent.parts.plan, agent.parts.buffer
-    filled = buffer is not None and len(buffer) > 0
+    filled = buffer is not None and len(buffer) > 0  # its memory is in use already
     if isinstance(plan, HasRolloutLength):
         what, advice = f"a rollout of {plan.n_steps} steps", "lower n_steps, or give fewer environments"
         require_memory(plan.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
@@ -355,7 +256,7 @@ def _refilling(agent: AssembledAgent, what: str) -> Iterator[None]:
     The error is about the file if settings and number of environments are those of the file, else about the new ones.
     """
     if agent.as_stored:
-        with blaming_the_file(True), fitting(f"the {what} in the file does not fit"):
+        with agent_file.blaming_the_file(True), fitting(f"the {what} in the file does not fit"):
             yield
         return
     try:
@@ -385,7 +286,7 @@ def save_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
     if agent.parts.buffer is None:
         raise UsageError(f"{agent.spec.id} has no replay buffer")
     restore_replay(agent)
-    document = {"kind": KIND, **spaces_of(agent.context)}
+    document = {"kind": KIND, **agent_file.spaces_of(agent.context)}
     archive.write(agent_file.with_suffix(path), document, {SECTION: agent.parts.buffer.state_dict()})
 
 
@@ -399,7 +300,7 @@ def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
             " or between rounds: in on_training_start or on_rollout_start (_on_training_start, _on_rollout_start)"
         )
     document, sections = archive.read(agent_file.existing(path), kind=KIND)
-    require_same_entries(document, agent.context)
+    agent_file.require_same_entries(document, agent.context)
     before = _copy_of(agent.parts.buffer.state_dict())
     try:
         with fitting("the file holds no replay buffer for this agent"):
@@ -508,7 +409,7 @@ def _forget_episodes(agent: AssembledAgent) -> None:
     """Store the counts and the carry of a training without its episodes."""
     if agent.cursor is not None:
         agent.stored_cursor = StoredCursor.of(agent.cursor, agent.acting)
-        agent.cursor, agent.acting, agent.in_round = None, (), False
+        agent.cursor, agent.acting, agent.in_round = None, (), False  # the next `learn` resets the environments
 
 
 def leave_moved_episodes(agent: AssembledAgent) -> None:

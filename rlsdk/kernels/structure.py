@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from operator import attrgetter, is_
 from threading import local
@@ -239,6 +240,12 @@ def _inside(state: str) -> Iterator[None]:
         kernel_states.pop()
 
 
+BEFORE_OPERATION: ContextVar[Callable[[str, Sequence[Any], Mapping[str, Any]], None] | None] = ContextVar(
+    "BEFORE_OPERATION", default=None
+)
+"""A function that `SeededDraws` calls with the name and arguments of every operation, to refuse it by an error."""
+
+
 class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
     """Inside the `with` block, torch functions of this thread without their own generator draw from generators with one
     seed.
@@ -253,13 +260,15 @@ class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
 
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.seed = seed
+        self.seed, self._before = seed, BEFORE_OPERATION.get()
         self._generators: dict[str, Generator] = {}
 
     def __torch_dispatch__(
         self, function: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> object:
         options = dict(kwargs or {})
+        if self._before is not None:
+            self._before(function.overloadpacket.__name__, args, options)
         if torch.Tag.nondeterministic_seeded not in function.tags or options.get("generator") is not None:
             return function(*args, **options)
         device = (

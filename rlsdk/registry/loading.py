@@ -298,11 +298,17 @@ def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
     return own[0] if own else None
 
 
-def require_usable(spec: AlgorithmSpec) -> None:
-    """Raise PluginError if the plugin of a spec is broken or does not work with this version of rlsdk."""
-    for plugin in (plugin_of(spec), *(plugin_in(_package(each)) for each in (spec.config_type, spec.build))):
-        if plugin is not None and plugin.problem is not None:
-            raise unusable(plugin)
+def require_usable(spec: AlgorithmSpec) -> Plugin | None:
+    """Return the plugin of a spec, as `plugin_of`, so that callers need not look it up again.
+
+    Raises:
+        PluginError: the plugin is broken or does not work with this version of rlsdk.
+    """
+    plugin = plugin_of(spec)
+    for each in (plugin, *(plugin_in(_package(part)) for part in (spec.config_type, spec.build))):
+        if each is not None and each.problem is not None:
+            raise unusable(each)
+    return plugin
 
 
 def spec_of_class(kind: type) -> AlgorithmSpec | None:
@@ -331,9 +337,9 @@ def agent_type(spec: AlgorithmSpec) -> type[object] | None:
     """
     if spec.agent is None:
         return None
-    require_usable(spec)
+    plugin = require_usable(spec)
     with ONE_AT_A_TIME:
-        return _agent_type(spec.id, plugin_of(spec), spec.agent)
+        return _agent_type(spec.id, plugin, spec.agent)
 
 
 @cache

@@ -436,7 +436,8 @@ def hashed(chunks: Iterable[BlockT], digest: Digest, size: int) -> Iterator[Bloc
 
 def plugin_serializer(target: Path | IO[bytes]) -> Serializer | None:
     """The serializer that a plugin offers for the suffix of `target`; None if `target` is an archive of rlsdk."""
-    if not isinstance(target, Path) or not is_offered("serializers", target.suffix):
+    # no manifest can list the suffix of agents, so that plugins need not be asked
+    if not isinstance(target, Path) or target.suffix == ".rlsdk" or not is_offered("serializers", target.suffix):
         return None
     serializer: Serializer = extension("serializers", target.suffix)()
     return serializer

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar, Protocol
+from typing import IO, Any, ClassVar, Generic, Protocol
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.masks import MaskValidator, documented_infos
@@ -25,32 +26,28 @@ from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
 from rlsdk.tree import map_tensors
 
+ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 
-class DrivenAgent(Protocol):
+
+@dataclass(eq=False, kw_only=True)
+class DrivenAgent(Generic[ConfigT]):
     """The members of an agent that the driver reads, and those in which it stores the progress of the training."""
 
-    cursor: Cursor | None
-    acting: tuple[ActingState[object], ...]
+    config: ConfigT
+    env: ConnectedEnv | None
+    """The vector environment of training; None for an agent without an environment."""
+    streams: Streams
+    context: BuildContext = field(init=False)
+    preprocessing: Preprocessing = field(init=False)
+    parts: Parts = field(init=False)
+    logger: Logger = field(default_factory=Logger)
+    cursor: Cursor | None = None
+    acting: tuple[ActingState[object], ...] = ()
     """The acting state after the last round, one per group of environments; empty before training began."""
-    in_round: bool
-    """Whether the environments have made steps that `cursor` does not count."""
-    ahead: tuple[ActingWeights, ...]
-    """The weights that act in the next rounds, if collectors are ahead of the learner."""
-
-    @property
-    def parts(self) -> Parts: ...
-    @property
-    def preprocessing(self) -> Preprocessing: ...
-    @property
-    def context(self) -> BuildContext: ...
-    @property
-    def streams(self) -> Streams: ...
-    @property
-    def env(self) -> ConnectedEnv | None: ...
-    @property
-    def config(self) -> AgentConfig: ...
-    @property
-    def logger(self) -> Logger: ...
+    in_round: bool = False
+    """Whether a round is running, or has failed, so that the environments have made more steps than `cursor` counts."""
+    ahead: tuple[ActingWeights, ...] = ()
+    """The weights that will act in the next rounds, if collectors act with earlier weights than the learner's."""
 
 
 MakesCopy = Callable[[VectorEnv], DrivenAgent]
@@ -79,30 +76,22 @@ class TrainedAgent(Protocol):
     """
 
     spec: ClassVar[AlgorithmSpec]
-
-    @property
-    def seed(self) -> int: ...
+    seed: int
+    context: BuildContext
+    parts: Parts
+    streams: Streams
+    masks: MaskValidator
+    decode_action: ActionDecoder
+    logger: Logger
 
     @property
     def config(self) -> AgentConfig: ...
     @property
     def device(self) -> str: ...
     @property
-    def context(self) -> BuildContext: ...
-    @property
-    def parts(self) -> Parts: ...
-    @property
-    def streams(self) -> Streams: ...
-    @property
-    def masks(self) -> MaskValidator: ...
-    @property
-    def decode_action(self) -> ActionDecoder: ...
-    @property
     def env(self) -> ConnectedEnv | None: ...
     @property
     def run(self) -> object: ...
-    @property
-    def logger(self) -> Logger: ...
     @property
     def num_timesteps(self) -> int: ...
     @property

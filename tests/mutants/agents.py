@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rlsdk.agent import agent, assembly, persistence
+from rlsdk.agent import agent, assembly, training_state
 from rlsdk.agent import persistence as parameters
 from rlsdk.agent.prediction import Session
 from rlsdk.preprocessing import Normalizer
@@ -15,7 +15,7 @@ from tests.mutants.catalogue import Patch, mutant
 
 @mutant("agent.save-load-predict")
 def loading_leaves_fresh_weights(patch: Patch) -> None:
-    patch.setattr(persistence, "restore", lambda *arguments: None)
+    patch.setattr(training_state, "restore", lambda *arguments: None)
 
 
 @mutant("agent.evaluation-does-not-disturb", alone=True)
@@ -80,7 +80,7 @@ def statistics_stay_behind(patch: Patch) -> None:
 
 @mutant("agent.save-load-predict")
 def loading_rounds_the_policy(patch: Patch) -> None:
-    restore = persistence.restore
+    restore = training_state.restore
 
     def broken(loaded: Any, *state: Any) -> None:
         restore(loaded, *state)
@@ -88,7 +88,7 @@ def loading_rounds_the_policy(patch: Patch) -> None:
             for value in loaded.parts.policy.state_dict().values():
                 value.mul_(1.001)
 
-    patch.setattr(persistence, "restore", broken)
+    patch.setattr(training_state, "restore", broken)
 
 
 @mutant("agent.seed-reproduces", alone=True)

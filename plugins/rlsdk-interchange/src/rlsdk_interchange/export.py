@@ -262,7 +262,7 @@ def _module(agent: Agent, masks: bool | None) -> ExportedPolicy:
     twin = _twin(agent)
     if masks and not (twin.masks.used and twin.masks.rule.size):
         raise SettingsError(f"masks: {agent.spec.id} does not use action masks here; leave masks out")
-    masks = agent.training_state(exclude=["training"]).masks if masks is None else masks
+    masks = agent.trains_with_masks if masks is None else masks
     module = ExportedPolicy(twin, masks=masks).eval().requires_grad_(False)
     for names in (module.input_names, module.output_names):
         if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -210,8 +210,7 @@ def _remembers(agent: Agent) -> bool:
 def _state(agent: Agent) -> dict[str, object]:
     """Return name -> copy of all state that later training depends on: the content of files, and samples of the buffer."""
     state = agent.training_state()
-    assert state.learning is not None
-    found = dict(_flat({"policy": state.policy, **state.learning.state_dict()}))
+    found = dict(_flat({"policy": state["policy"], **state["training"]}))
     if isinstance(agent.parts.plan, NormalizesEpisodes):  # which environment played the last episode has no effect
         found = {name: value for name, value in found.items() if not name.startswith("episodes/environments")}
     buffer = agent.parts.buffer
