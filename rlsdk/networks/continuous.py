@@ -172,23 +172,18 @@ class SquashedActor(nn.Module):
         return Act(self.scale.to_environment((self._mean(latent) + noise).tanh()), following, ())
 
 
-class ByModules:
+class ByModules(AutogradPair):
     """See `rlsdk.kernels.protocol.SquashedPolicy`."""
 
     def __init__(self, distribution: Callable[[Tensor], SquashedGaussian]) -> None:
         """`distribution` returns the distribution over unit actions [N, A] for features [N, F]."""
+        super().__init__(lambda inputs: distribution(inputs[0]).transform(inputs[1]))
         self.distribution = distribution
-        sampled = AutogradPair(self._sampled)
-        self.name, self.evaluate = sampled.name, sampled.evaluate
 
     def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
         """Unit actions [N, A] for features [N, F]."""
         distribution = self.distribution(features)
         return distribution.mode() if deterministic else distribution.sample(generator)
-
-    def _sampled(self, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        features, noise = inputs
-        return self.distribution(features).transform(noise)
 
 
 def build_squashed_actor(

@@ -192,8 +192,8 @@ def the_warm_up_counts_in_itself(patch: Patch) -> None:
 
 def _forget(patch: Patch, decide: Callable[[Any], Any]) -> None:
     """Make recurrent networks reset their memory where `decide(is_first)` is True."""
-    forgotten = recurrent._forgotten
-    patch.setattr(recurrent, "_forgotten", lambda state, is_first: forgotten(state, decide(is_first)))
+    forgotten = recurrent.forgotten
+    patch.setattr(recurrent, "forgotten", lambda state, is_first: forgotten(state, decide(is_first)))
 
 
 @mutant("policy.episode-start-forgets", "recurrent-ppo")
