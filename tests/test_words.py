@@ -31,7 +31,7 @@ RENAMED = {
     "GoalJudge": "compute_reward",
     "Here": "SerialExecutor",
     "InProcessEnvs": "SyncVectorEnv",
-    "LeafScale": "LeafNormalizer",
+    "LeafScale": "RunningMoments",
     "Lent": "SharedArray",
     "MaskGate": "MaskValidator",
     "Outbox": "SharedArrays",
@@ -88,7 +88,7 @@ MODULES = {"choose": "factory", "described": "fields", "parcels": "shared_memory
 
 PROSE = {name: new for name, new in RENAMED.items() if re.fullmatch(r"\w+[a-z][A-Z_]\w+", name)} | {
     "engines": "kernels",
-    "LeafScale": "LeafNormalizer",
+    "LeafScale": "RunningMoments",
     "of its own accord": "by itself",
     "of their own accord": "by themselves",
 }

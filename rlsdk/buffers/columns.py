@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal, TypeVar
 
 import torch
@@ -11,9 +11,8 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import PluginError, SettingsError, suggest
-from rlsdk.interfaces import Frames
 from rlsdk.interfaces.abilities import explaining
-from rlsdk.records import Features, Observation, Rollout
+from rlsdk.records import Features
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -94,21 +93,6 @@ class Columns:
 
 PLAIN = Columns()
 """The options of a buffer without additional columns."""
-
-
-def newest_frames(frames: Frames, item: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-    """The rollout with only the newest frame of every observation."""
-
-    def newest(observation: Observation) -> Observation:
-        return replace(observation, features=frames.newest(observation.features))
-
-    finals = item.final_observations
-    return replace(
-        item,
-        steps=replace(item.steps, observation=newest(item.steps.observation)),
-        last_observation=newest(item.last_observation),
-        final_observations=finals and replace(finals, observation=newest(finals.observation)),
-    )
 
 
 def stacks(stored: Features, history: tuple[Tensor, Tensor], following: Tensor) -> tuple[Features, Features]:

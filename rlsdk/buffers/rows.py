@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.columns import NAMED, PLAIN, Columns, named_extras, newest_frames, stacks
+from rlsdk.buffers.columns import NAMED, PLAIN, Columns, named_extras, stacks
 from rlsdk.errors import SettingsError, UsageError, require_file_name
 from rlsdk.interfaces import BuildContext
-from rlsdk.records import Features, Observation, Rollout, successors
+from rlsdk.records import Features, Observation, Rollout, successors, with_observations
 from rlsdk.runtime.process import require_disk, require_memory
 from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, nbytes, shape_of
 
@@ -138,8 +138,9 @@ class RowStorage(PreallocatedRows):
             UsageError: the extras, infos or carry differ from those of earlier rows in name, shape or dtype.
         """
         if self.context.ignores_masks and item.steps.observation.action_mask is not None:
-            item = without_masks(item)
-        item = item if self.frames is None else newest_frames(self.frames, item)
+            item = with_observations(item, lambda seen: replace(seen, action_mask=None))
+        if (frames := self.frames) is not None:
+            item = with_observations(item, lambda seen: replace(seen, features=frames.newest(seen.features)))
         if not self.storage:
             self.allocate(masks=item.steps.observation.action_mask is not None)
         steps, store, count = item.steps, self.storage, len(item.steps.reward)
@@ -407,21 +408,6 @@ def _require_same(column: str, stored: Mapping[str, Tensor], given: Mapping[str,
             f"the {column} {wrong} of these steps are not those of the rows before, in name, shape or dtype; give the same at"
             " every step, or name the extras that the memory stores"
         )
-
-
-def without_masks(item: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-    """The rollout without its action masks."""
-
-    def bare(observation: Observation) -> Observation:
-        return replace(observation, action_mask=None)
-
-    finals = item.final_observations
-    return replace(
-        item,
-        steps=replace(item.steps, observation=bare(item.steps.observation)),
-        last_observation=bare(item.last_observation),
-        final_observations=None if finals is None else replace(finals, observation=bare(finals.observation)),
-    )
 
 
 class FrameHistory:

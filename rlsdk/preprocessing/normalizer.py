@@ -16,14 +16,13 @@ from rlsdk.errors import SettingsError, UnknownAttributeError, UsageError, sugge
 from rlsdk.interfaces import State
 from rlsdk.math.surrogate import discounted_sums
 from rlsdk.networks.normalizer import (
-    LeafNormalizer,
     Moments,
     ObservationNormalizer,
     RunningMoments,
     SharedArray,
     Vector,
 )
-from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions
+from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions, with_observations
 from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Space, map_leaves, shape_of
 from rlsdk.tree import map_tensors
@@ -116,20 +115,20 @@ class Normalizer:
 
     def normalize_obs(self, observation: Features) -> Features:
         """Normalise one observation or a batch, numpy [*shape] or [N, *shape] per leaf. The statistics do not change."""
-        return self._in_numpy(LeafNormalizer.normalize, observation)
+        return self._in_numpy(RunningMoments.normalize, observation)
 
     def unnormalize_obs(self, observation: Features) -> Features:
         """The inverse of `normalize_obs`, except for clipping."""
-        return self._in_numpy(LeafNormalizer.denormalize, observation)
+        return self._in_numpy(RunningMoments.denormalize, observation)
 
-    def _in_numpy(self, function: Callable[[LeafNormalizer, Tensor], Tensor], observation: Features) -> Features:
-        leaves = self.observations.leaves
+    def _in_numpy(self, function: Callable[[RunningMoments, Tensor], Tensor], observation: Features) -> Features:
+        moments = self.observations.moments
 
         def convert(path: str, leaf: Space, value: ArrayLike) -> NDArray[np.generic]:
             values = torch.as_tensor(value, device=self.device)
             single = values.dim() == len(shape_of(leaf))
             rows = values.unsqueeze(0) if single else values
-            found = function(leaves[path], rows) if path in leaves else rows
+            found = function(moments[path], rows) if path in moments else rows
             return (found[0] if single else found).numpy(force=True)
 
         return map_leaves(self.space, convert, observation)
@@ -333,22 +332,13 @@ class RolloutNormalizer:
 
         `estimates` is that of the policy, see `rlsdk.interfaces.FillsExtras`. It gets normalised observations.
         """
-        acted = rollout if self.keeps_raw and estimates is None else self._normalized(rollout)
+        acted = rollout if self.keeps_raw and estimates is None else with_observations(rollout, self.observation)
         given = rollout if self.keeps_raw else acted
         if estimates is not None:
             given = replace(given, steps=replace(given.steps, extras=estimates(acted.steps)))
         self._update(rollout.steps)
         rewards = self.normalizer.rewards
         return rewards.update(given) if self.keeps_raw else rewards.update_and_normalize(given)
-
-    def _normalized(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-        finals = rollout.final_observations
-        return replace(
-            rollout,
-            steps=replace(rollout.steps, observation=self.observation(rollout.steps.observation)),
-            last_observation=self.observation(rollout.last_observation),
-            final_observations=finals and replace(finals, observation=self.observation(finals.observation)),
-        )
 
     def _update(self, steps: StepData[ExtrasT]) -> None:
         features = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation.features)
