@@ -78,8 +78,8 @@ RENAMED_IN = {
 """Identifiers whose old meaning existed in one folder only; elsewhere the word is allowed."""
 
 METHODS_IN = {
-    "rlsdk/networks": {"seen": "update_and_normalize", "restored": "denormalize", "kept": "mean_variance"},
-    "rlsdk/preprocessing": {"seen": "update_and_normalize", "restored": "denormalize", "kept": "mean_variance"},
+    "rlsdk/networks": {"seen": "update", "restored": "denormalize", "kept": "mean_variance"},
+    "rlsdk/preprocessing": {"seen": "update", "restored": "denormalize", "kept": "mean_variance"},
 }
 """Functions, methods and attributes whose old meaning existed in one folder only; local variables may have the name."""
 

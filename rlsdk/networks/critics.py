@@ -67,24 +67,14 @@ class ContinuousCritics(nn.Module):
         return self._kernels()[0].evaluate(torch.cat([features, unit_action], dim=-1))
 
     def action_gradient(
-        self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value
+        self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value, *, first: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Return (`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A]).
 
-        The gradients of the critics' parameters are not computed, as autograd would do.
+        The gradients of the critics' parameters are not computed, as autograd would do. With `first`, only the first critic
+        is evaluated.
         """
-        values, vjp = self._kernels()[0].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
-        value, grad = value_of(values)
-        return value, vjp(grad)[:, features.shape[-1] :]
-
-    def first_action_gradient(
-        self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value
-    ) -> tuple[Tensor, Tensor]:
-        """Return (`value_of` the first critic's outputs, 0-d; its gradient with respect to the action [N, A]).
-
-        The other critics are not evaluated.
-        """
-        values, vjp = self._kernels()[1].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
+        values, vjp = self._kernels()[first].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
         value, grad = value_of(values)
         return value, vjp(grad)[:, features.shape[-1] :]
 
@@ -143,28 +133,15 @@ class OwnCritics(nn.Module):
         return values.detach(), lambda grad: backward((values,), (grad,))
 
     def action_gradient(
-        self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
+        self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value, *, first: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Return (`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A])."""
-        return _with_gradient(lambda leaf: self(features, leaf), unit_action, value_of)
-
-    def first_action_gradient(
-        self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
-    ) -> tuple[Tensor, Tensor]:
-        """Return (`value_of` the first critic's outputs, 0-d; its gradient with respect to the action [N, A])."""
-        return _with_gradient(lambda leaf: self.ensemble[0](features, leaf), unit_action, value_of)
-
-
-def _with_gradient(
-    values_of: Callable[[Tensor], Tensor], unit_action: Tensor, value_of: ValueOf
-) -> tuple[Tensor, Tensor]:
-    """(`value_of` the values of actions [N, A], 0-d; its gradient with respect to the actions)."""
-    leaf = unit_action.detach().requires_grad_()
-    with auxiliary_losses_left_out():
-        values = values_of(leaf)
-    value, grad = value_of(values.detach())
-    (found,) = torch.autograd.grad(values, leaf, grad)
-    return value, found
+        """See `ContinuousCritics.action_gradient`; for actions [N, A]."""
+        leaf = unit_action.detach().requires_grad_()
+        with auxiliary_losses_left_out():
+            values = (self.ensemble[0] if first else self)(features, leaf)
+        value, grad = value_of(values.detach())
+        (found,) = torch.autograd.grad(values, leaf, grad)
+        return value, found
 
 
 def require_own_features(networks: ActorAndCriticsConfig) -> None:

@@ -74,10 +74,6 @@ class ObservationNormalizer:
             return self._only.by_row(raw, into)
         return lambda t: into[t].copy_(raw[t])
 
-    def denormalize(self, features: Features) -> Features:
-        """Compute the original observations [.., *shape] per leaf from normalised ones, up to clipping."""
-        return self.map_leaves(RunningMoments.denormalize, features)
-
     def map_leaves(self, function: Callable[[RunningMoments, Tensor], object], features: Features) -> Features:
         """Apply `function(leaf normaliser, values [.., *leaf])` to the normalised leaves; the other leaves do not change."""
         leaves = self.moments

@@ -134,7 +134,7 @@ TOLERANCE = 1e-4
 
 def forgotten(state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, ...]:
     """Return a memory's state, tensors [B, ..], with zeros in rows where an episode begins, `is_first` bool [B]."""
-    return tuple(part.masked_fill(is_first.view(-1, *[1] * (part.dim() - 1)), 0.0) for part in state)
+    return tuple(part.masked_fill(is_first.view(-1, *[1] * (part.ndim - 1)), 0.0) for part in state)
 
 
 def sequence_by_steps(

@@ -310,9 +310,9 @@ def several_steps_cross_the_end_of_an_episode(patch: Patch) -> None:
 
 @mutant("buffer.sequences-are-true", "v-trace", alone=True)
 def sequences_cross_the_newest_row(patch: Patch) -> None:
-    from rlsdk.buffers.rows import RowStorage
+    from rlsdk.buffers.rows import Rows
 
-    patch.setattr(RowStorage, "oldest", property(lambda self: 0))
+    patch.setattr(Rows, "oldest", property(lambda self: 0))
 
 
 @mutant("buffer.sequences-are-true", "v-trace")
@@ -382,16 +382,16 @@ def the_oldest_row_is_forgotten(patch: Patch) -> None:
 
 @mutant("buffer.state-round-trip", alone=True)
 def two_memories_share_their_rows(patch: Patch) -> None:
-    from rlsdk.buffers.rows import RowStorage
+    from rlsdk.buffers.rows import Rows
 
-    allocate, pool = RowStorage.allocate, dict[str, Any]()
+    allocate, pool = Rows.allocate, dict[str, Any]()
 
     def broken(self: Any, *, masks: bool) -> None:
         allocate(self, masks=masks)
         if self.rows == 15:
             self.storage["reward"] = pool.setdefault("reward", self.storage["reward"])
 
-    patch.setattr(RowStorage, "allocate", broken)
+    patch.setattr(Rows, "allocate", broken)
 
 
 @mutant("buffer.samples-are-copies", "dyna")
