@@ -7,8 +7,8 @@ frozen attrs classes cannot be built inside a `torch.compile(fullgraph=True)` re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
@@ -233,3 +233,16 @@ def successors(rollout: Rollout[CarryT, ExtrasT] | Sequences[CarryT]) -> Observa
         for leaf, final in zip(tree.leaves(following), tree.leaves(finals.observation), strict=True):
             leaf[finals.time, finals.env] = final
     return following
+
+
+def with_observations(
+    rollout: Rollout[CarryT, ExtrasT], change: Callable[[Observation], Observation]
+) -> Rollout[CarryT, ExtrasT]:
+    """The rollout with `change(observation)` in place of all its observations, [T, B], [B] and [F]."""
+    finals = rollout.final_observations
+    return replace(
+        rollout,
+        steps=replace(rollout.steps, observation=change(rollout.steps.observation)),
+        last_observation=change(rollout.last_observation),
+        final_observations=finals and replace(finals, observation=change(finals.observation)),
+    )

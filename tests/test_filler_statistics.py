@@ -126,10 +126,10 @@ def test_episodes_of_different_lengths_count_every_observation_that_was_acted_on
 def test_final_observations_are_normalised_as_those_acted_on() -> None:
     """Final observations are normalised with the statistics from before the rollout, as all other observations are."""
     agent = trained("trpo", AutoresetMode.SAME_STEP, [2], 6)
-    leaf = agent.normalizer.observations.leaves["observation['number']"]
-    before = leaf.mean.clone(), leaf.deviation.clone()
+    leaf = agent.normalizer.observations.moments["observation['number']"]
+    before = leaf.center.clone(), leaf.deviation.clone()
     rollout = rollout_of(agent, 4)
-    assert not torch.equal(leaf.mean, before[0])
+    assert not torch.equal(leaf.center, before[0])
     finals = rollout.final_observations
     assert finals is not None
     raw = finals.observation.features["number"] * before[1] + before[0]
@@ -158,7 +158,7 @@ def test_returns_without_filler_rows_by_hand(steps: list[int], envs: int, seed: 
         counted = valid[t].numpy()
         running = np.where(counted, running * 0.9 + reward[t].double().numpy(), running)
         for value in running[counted]:
-            plain.update(np.array([value]))
+            plain.update(torch.tensor([value], dtype=torch.float64))
         expected.append(float(np.sqrt(plain.variance + 1e-8)))
         running = np.where(ended[t].numpy(), 0.0, running)
     np.testing.assert_allclose(found, expected, rtol=1e-7)

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.networks.encoders import encoded, encoded_slices
+from rlsdk.networks.encoders import encoded_slices, encoder_of
 
 KEYS = {"a": (50.0, (3,)), "k": None, "m": (7.0, (2, 2)), "z": (-90.0, (1,))}
 SMALL: dict[str, dict[str, Any]] = {
@@ -98,13 +98,13 @@ def test_candidates_see_what_the_policy_sees(chosen: list[str] | None, norm_obs:
         40
     )
     normalizer: Any = agent.normalizer
-    mean, factor, bound = normalizer.flat()
+    mean, factor, bound = normalizer.observations.flat()
     env.reset(seed=3)
     for _ in range(10):
         observation = env.observation()
-        vector = encoded(agent.context.observation_space, observation)
+        vector = encoder_of(agent.context.observation_space)(observation)
         played = np.clip((vector - mean) * factor, -bound, bound)
-        seen = encoded(agent.context.observation_space, normalizer.normalize_obs(observation))
+        seen = encoder_of(agent.context.observation_space)(normalizer.normalize_obs(observation))
         np.testing.assert_allclose(played, seen, rtol=1e-4, atol=1e-4)
 
 
@@ -122,7 +122,7 @@ def test_parts_of_the_vector_are_where_the_encoding_puts_them() -> None:
     env.reset(seed=0)
     observation = env.observation()
     space = rlsdk.environments.to_space(env.observation_space)
-    vector, parts = encoded(space, observation), encoded_slices(space)
+    vector, parts = encoder_of(space)(observation), encoded_slices(space)
     assert list(parts) == [f"observation[{key!r}]" for key in KEYS]
     for key in ("a", "m", "z"):
         np.testing.assert_array_equal(vector[parts[f"observation[{key!r}]"]], observation[key].ravel())

@@ -63,7 +63,7 @@ def test_rollouts_give_what_single_steps_would(steps: list[int], envs: int, offs
     rewards = RewardScale(Normalization(), 0.9, envs)
     deviations, given = one_by_one(reward, ended, 0.9), []
     for part, over in zip(reward.split(steps), ended.split(steps), strict=True):
-        given.append(rewards.update_and_normalize(rollout(part, over)).steps.reward)
+        given.append(rewards.update(rollout(part, over), keeps_raw=False).steps.reward)
     expected = np.clip(reward.double().numpy() / deviations[:, None], -10.0, 10.0)
     assert torch.cat(given).double().numpy() == pytest.approx(expected, rel=1e-6, abs=1e-6)
     assert torch.cat(given).dtype == torch.float32
@@ -83,10 +83,10 @@ def test_small_deviations_of_large_returns_do_not_cancel() -> None:
 def test_frozen_statistics_stay_and_still_scale() -> None:
     rewards = scale()
     reward, ended = torch.randn(50, 2) * 30.0, torch.zeros(50, 2, dtype=torch.bool)
-    rewards.update_and_normalize(rollout(reward, ended))
+    rewards.update(rollout(reward, ended), keeps_raw=False)
     before = rewards.state_dict()
     rewards.training = False
-    found = rewards.update_and_normalize(rollout(reward, ended)).steps.reward
+    found = rewards.update(rollout(reward, ended), keeps_raw=False).steps.reward
     assert torch.allclose(found, rewards.normalize(reward))
     assert rewards.normalize(reward[0, 0]).shape == rewards.denormalize(reward[0, 0]).shape == ()
     assert torch.allclose(rewards.denormalize(found), reward, rtol=1e-5)
@@ -95,9 +95,9 @@ def test_frozen_statistics_stay_and_still_scale() -> None:
 
 def test_signs_and_rewards_left_alone() -> None:
     reward, ended = torch.tensor([[3.0, -0.5], [0.0, 7.0]]), torch.zeros(2, 2, dtype=torch.bool)
-    signs = scale(norm_reward=False, sign_reward=True).update_and_normalize(rollout(reward, ended))
+    signs = scale(norm_reward=False, sign_reward=True).update(rollout(reward, ended), keeps_raw=False)
     assert signs.steps.reward.tolist() == [[1.0, -1.0], [0.0, 1.0]]
-    assert scale(norm_reward=False).update_and_normalize(rollout(reward, ended)).steps.reward is reward
+    assert scale(norm_reward=False).update(rollout(reward, ended), keeps_raw=False).steps.reward is reward
     assert scale().update(rollout(reward, ended)).steps.reward is reward
 
 

@@ -30,7 +30,7 @@ RENAMED = {
     "GoalJudge": "compute_reward",
     "Here": "SerialExecutor",
     "InProcessEnvs": "SyncVectorEnv",
-    "LeafScale": "LeafNormalizer",
+    "LeafScale": "RunningMoments",
     "Lent": "SharedArray",
     "MaskGate": "MaskValidator",
     "Outbox": "SharedArrays",
@@ -77,8 +77,8 @@ RENAMED_IN = {
 """Identifiers whose old meaning existed in one folder only; elsewhere the word is allowed."""
 
 METHODS_IN = {
-    "rlsdk/networks": {"seen": "update_and_normalize", "restored": "denormalize", "kept": "mean_variance"},
-    "rlsdk/preprocessing": {"seen": "update_and_normalize", "restored": "denormalize", "kept": "mean_variance"},
+    "rlsdk/networks": {"seen": "update", "restored": "denormalize", "kept": "mean_variance"},
+    "rlsdk/preprocessing": {"seen": "update", "restored": "denormalize", "kept": "mean_variance"},
 }
 """Functions, methods and attributes whose old meaning existed in one folder only; local variables may have the name."""
 
@@ -87,7 +87,7 @@ MODULES = {"choose": "factory", "described": "fields", "parcels": "shared_memory
 
 PROSE = {name: new for name, new in RENAMED.items() if re.fullmatch(r"\w+[a-z][A-Z_]\w+", name)} | {
     "engines": "kernels",
-    "LeafScale": "LeafNormalizer",
+    "LeafScale": "RunningMoments",
     "of its own accord": "by itself",
     "of their own accord": "by themselves",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal, TypeVar
 
 import torch
@@ -11,9 +11,8 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.errors import PluginError, SettingsError, suggest
-from rlsdk.interfaces import Frames
 from rlsdk.interfaces.abilities import explaining
-from rlsdk.records import Features, Observation, Rollout
+from rlsdk.records import Features
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -50,26 +49,24 @@ def _within(leaf: str, name: str) -> bool:
 
 def _leaves(node: object, path: str) -> Iterator[tuple[str, Tensor]]:
     """Yield (name, tensor [T, B, ..]) for every tensor in `node`; None is left out."""
-    if node is None:
-        return
     if isinstance(node, Tensor):
         yield path or "value", node
         return
-    for name, child in _children(node, path):
-        yield from _leaves(child, f"{path}{SEPARATOR}{name}" if path else name)
-
-
-def _children(node: object, path: str) -> list[tuple[str, object]]:
     if isinstance(node, Mapping):
-        return [(str(key), child) for key, child in sorted(node.items())]
-    if isinstance(node, tuple):
-        return [(str(number), child) for number, child in enumerate(node)]
-    if is_dataclass(node) and not isinstance(node, type):
-        return [(field.name, getattr(node, field.name)) for field in fields(node)]
-    raise PluginError(
-        f"the policy's extras hold a {type(node).__name__}{f' in {path!r}' if path else ''}; extras are tensors, or records,"
-        " mappings and tuples of them"
-    )
+        children = [(str(key), child) for key, child in sorted(node.items())]
+    elif isinstance(node, tuple):
+        children = [(str(number), child) for number, child in enumerate(node)]
+    elif is_dataclass(node) and not isinstance(node, type):
+        children = [(field.name, getattr(node, field.name)) for field in fields(node)]
+    elif node is None:
+        children = []
+    else:
+        raise PluginError(
+            f"the policy's extras hold a {type(node).__name__}{f' in {path!r}' if path else ''}; extras are tensors, or"
+            " records, mappings and tuples of them"
+        )
+    for name, child in children:
+        yield from _leaves(child, f"{path}{SEPARATOR}{name}" if path else name)
 
 
 NAMED = ("extras", "info")
@@ -94,21 +91,6 @@ class Columns:
 
 PLAIN = Columns()
 """The options of a buffer without additional columns."""
-
-
-def newest_frames(frames: Frames, item: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-    """The rollout with only the newest frame of every observation."""
-
-    def newest(observation: Observation) -> Observation:
-        return replace(observation, features=frames.newest(observation.features))
-
-    finals = item.final_observations
-    return replace(
-        item,
-        steps=replace(item.steps, observation=newest(item.steps.observation)),
-        last_observation=newest(item.last_observation),
-        final_observations=finals and replace(finals, observation=newest(finals.observation)),
-    )
 
 
 def stacks(stored: Features, history: tuple[Tensor, Tensor], following: Tensor) -> tuple[Features, Features]:

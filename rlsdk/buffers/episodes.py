@@ -283,11 +283,8 @@ AT_ONCE = 4096
 """The number of observations that `observations` reads per batch."""
 
 
-class RecordedTransitions:
-    """Samples the transitions of a data set, each with equal probability. The file is opened at the first use.
-
-    The buffer of an agent that was loaded without its data set is empty; such an agent can predict but not train.
-    """
+class _Recorded:
+    """A data set as a buffer, apart from what it samples."""
 
     def __init__(self, dataset: Dataset, context: BuildContext, *, gamma: float = 1.0, share: float = 1.0) -> None:
         """
@@ -339,20 +336,33 @@ class RecordedTransitions:
         """Raise UsageError: a data set cannot be extended."""
         raise UsageError(f"the data set {self.dataset.name!r} cannot be extended; an offline plan does not collect")
 
-    def sample(self, size: int, generator: Generator) -> Transitions:
-        """Draw `size` transitions with replacement; raises like `open_episodes`."""
-        places = torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)
-        return self.episodes.transitions(places, self.gamma)
+    def _drawn(self, size: int, generator: Generator) -> Tensor:
+        """Positions int64 [size] of steps, each with equal probability."""
+        return torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)
 
     def state_dict(self) -> State:
         return {"digest": self.dataset.digest}
 
     def load_state_dict(self, state: State) -> None:
         """Check that the state belongs to this data set, and raise UsageError if not. Nothing is restored."""
-        require_same(self.dataset, state)
+        if state.get("digest") != self.dataset.digest:
+            raise UsageError(
+                f"the stored memory held another data set than {self.dataset.name!r}; give the one the agent was made with"
+            )
 
 
-class RecordedSequences:
+class RecordedTransitions(_Recorded):
+    """Samples the transitions of a data set, each with equal probability. The file is opened at the first use.
+
+    The buffer of an agent that was loaded without its data set is empty; such an agent can predict but not train.
+    """
+
+    def sample(self, size: int, generator: Generator) -> Transitions:
+        """Draw `size` transitions with replacement; raises like `open_episodes`."""
+        return self.episodes.transitions(self._drawn(size, generator), self.gamma)
+
+
+class RecordedSequences(_Recorded):
     """Samples sequences of a data set; each first step has equal probability. Otherwise like `RecordedTransitions`."""
 
     def __init__(
@@ -367,57 +377,12 @@ class RecordedSequences:
     ) -> None:
         """`length`: the number of steps T with the burn-in. `burn_in`: the number of first steps whose `loss_mask` is False.
         The other arguments are those of `RecordedTransitions`."""
+        super().__init__(dataset, context, gamma=gamma, share=share)
         self.length, self.burn_in = length, burn_in
-        self.rows = RecordedTransitions(dataset, context, gamma=gamma, share=share)
-
-    @property
-    def held_out(self) -> Episodes | None:
-        """See `RecordedTransitions.held_out`."""
-        return self.rows.held_out
-
-    @property
-    def episodes(self) -> Episodes:
-        """See `RecordedTransitions.episodes`."""
-        return self.rows.episodes
-
-    def observations(self) -> Iterator[Features]:
-        """See `RecordedTransitions.observations`."""
-        return self.rows.observations()
-
-    def episode_rewards(self) -> Iterator[Tensor]:
-        """Yield the rewards float32 [T] of each sampled episode; see `RecordedTransitions.episode_rewards`."""
-        return self.rows.episode_rewards()
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def bytes_required(self) -> int:
-        """0, because the recordings are in a file and no memory is allocated for rows."""
-        return 0
-
-    def extend(self, item: object) -> NoReturn:
-        """Raise UsageError: a data set cannot be extended."""
-        self.rows.extend(item)
 
     def sample(self, size: int, generator: Generator) -> Sequences[None]:
         """Draw `size` sequences with replacement, padded after the end of their episode; raises like `open_episodes`."""
-        places = torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)
-        return self.episodes.sequences(places, self.length, self.rows.gamma, self.burn_in)
-
-    def state_dict(self) -> State:
-        return self.rows.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        """See `RecordedTransitions.load_state_dict`."""
-        self.rows.load_state_dict(state)
-
-
-def require_same(dataset: Dataset, state: State) -> None:
-    """Raise UsageError if the stored state of a buffer belongs to another data set."""
-    if state.get("digest") != dataset.digest:
-        raise UsageError(
-            f"the stored memory held another data set than {dataset.name!r}; give the one the agent was made with"
-        )
+        return self.episodes.sequences(self._drawn(size, generator), self.length, self.gamma, self.burn_in)
 
 
 QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -483,16 +448,7 @@ def summary_of(path: str | Path) -> DataSetSummary:
     Raises:
         ArtifactError: the file is missing or damaged.
     """
-    return summarised(open_episodes(path))
-
-
-def summarised(episodes: Episodes) -> DataSetSummary:
-    """Return the summary of an open file of episodes.
-
-    Raises:
-        ArtifactError: the file is damaged.
-    """
-    file = episodes.file
+    file = open_episodes(path).file
     header = file.header
     rewards = file.step_column("reward").double().numpy()
     seeds = file.seeds()

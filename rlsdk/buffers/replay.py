@@ -14,11 +14,11 @@ from torch import Generator, Tensor
 
 from rlsdk import tree
 from rlsdk.buffers.columns import MEANINGLESS, NAMED, PLAIN, Columns, explains_documented_members
-from rlsdk.buffers.rows import FrameHistory, RowStorage
+from rlsdk.buffers.rows import Rows
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import BuildContext, State
 from rlsdk.interfaces.abilities import require_inside
-from rlsdk.records import Observation, Rollout, Transitions
+from rlsdk.records import Rollout, Transitions
 from rlsdk.runtime.process import count_in
 from rlsdk.spaces import Space, leaf_spaces, map_leaves
 
@@ -81,11 +81,8 @@ class ReplayBuffer:
     ) -> None:
         """Raises SettingsError if `directory` cannot be written, and ResourceError if it has not enough free space."""
         self.context = context
-        self.stored = RowStorage(
-            context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN
-        )
+        self.stored = Rows(context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN)
         self.n_steps = min(n_steps, self.stored.rows)
-        self.history = FrameHistory(self.stored)
 
     def with_columns(self, columns: Columns) -> Self:
         """Store `columns` too, and return this buffer; call it before the first row is stored."""
@@ -157,7 +154,7 @@ class ReplayBuffer:
     def usable(self, index: Tensor) -> Tensor:
         """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are stored."""
         valid: Tensor = self.stored.take("valid", index)
-        return valid if self.stored.frames is None else valid & self.history.of(index)[1]
+        return valid if self.stored.frames is None else valid & self.stored.history(index)[1]
 
     def at(self, index: Tensor) -> Transitions:
         """The transitions at flat positions int64 [N] (row * num_envs + env)."""
@@ -167,15 +164,9 @@ class ReplayBuffer:
             columns = stored.flat("reward"), stored.flat("discount"), stored.flat("valid")
             newest = (stored.head - 1) % stored.ring
             reward, discount, last = stored.walk.ahead(index, self.n_steps, newest, columns)
-        observation, following = self.observations(index, last)
+        observation, following = stored.observations(index, last)
         named = {name: stored.take(name, index) for name in NAMED if name in stored.storage}
         return Transitions(observation, stored.take("action", index), reward, discount, following, index, **named)
-
-    def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
-        """(observations [N] at flat positions `index` int64 [N], next observations [N] of the steps at `last` int64 [N])."""
-        if self.stored.frames is not None:
-            return self.history.observations(index, last)
-        return self.stored.take("observation", index), self.stored.successors(last)
 
     def state_dict(self) -> State:
         return taken(self.stored)
@@ -183,14 +174,13 @@ class ReplayBuffer:
     def load_state_dict(self, state: State) -> None:
         """Restore the state that `state_dict` returned; raises like `replay_state.put_back`."""
         put_back(self.stored, state)
-        self.history = FrameHistory(self.stored)
 
 
 MAX_NAMED = 1000
 """The largest number of names of extras, or of entries of `info`, in a file."""
 
 
-def taken(rows: RowStorage) -> dict[str, object]:
+def taken(rows: Rows) -> dict[str, object]:
     """The state of a buffer: its filled rows in the order of the ring, the final observations, and the position in the ring."""
     used = rows.ring if rows.filled == rows.rows else min(rows.filled + rows.shared, rows.ring)
     if rows.shared and rows.storage:
@@ -205,7 +195,7 @@ def taken(rows: RowStorage) -> dict[str, object]:
     return {**position, "leaves": leaves, "finals": pool}
 
 
-def put_back(rows: RowStorage, state: State) -> None:
+def put_back(rows: Rows, state: State) -> None:
     """Restore the state that `taken` returned; the buffer must have the same size, columns and spaces.
 
     Raises:
@@ -230,6 +220,7 @@ def put_back(rows: RowStorage, state: State) -> None:
     _fill(rows, state["leaves"], used)
     rows.head, rows.filled, rows.written = counts["head"], counts["filled"], counts["written"]
     rows.holes = state["holes"]
+    rows.last_history = None
     _require_values(rows, used)
     discount = rows.storage["discount"][:used]
     if bool(((discount != 0.0) & (discount != rows.gamma)).any()):  # the rows were stored with another gamma
@@ -238,7 +229,7 @@ def put_back(rows: RowStorage, state: State) -> None:
         _put_back_finals(rows, tree.numbered(state["finals"]), used)
 
 
-def _fill(rows: RowStorage, stored_leaves: Mapping[str, Mapping[str, Tensor]], used: int) -> None:
+def _fill(rows: Rows, stored_leaves: Mapping[str, Mapping[str, Tensor]], used: int) -> None:
     """Copy the stored leaves [used, B, ..] into the columns."""
     for name, stored in stored_leaves.items():
         for leaf, value in zip(tree.leaves(rows.storage[name]), tree.numbered(stored), strict=True):
@@ -250,7 +241,7 @@ def _fill(rows: RowStorage, stored_leaves: Mapping[str, Mapping[str, Tensor]], u
             leaf[:used] = value
 
 
-def use_gamma(rows: RowStorage, gamma: float) -> None:
+def use_gamma(rows: Rows, gamma: float) -> None:
     """Use another discount factor, also for rows that are already stored.
 
     Raises:
@@ -266,7 +257,7 @@ def use_gamma(rows: RowStorage, gamma: float) -> None:
     rows.gamma = gamma
 
 
-def _allocate_named(rows: RowStorage, column: str, stored: Mapping[str, Tensor], used: int) -> None:
+def _allocate_named(rows: Rows, column: str, stored: Mapping[str, Tensor], used: int) -> None:
     """Allocate a column that is a mapping of names to tensors, for the stored tensors [used, B, ..]."""
     lead = used, rows.context.num_envs
     wrong = [name for name, leaf in stored.items() if not isinstance(leaf, Tensor) or tuple(leaf.shape[:2]) != lead]
@@ -275,7 +266,7 @@ def _allocate_named(rows: RowStorage, column: str, stored: Mapping[str, Tensor],
     rows.allocate_named(column, stored)
 
 
-def _require_position(rows: RowStorage, counts: Mapping[str, int], used: int) -> None:
+def _require_position(rows: Rows, counts: Mapping[str, int], used: int) -> None:
     head, filled, written = counts["head"], counts["filled"], counts["written"]
     if written < filled or written % rows.ring != head:
         raise UsageError(
@@ -287,7 +278,7 @@ def _require_position(rows: RowStorage, counts: Mapping[str, int], used: int) ->
         raise UsageError(f"the stored replay buffer stands at row {head} with {filled} of {used} rows filled")
 
 
-def _put_back_finals(rows: RowStorage, stored: list[Tensor], used: int) -> None:
+def _put_back_finals(rows: Rows, stored: list[Tensor], used: int) -> None:
     assert rows.finals is not None
     for leaf, value in zip(rows.finals.leaves, stored, strict=True):
         if leaf.shape[1:] != value.shape[1:] or leaf.dtype != value.dtype or len(value) != len(stored[0]):
@@ -306,7 +297,7 @@ def _put_back_finals(rows: RowStorage, stored: list[Tensor], used: int) -> None:
     rows.finals.free = [slot for slot in pool if slot not in taken]
 
 
-def _require_values(rows: RowStorage, used: int) -> None:
+def _require_values(rows: Rows, used: int) -> None:
     """Check that stored actions and observations lie inside their spaces. The action of the row that holds only the newest
     observation is set to a valid one."""
     if rows.shared and rows.head < used:

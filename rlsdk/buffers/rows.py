@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.columns import NAMED, PLAIN, Columns, named_extras, newest_frames, stacks
+from rlsdk.buffers.columns import NAMED, PLAIN, Columns, named_extras, stacks
 from rlsdk.errors import SettingsError, UsageError, require_file_name
 from rlsdk.interfaces import BuildContext
-from rlsdk.records import Features, Observation, Rollout, successors
+from rlsdk.records import Features, Observation, Rollout, successors, with_observations
 from rlsdk.runtime.process import require_disk, require_memory
-from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, nbytes, shape_of
+from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, shape_of
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
-class PreallocatedRows:
-    """The memory for the last rows of all environments, [rows, B].
+class Rows:
+    """A ring buffer of the last rows [rows, B] of all environments. It is read at flat positions, row * B + environment.
 
     With `shared` an observation is stored once: the next observation of a row is the observation of the next row in the ring.
     Only the last observations of episodes are stored separately. `gamma` is the value of the column `discount`, which is 0 at
@@ -53,6 +53,8 @@ class PreallocatedRows:
         self.holes = False
         self.storage: dict[str, Features] = {}
         self.finals: FinalPool | None = None
+        self.last_history: tuple[Tensor, tuple[int, int], tuple[Tensor, Tensor]] | None = None
+        """(index, its version and `written`, result) of the last call of `history`."""
         self.empty: Empty = in_memory(context.device) if directory is None else OnDisk(directory, context.device)
         if directory is not None:
             require_disk(self.size(), directory, "the replay buffer", "lower buffer_size")
@@ -63,25 +65,28 @@ class PreallocatedRows:
 
     def size(self) -> int:
         """The bytes of the full ring, in memory or on disk."""
-        mask = sum(choices_of(self.context.action_space)) if self.context.masks else 0
-        observation = nbytes(self.space) + 1 + mask  # features, is_first, a byte per mask entry
-        copies = 1 if self.shared else 2
-        scalars = 4 + 4 + 1 + (8 if self.shared else 0)  # reward, discount, valid, slot of a final observation
-        scalars += 2 if self.columns.ends else 0
-        row = observation * copies + nbytes(self.context.action_space) + scalars
-        optional = [leaf[0].numel() * leaf.element_size() for leaf in tree.leaves(self.columns.carry)]
-        optional += [1] if self.columns.carry is not None else []
-        named = [leaf for name in NAMED for leaf in tree.leaves(self.storage.get(name))]
+        # tensors on the device "meta" have shapes and dtypes, but no memory
+        ring, lead = self._columns(self.context.masks, in_memory("meta")), (self.ring, self.context.num_envs)
+        sizes = [leaf.nbytes for leaf in tree.leaves(ring)]
+        sizes += [leaf.nbytes for name in NAMED for leaf in tree.leaves(self.storage.get(name))]
         if "extras" not in self.storage:
-            optional += [leaf.nbytes for leaf in self.columns.like.values()]
-        optional += [leaf[0, 0].numel() * leaf.element_size() for leaf in named]
-        return self.ring * self.context.num_envs * (row + sum(optional))
+            sizes += [lead[0] * lead[1] * leaf.nbytes for leaf in self.columns.like.values()]
+        return sum(sizes)
 
     def allocate(self, masks: bool) -> None:
         """Allocate every column except extras and infos, whose shapes the first rows determine. `masks`: with action masks."""
         if self.storage:
             return
-        lead, empty = (self.ring, self.context.num_envs), self.empty
+        self.storage = self._columns(masks, self.empty)
+        for name in {"carry", "has_carry"} & set(self.storage):
+            tree.map_tensors(torch.Tensor.zero_, self.storage[name])
+        if self.shared:
+            self.storage["slot"].fill_(-1)
+            self.finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self.storage["observation"])])
+
+    def _columns(self, masks: bool, empty: Empty) -> dict[str, Features]:
+        """New columns [rows, B, ..], except extras and infos."""
+        lead, columns = (self.ring, self.context.num_envs), self.columns
 
         def observations() -> Observation:
             features = allocate(self.space, lead, empty)
@@ -89,25 +94,21 @@ class PreallocatedRows:
             mask = empty((*lead, width), torch.bool) if masks else None
             return Observation(features, empty(lead, torch.bool), mask)
 
-        self.storage = {
+        found = {
             "observation": observations(),
             "action": allocate(self.context.action_space, lead, empty),
             "reward": empty(lead, torch.float32),
             "discount": empty(lead, torch.float32),
             "valid": empty(lead, torch.bool),
         }
-        if self.columns.ends:
-            self.storage |= {name: empty(lead, torch.bool) for name in ("terminated", "truncated")}
-        if self.columns.carry is not None:
-            self.storage["carry"] = tree.map_tensors(
-                lambda leaf: empty((*lead, *leaf.shape[1:]), leaf.dtype).zero_(), self.columns.carry
-            )
-            self.storage["has_carry"] = empty(lead, torch.bool).zero_()
+        if columns.ends:
+            found |= {name: empty(lead, torch.bool) for name in ("terminated", "truncated")}
+        if columns.carry is not None:
+            found["carry"] = tree.map_tensors(lambda leaf: empty((*lead, *leaf.shape[1:]), leaf.dtype), columns.carry)
+            found["has_carry"] = empty(lead, torch.bool)
         if self.shared:
-            self.storage["slot"] = empty(lead, torch.int64).fill_(-1)
-            self.finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self.storage["observation"])])
-        else:
-            self.storage["next_observation"] = observations()
+            return {**found, "slot": empty(lead, torch.int64)}
+        return {**found, "next_observation": observations()}
 
     def allocate_named(self, column: str, like: Mapping[str, Tensor]) -> None:
         """Allocate a column that is a mapping of names to tensors, such as the extras; `like` has examples [T, B, ..].
@@ -123,10 +124,6 @@ class PreallocatedRows:
             name: self.empty((*lead, *leaf.shape[2:]), leaf.dtype).zero_() for name, leaf in like.items()
         }
 
-
-class RowStorage(PreallocatedRows):
-    """A ring buffer of the last rows [rows, B] of all environments. It is read at flat positions, row * B + environment."""
-
     def __len__(self) -> int:
         return self.filled * self.context.num_envs
 
@@ -138,15 +135,16 @@ class RowStorage(PreallocatedRows):
             UsageError: the extras, infos or carry differ from those of earlier rows in name, shape or dtype.
         """
         if self.context.ignores_masks and item.steps.observation.action_mask is not None:
-            item = without_masks(item)
-        item = item if self.frames is None else newest_frames(self.frames, item)
+            item = with_observations(item, lambda seen: replace(seen, action_mask=None))
+        if (frames := self.frames) is not None:
+            item = with_observations(item, lambda seen: replace(seen, features=frames.newest(seen.features)))
         if not self.storage:
             self.allocate(masks=item.steps.observation.action_mask is not None)
         steps, store, count = item.steps, self.storage, len(item.steps.reward)
         end = self.head + count  # writing to a slice is faster than to an index
         where = slice(self.head, end) if end <= self.ring else self._places(self.head, count)
         if self.shared and self.filled:
-            keep_interrupted(self, steps.observation)
+            self._keep_interrupted(steps.observation)
         pick = tree.layout(store["observation"]).pick
         _assign(pick(store["observation"]), where, pick(steps.observation))
         store["action"][where] = steps.action.to(store["action"].dtype)
@@ -154,11 +152,11 @@ class RowStorage(PreallocatedRows):
         store["discount"][where] = torch.full_like(steps.reward, self.gamma).masked_fill_(steps.terminated, 0.0)
         store["valid"][where] = steps.valid
         if self.columns is not PLAIN or steps.info or "info" in store:
-            extend_optional(self, self._places(self.head, count), item)
+            self._extend_optional(self._places(self.head, count), item)
         self.holes = self.holes or not bool(steps.valid.all())
         self.head, self.written = (self.head + count) % self.ring, self.written + count
         if self.shared:
-            store_finals(self, self._places(self.head - count, count), item)
+            self._store_finals(self._places(self.head - count, count), item)
         else:
             single = count == 1 and item.final_observations is None
             following = tree.unsqueezed(item.last_observation) if single else successors(item)
@@ -190,7 +188,7 @@ class RowStorage(PreallocatedRows):
             return column.flatten(0, 1).index_select(0, index)
         return tree.map_tensors(lambda leaf: leaf.flatten(0, 1).index_select(0, index), column)
 
-    def take_flags(self, index: Tensor, features: Features) -> Observation:
+    def _take_flags(self, index: Tensor, features: Features) -> Observation:
         """The observations [N] at flat positions int64 [N], with `features` [N, ..] instead of the stored ones."""
         column: Observation = self.storage["observation"]
         mask = column.action_mask
@@ -200,19 +198,116 @@ class RowStorage(PreallocatedRows):
             None if mask is None else mask.flatten(0, 1).index_select(0, index),
         )
 
-    def successors(self, index: Tensor) -> Observation:
+    def _successors(self, index: Tensor) -> Observation:
         """The next observations [N] of the steps at flat positions int64 [N]; only their newest frame if frames are shared."""
         if not self.shared:
             following: Observation = self.take("next_observation", index)
             return following
         following = self.take("observation", self.walk.after(index))
-        self.put_finals(following, index)
+        self._put_finals(following, index)
         return following
 
-    def put_finals(self, following: Observation, index: Tensor) -> None:
+    def _put_finals(self, following: Observation, index: Tensor) -> None:
         """Overwrite the next observations [N] of those steps (flat positions int64 [N]) that ended an episode."""
         assert self.finals is not None
         self.finals.patch(following, self.take("slot", index))
+
+    def history(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """(positions of the frames int64 [N, count], whether all exist bool [N]) of the rows at flat positions int64 [N]; see
+        `Ring.history`."""
+        assert self.frames is not None
+        # sampling asks twice: to check that the rows may be sampled, and to read their frames
+        now = index._version, self.written
+        if self.last_history is None or self.last_history[0] is not index or self.last_history[1] != now:
+            self.last_history = index, now, self.walk.history(index, self.frames.count, self.oldest)
+        return self.last_history[2]
+
+    def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
+        """(observations [N] at flat positions `index` int64 [N], next observations [N] of the steps at `last` int64 [N])."""
+        if self.frames is None:
+            return self.take("observation", index), self._successors(last)
+        first = self.history(index)[0]
+        history, after = (first, first if last is index else self.history(last)[0]), self.walk.after(last)
+        now, then = stacks(self.flat("observation").features, history, after)
+        following = self._take_flags(after, tree.map_tensors(lambda leaf: leaf[:, -1], then))
+        self._put_finals(following, last)  # changes `then` too: the features of `following` are views of it
+        joined = self.frames.joined
+        whole = Observation(joined(then), following.is_first, following.action_mask)
+        return self._take_flags(index, joined(now)), whole
+
+    def _extend_optional(self, where: Tensor, item: Rollout[CarryT, ExtrasT]) -> None:
+        """Write the steps of a rollout into the additional columns (`columns`, and `info`) at the rows `where` int64 [T]."""
+        store = self.storage
+        if self.columns.ends:
+            store["terminated"][where], store["truncated"][where] = item.steps.terminated, item.steps.truncated
+        if self.columns.carry is not None:
+            carry, given = tree.leaves(store["carry"]), tree.leaves(item.initial_carry)
+            if [leaf.shape[1:] for leaf in carry] != [leaf.shape for leaf in given]:
+                raise UsageError(
+                    f"the replay buffer stores carries of shapes {[list(leaf.shape[1:]) for leaf in carry]}, the policy that"
+                    f" collects gives {[list(leaf.shape) for leaf in given]}; build the memory with its initial_carry"
+                )
+            for target, source in zip(carry, given, strict=True):
+                target[where[0]] = source
+            store["has_carry"][where] = False
+            store["has_carry"][where[0]] = True
+        if self.columns.extras:
+            self._extend_named("extras", where, named_extras(item.steps.extras, self.columns.extras))
+        if item.steps.info or "info" in store:
+            self._extend_named("info", where, item.steps.info)
+
+    def _extend_named(self, column: str, where: Tensor, given: Mapping[str, Tensor]) -> None:
+        """Write named tensors [T, B, ..] into the rows `where` int64 [T] of a column that is a mapping of names to tensors."""
+        if column not in self.storage:
+            if self.filled:
+                raise UsageError(
+                    f"the replay buffer holds rows without {column}; clear it before steps have {sorted(given)}"
+                )
+            self.allocate_named(column, given)
+        stored: Mapping[str, Tensor] = self.storage[column]
+        _require_same(column, stored, given)
+        for name, leaf in stored.items():
+            leaf[where] = given[name]
+
+    def _keep_interrupted(self, observation: Observation) -> None:
+        """Store the newest observation as a final one where an environment was reset before its episode ended: the first row of
+        the new episode, `observation` [T, B, ..], will overwrite it."""
+        assert self.finals is not None
+        held = [leaf[self.head] for leaf in tree.leaves(self.storage["observation"])]
+        first = [leaf[0] for leaf in tree.leaves(observation)]
+        pairs = zip(held, first, strict=True)
+        differs = torch.stack(
+            [(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]
+        ).any(0)
+        newest = self.storage["slot"][self.head - 1]
+        envs = (differs & (newest < 0)).nonzero().squeeze(-1)
+        if len(envs):
+            newest[envs] = self.finals.put([leaf[envs] for leaf in held])
+
+    def _store_finals(self, where: Tensor, item: Rollout[CarryT, ExtrasT]) -> None:
+        """Store the last observations of episodes, and the newest observation; `where` int64 [T] are the rows of `item`."""
+        assert self.finals is not None
+        slot = self.storage["slot"]
+        touched = torch.cat([where, where.new_tensor([self.head])])
+        self.finals.release(slot[touched])
+        slot[touched] = -1
+        newest = tree.leaves(item.last_observation)
+        for target, source in zip(tree.leaves(self.storage["observation"]), newest, strict=True):
+            target[self.head] = source
+        if finals := item.final_observations:
+            slot[where[finals.time], finals.env] = self.finals.put(tree.leaves(finals.observation))
+
+
+def _require_same(column: str, stored: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+    """Raise UsageError unless `given` [T, B, ..] has the names, shapes and dtypes of `stored` [rows, B, ..]."""
+    mine = {name: (leaf.shape[2:], leaf.dtype) for name, leaf in stored.items()}
+    theirs = {name: (leaf.shape[2:], leaf.dtype) for name, leaf in given.items()}
+    if mine != theirs:
+        wrong = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+        raise UsageError(
+            f"the {column} {wrong} of these steps are not those of the rows before, in name, shape or dtype; give the same at"
+            " every step, or name the extras that the memory stores"
+        )
 
 
 def _assign(columns: Iterable[Tensor], where: Tensor | slice, values: Iterable[Tensor]) -> None:
@@ -359,130 +454,3 @@ class FinalPool:
             chosen = slots.index_select(0, rows)
             for leaf, final in zip(tree.leaves(target), self.leaves, strict=True):
                 leaf.index_copy_(0, rows, final.index_select(0, chosen))
-
-
-def extend_optional(rows: PreallocatedRows, where: Tensor, item: Rollout[CarryT, ExtrasT]) -> None:
-    """Write the steps of a rollout into the additional columns (`rows.columns`, and `info`) at the rows `where` int64 [T]."""
-    store = rows.storage
-    if rows.columns.ends:
-        store["terminated"][where], store["truncated"][where] = item.steps.terminated, item.steps.truncated
-    if rows.columns.carry is not None:
-        carry, given = tree.leaves(store["carry"]), tree.leaves(item.initial_carry)
-        if [leaf.shape[1:] for leaf in carry] != [leaf.shape for leaf in given]:
-            raise UsageError(
-                f"the replay buffer stores carries of shapes {[list(leaf.shape[1:]) for leaf in carry]}, the policy that"
-                f" collects gives {[list(leaf.shape) for leaf in given]}; build the memory with its initial_carry"
-            )
-        for target, source in zip(carry, given, strict=True):
-            target[where[0]] = source
-        store["has_carry"][where] = False
-        store["has_carry"][where[0]] = True
-    if rows.columns.extras:
-        _extend_named(rows, "extras", where, named_extras(item.steps.extras, rows.columns.extras))
-    if item.steps.info or "info" in store:
-        _extend_named(rows, "info", where, item.steps.info)
-
-
-def _extend_named(rows: PreallocatedRows, column: str, where: Tensor, given: Mapping[str, Tensor]) -> None:
-    """Write named tensors [T, B, ..] into the rows `where` int64 [T] of a column that is a mapping of names to tensors."""
-    if column not in rows.storage:
-        if rows.filled:
-            raise UsageError(
-                f"the replay buffer holds rows without {column}; clear it before steps have {sorted(given)}"
-            )
-        rows.allocate_named(column, given)
-    stored: Mapping[str, Tensor] = rows.storage[column]
-    _require_same(column, stored, given)
-    for name, leaf in stored.items():
-        leaf[where] = given[name]
-
-
-def _require_same(column: str, stored: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    """Raise UsageError unless `given` [T, B, ..] has the names, shapes and dtypes of `stored` [rows, B, ..]."""
-    mine = {name: (leaf.shape[2:], leaf.dtype) for name, leaf in stored.items()}
-    theirs = {name: (leaf.shape[2:], leaf.dtype) for name, leaf in given.items()}
-    if mine != theirs:
-        wrong = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
-        raise UsageError(
-            f"the {column} {wrong} of these steps are not those of the rows before, in name, shape or dtype; give the same at"
-            " every step, or name the extras that the memory stores"
-        )
-
-
-def without_masks(item: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-    """The rollout without its action masks."""
-
-    def bare(observation: Observation) -> Observation:
-        return replace(observation, action_mask=None)
-
-    finals = item.final_observations
-    return replace(
-        item,
-        steps=replace(item.steps, observation=bare(item.steps.observation)),
-        last_observation=bare(item.last_observation),
-        final_observations=None if finals is None else replace(finals, observation=bare(finals.observation)),
-    )
-
-
-class FrameHistory:
-    """Finds the positions of the frames of rows. The last result is cached, because sampling needs it twice: to check that the
-    rows may be sampled, and to read their frames."""
-
-    def __init__(self, stored: RowStorage) -> None:
-        self.stored = stored
-        self._last: tuple[Tensor, tuple[int, int], tuple[Tensor, Tensor]] | None = None
-
-    def of(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """(positions of the frames int64 [N, count], whether all exist bool [N]) of the rows at flat positions int64 [N]; see
-        `Ring.history`."""
-        stored = self.stored
-        assert stored.frames is not None
-        now = index._version, stored.written
-        if self._last is None or self._last[0] is not index or self._last[1] != now:
-            self._last = index, now, stored.walk.history(index, stored.frames.count, stored.oldest)
-        return self._last[2]
-
-    def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
-        """(observations [N] at flat positions `index`, next observations [N] of the steps at `last`), with stacked frames.
-
-        Both positions are int64 [N].
-        """
-        stored, first = self.stored, self.of(index)[0]
-        assert stored.frames is not None
-        history, after = (first, first if last is index else self.of(last)[0]), stored.walk.after(last)
-        now, then = stacks(stored.flat("observation").features, history, after)
-        following = stored.take_flags(after, tree.map_tensors(lambda leaf: leaf[:, -1], then))
-        stored.put_finals(following, last)  # changes `then` too: the features of `following` are views of it
-        joined = stored.frames.joined
-        whole = Observation(joined(then), following.is_first, following.action_mask)
-        return stored.take_flags(index, joined(now)), whole
-
-
-def keep_interrupted(rows: PreallocatedRows, observation: Observation) -> None:
-    """Store the newest observation as a final one where an environment was reset before its episode ended: the first row of
-    the new episode, `observation` [T, B, ..], will overwrite it."""
-    assert rows.finals is not None
-    held = [leaf[rows.head] for leaf in tree.leaves(rows.storage["observation"])]
-    first = [leaf[0] for leaf in tree.leaves(observation)]
-    pairs = zip(held, first, strict=True)
-    differs = torch.stack([(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]).any(
-        0
-    )
-    newest = rows.storage["slot"][rows.head - 1]
-    envs = (differs & (newest < 0)).nonzero().squeeze(-1)
-    if len(envs):
-        newest[envs] = rows.finals.put([leaf[envs] for leaf in held])
-
-
-def store_finals(rows: PreallocatedRows, where: Tensor, item: Rollout[CarryT, ExtrasT]) -> None:
-    """Store the last observations of episodes, and the newest observation; `where` int64 [T] are the rows of `item`."""
-    assert rows.finals is not None
-    slot = rows.storage["slot"]
-    touched = torch.cat([where, where.new_tensor([rows.head])])
-    rows.finals.release(slot[touched])
-    slot[touched] = -1
-    newest = tree.leaves(item.last_observation)
-    for target, source in zip(tree.leaves(rows.storage["observation"]), newest, strict=True):
-        target[rows.head] = source
-    if finals := item.final_observations:
-        slot[where[finals.time], finals.env] = rows.finals.put(tree.leaves(finals.observation))

@@ -50,7 +50,6 @@ from rlsdk.networks.recurrent import (
     NoMemory,
     RecurrentMemory,
     build_memory,
-    evaluate_recorded,
     forgotten,
     sequence_by_steps,
 )
@@ -96,7 +95,6 @@ __all__ = [
     "build_search_policy",
     "build_soft_actor_critic",
     "build_squashed_actor",
-    "evaluate_recorded",
     "explains_documented_methods",
     "features_dim",
     "flatten_parameters",

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Generator, Tensor, nn
 
+from rlsdk.distributions.gaussian import with_least_deviation
 from rlsdk.errors import UsageError
 from rlsdk.interfaces import Distribution
 from rlsdk.interfaces.policy import ActInPlace
@@ -290,9 +291,8 @@ class ActorCritic(nn.Module):
 
     def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
         """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.Imitates`."""
-        from rlsdk.networks.recurrent import imitation_loss
-
-        return imitation_loss(self, observation, action, starts)
+        distribution = with_least_deviation(self.evaluate(*as_recorded(self, observation, starts))[0])
+        return -distribution.log_prob(self.internal(action))
 
     def action_std(self) -> Tensor | None:
         """Mean standard deviation of Box actions, 0-d; None for other actions."""
@@ -363,23 +363,22 @@ class ActorCritic(nn.Module):
         return observation, cast("tuple[States, States]", carry)
 
 
-NONE: tuple[tuple[()], tuple[()]] = ((), ())
+def as_recorded(
+    network: ActorCritic, observation: Observation, starts: Tensor | None = None
+) -> tuple[Observation, tuple[States, States], Tensor]:
+    """Return the arguments of `ActorCritic.evaluate` for recorded steps [N, ..] without stored carries.
+
+    `starts`, bool [N], is True where a sequence of consecutive rows begins, with the initial recurrent state; None: every
+    row is a sequence.
+    """
+    first = torch.ones_like(observation.is_first) if starts is None else starts
+    seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
+    carry = network.initial_carry(len(first))
+    return seen, (carry.actor, carry.critic), first
+
+
+NONE: tuple[States, States] = ((), ())
 """The empty recurrent states of actor and critic."""
-
-
-class Network(Protocol):
-    """See `rlsdk.networks.ActorCritic`."""
-
-    encoder: nn.Module
-    body: nn.Module
-    head: nn.Module
-    use_masks: bool
-
-    def evaluate(
-        self, observation: Observation, memory: tuple[tuple[()], tuple[()]], starts: Tensor
-    ) -> tuple[Distribution, Tensor]: ...
-
-    def values_after(self, observation: Observation, memory: tuple[tuple[()], tuple[()]]) -> Tensor: ...
 
 
 class ByModules:
@@ -387,7 +386,7 @@ class ByModules:
 
     acts_in_place = False
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: ActorCritic) -> None:
         self.network = network
 
     @torch.no_grad()

@@ -19,7 +19,7 @@ from rlsdk.networks.action_heads import (
     require_box,
 )
 from rlsdk.networks.actor_critic import ActorCritic, Torso
-from rlsdk.networks.critics import Columns, OwnNetworkSettings, own_network
+from rlsdk.networks.critics import Columns, own_network
 from rlsdk.networks.encoders import build_encoder, features_dim, uses_nature_cnn
 from rlsdk.networks.layers import mlp, orthogonal
 from rlsdk.networks.recurrent import LinearMemory, NoMemory, build_memory, own_memories
@@ -206,13 +206,8 @@ def _without_layers(head: nn.Module) -> int:
 
 
 def _own_side(context: BuildContext, networks: ActorCriticConfig, side: str, outputs: int) -> Torso:
-    own = {
-        "actor": (networks.actor_class, networks.actor_kwargs),
-        "critic": (networks.critic_class, networks.critic_kwargs),
-    }
-    given = OwnNetworkSettings(f"{side}_class", *own[side], networks.normalize_images)
     what = "the value of each observation" if side == "critic" else f"the {outputs} logits or means of an action"
-    encoder = own_network(context, given, (outputs,), what)
+    encoder = own_network(context, networks, side, (outputs,), what)
     return Torso(encoder, NoMemory(outputs), nn.Sequential())
 
 

@@ -31,7 +31,6 @@ from rlsdk.networks.critics import (
     Columns,
     ContinuousCritics,
     OwnCritics,
-    OwnNetworkSettings,
     own_critics,
     own_network,
     require_own_features,
@@ -173,23 +172,18 @@ class SquashedActor(nn.Module):
         return Act(self.scale.to_environment((self._mean(latent) + noise).tanh()), following, ())
 
 
-class ByModules:
+class ByModules(AutogradPair):
     """See `rlsdk.kernels.protocol.SquashedPolicy`."""
 
     def __init__(self, distribution: Callable[[Tensor], SquashedGaussian]) -> None:
         """`distribution` returns the distribution over unit actions [N, A] for features [N, F]."""
+        super().__init__(lambda inputs: distribution(inputs[0]).transform(inputs[1]))
         self.distribution = distribution
-        sampled = AutogradPair(self._sampled)
-        self.name, self.evaluate = sampled.name, sampled.evaluate
 
     def act(self, features: Tensor, deterministic: bool, generator: Generator) -> Tensor:
         """Unit actions [N, A] for features [N, F]."""
         distribution = self.distribution(features)
         return distribution.mode() if deterministic else distribution.sample(generator)
-
-    def _sampled(self, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        features, noise = inputs
-        return self.distribution(features).transform(noise)
 
 
 def build_squashed_actor(
@@ -318,7 +312,7 @@ def build_soft_actor_critic(
     assert isinstance(context.action_space, Box)
     require_own_features(config.policy_kwargs)
     actor = _actor(context, config, ActionScale(context.action_space)).to(context.device)
-    critics = _critics(context, config, actor, values_per_critic).to(context.device)
+    critics = _critics(context, config, actor, HIDDEN, values_per_critic).to(context.device)
     return actor, critics
 
 
@@ -337,7 +331,7 @@ def _actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionSc
             assert isinstance(actor.log_std, nn.Linear)
             nn.init.zeros_(actor.log_std.weight)
             nn.init.constant_(actor.log_std.bias, math.log(networks.initial_std))
-        return actor.use_kernel(_kernel(config, context, hidden))
+        return actor.use_kernel(_kernel(context, config, hidden))
     every = config.sde_period
     return build_squashed_actor(encoder, hidden, networks.activation_fn, scale, sde=networks, resample_every=every)
 
@@ -349,32 +343,34 @@ def _own_actor(context: BuildContext, config: SoftActorCriticConfig, scale: Acti
         raise SettingsError(
             "use_sde = true needs an actor made by rlsdk; leave actor_class out, or give features_extractor_class"
         )
-    given = OwnNetworkSettings("actor_class", networks.actor_class, networks.actor_kwargs, networks.normalize_images)
     size = scale.size
-    encoder = own_network(context, given, (2 * size,), f"{size} means and {size} log standard deviations of actions")
+    what = f"{size} means and {size} log standard deviations of actions"
+    encoder = own_network(context, networks, "actor", (2 * size,), what)
     actor = SquashedActor(encoder, nn.Sequential(), 2 * size, scale)
     actor.mean, actor.log_std = Columns(0, size), Columns(size, 2 * size)
     return actor
 
 
 def _critics(
-    context: BuildContext, config: SoftActorCriticConfig, actor: SquashedActor, outputs: int
+    context: BuildContext,
+    config: SoftActorCriticConfig | DeterministicSettings,
+    actor: SquashedActor | DeterministicActor,
+    default: tuple[int, ...],
+    outputs: int = 1,
 ) -> ContinuousCritics | OwnCritics:
-    networks = config.policy_kwargs
+    """Build `n_critics` critics; `default` are the hidden layers without `net_arch`."""
+    networks, size = config.policy_kwargs, actor.scale.size
     if networks.critic_class is not None:
-        given = OwnNetworkSettings(
-            "critic_class", networks.critic_class, networks.critic_kwargs, networks.normalize_images
-        )
-        return own_critics(context, given, actor.scale.size, outputs, networks.n_critics)
-    shared = networks.share_features_extractor
-    encoder = actor.encoder if shared else build_encoder(context, config.policy, networks)
-    inputs = features_dim(encoder) + actor.scale.size
-    hidden = widths(networks.net_arch, "qf", HIDDEN, names=NAMES)
-    ensemble = EnsembleMLP(networks.n_critics, inputs, hidden, outputs, networks.activation_fn)
-    return ContinuousCritics(encoder, ensemble, _kernel(config, context, hidden))
+        return own_critics(context, networks, size, outputs)
+    encoder = actor.encoder if networks.share_features_extractor else build_encoder(context, config.policy, networks)
+    hidden = widths(networks.net_arch, "qf", default, names=NAMES)
+    ensemble = EnsembleMLP(networks.n_critics, features_dim(encoder) + size, hidden, outputs, networks.activation_fn)
+    return ContinuousCritics(encoder, ensemble, _kernel(context, config, hidden))
 
 
-def _kernel(config: SoftActorCriticConfig, context: BuildContext, hidden: tuple[int, ...]) -> KernelChoice:
+def _kernel(
+    context: BuildContext, config: SoftActorCriticConfig | DeterministicSettings, hidden: tuple[int, ...]
+) -> KernelChoice:
     """The choice of the kernel for the dense layers of one network."""
     return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)
 
@@ -393,7 +389,7 @@ def build_deterministic_actor_critic(
     assert isinstance(context.action_space, Box)
     require_own_features(config.policy_kwargs)
     actor = _deterministic_actor(context, config, ActionScale(context.action_space)).to(context.device)
-    return actor, _deterministic_critics(context, config, actor).to(context.device)
+    return actor, _critics(context, config, actor, DETERMINISTIC_HIDDEN).to(context.device)
 
 
 def _deterministic_actor(
@@ -403,34 +399,8 @@ def _deterministic_actor(
     if networks.actor_class is None:
         hidden = widths(networks.net_arch, "pi", DETERMINISTIC_HIDDEN, names=NAMES)
         encoder = build_encoder(context, config.policy, networks)
-        return DeterministicActor(
-            encoder, hidden, networks.activation_fn, scale, _deterministic_kernel(context, config, hidden)
-        )
-    given = OwnNetworkSettings("actor_class", networks.actor_class, networks.actor_kwargs, networks.normalize_images)
-    encoder = own_network(context, given, (scale.size,), f"{scale.size} actions before tanh")
-    actor = DeterministicActor(encoder, (), networks.activation_fn, scale)
+        return DeterministicActor(encoder, hidden, networks.activation_fn, scale, _kernel(context, config, hidden))
+    own = own_network(context, networks, "actor", (scale.size,), f"{scale.size} actions before tanh")
+    actor = DeterministicActor(own, (), networks.activation_fn, scale)
     actor.mean = nn.Identity()  # the user's network returns the actions
     return actor
-
-
-def _deterministic_critics(
-    context: BuildContext, config: DeterministicSettings, actor: DeterministicActor
-) -> ContinuousCritics | OwnCritics:
-    networks, size = config.policy_kwargs, actor.scale.size
-    if networks.critic_class is not None:
-        given = OwnNetworkSettings(
-            "critic_class", networks.critic_class, networks.critic_kwargs, networks.normalize_images
-        )
-        return own_critics(context, given, size, 1, networks.n_critics)
-    shared = networks.share_features_extractor
-    encoder = actor.encoder if shared else build_encoder(context, config.policy, networks)
-    wide = widths(networks.net_arch, "qf", DETERMINISTIC_HIDDEN, names=NAMES)
-    ensemble = EnsembleMLP(networks.n_critics, features_dim(encoder) + size, wide, 1, networks.activation_fn)
-    return ContinuousCritics(encoder, ensemble, _deterministic_kernel(context, config, wide))
-
-
-def _deterministic_kernel(
-    context: BuildContext, config: DeterministicSettings, hidden: tuple[int, ...]
-) -> KernelChoice:
-    """The choice of the kernel for the dense layers of one network."""
-    return KernelChoice(config.policy_kwargs.kernel, max(hidden, default=1), config.batch_size, context.device)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +19,7 @@ from rlsdk.networks.documented_methods import UserClass, explains_attributes
 from rlsdk.networks.encoders import Preprocessor, channels_first, example_features
 from rlsdk.networks.layers import EnsembleMLP
 from rlsdk.records import Features
+from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
 
 __all__ = [
     "ContinuousCritics",
@@ -67,24 +67,14 @@ class ContinuousCritics(nn.Module):
         return self._kernels()[0].evaluate(torch.cat([features, unit_action], dim=-1))
 
     def action_gradient(
-        self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value
+        self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value, *, first: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Return (`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A]).
 
-        The gradients of the critics' parameters are not computed, as autograd would do.
+        The gradients of the critics' parameters are not computed, as autograd would do. With `first`, only the first critic
+        is evaluated.
         """
-        values, vjp = self._kernels()[0].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
-        value, grad = value_of(values)
-        return value, vjp(grad)[:, features.shape[-1] :]
-
-    def first_action_gradient(
-        self, features: Tensor, unit_action: Tensor, value_of: ValueOf = mean_value
-    ) -> tuple[Tensor, Tensor]:
-        """Return (`value_of` the first critic's outputs, 0-d; its gradient with respect to the action [N, A]).
-
-        The other critics are not evaluated.
-        """
-        values, vjp = self._kernels()[1].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
+        values, vjp = self._kernels()[first].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
         value, grad = value_of(values)
         return value, vjp(grad)[:, features.shape[-1] :]
 
@@ -94,17 +84,6 @@ class ContinuousCritics(nn.Module):
 
 
 ROWS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class OwnNetworkSettings:
-    """A user's class with its arguments, and the name of the setting that contains it."""
-
-    setting: str
-    """`actor_class`, `critic_class` or `network_class`."""
-    kind: Callable[..., nn.Module]
-    arguments: Mapping[str, object]
-    normalize_images: bool = True
 
 
 class OwnNetwork(nn.Module):
@@ -154,42 +133,18 @@ class OwnCritics(nn.Module):
         return values.detach(), lambda grad: backward((values,), (grad,))
 
     def action_gradient(
-        self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
+        self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value, *, first: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Return (`value_of` the critics' outputs, 0-d; its gradient with respect to the action [N, A])."""
-        return _with_gradient(lambda leaf: self(features, leaf), unit_action, value_of)
-
-    def first_action_gradient(
-        self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value
-    ) -> tuple[Tensor, Tensor]:
-        """Return (`value_of` the first critic's outputs, 0-d; its gradient with respect to the action [N, A])."""
-        return _with_gradient(lambda leaf: self.ensemble[0](features, leaf), unit_action, value_of)
-
-
-def _with_gradient(
-    values_of: Callable[[Tensor], Tensor], unit_action: Tensor, value_of: ValueOf
-) -> tuple[Tensor, Tensor]:
-    """(`value_of` the values of actions [N, A], 0-d; its gradient with respect to the actions)."""
-    leaf = unit_action.detach().requires_grad_()
-    with auxiliary_losses_left_out():
-        values = values_of(leaf)
-    value, grad = value_of(values.detach())
-    (found,) = torch.autograd.grad(values, leaf, grad)
-    return value, found
+        """See `ContinuousCritics.action_gradient`; for actions [N, A]."""
+        leaf = unit_action.detach().requires_grad_()
+        with auxiliary_losses_left_out():
+            values = (self.ensemble[0] if first else self)(features, leaf)
+        value, grad = value_of(values.detach())
+        (found,) = torch.autograd.grad(values, leaf, grad)
+        return value, found
 
 
-class OwnActorCritic(Protocol):
-    """The settings that may replace an actor and critics of Box actions."""
-
-    @property
-    def share_features_extractor(self) -> bool: ...
-    @property
-    def actor_class(self) -> Any: ...
-    @property
-    def critic_class(self) -> Any: ...
-
-
-def require_own_features(networks: OwnActorCritic) -> None:
+def require_own_features(networks: ActorAndCriticsConfig) -> None:
     """Raises SettingsError if features should be shared with a user's network, which has none that can be shared."""
     for name, given in (("actor_class", networks.actor_class), ("critic_class", networks.critic_class)):
         if given is not None and networks.share_features_extractor:
@@ -199,12 +154,15 @@ def require_own_features(networks: OwnActorCritic) -> None:
             )
 
 
-def own_network(context: BuildContext, given: OwnNetworkSettings, outputs: tuple[int, ...], what: str) -> OwnNetwork:
-    """Build a user's network: `kind(observation_space, n, **arguments)`, where n is the number of outputs.
+def own_network(
+    context: BuildContext, networks: NetworkConfig, name: str, outputs: tuple[int, ...], what: str
+) -> OwnNetwork:
+    """Build a user's network: `class(observation_space, n, **arguments)`, where n is the number of outputs.
 
     Args:
         context: spaces and device.
-        given: the user's class.
+        networks: the settings with `<name>_class` and `<name>_kwargs`.
+        name: `actor`, `critic` or `network`.
         outputs: the shape of a row, such as (A,). The network may also return all outputs on one axis.
         what: a description of the outputs, for the error.
 
@@ -212,25 +170,26 @@ def own_network(context: BuildContext, given: OwnNetworkSettings, outputs: tuple
         SettingsError: the class raises an error, takes other arguments or makes no module, or its output is not finite
             or has another shape.
     """
-    size, user = torch.Size(outputs).numel(), _user_class(context, given)
-    preprocessor = Preprocessor(context.observation_space, normalize_images=given.normalize_images)
-    network = user.build(observation_space=_space(context, given), output_dim=size)
+    size = torch.Size(outputs).numel()
+    user, space, preprocessor = _user_class(context, networks, name)
+    network = user.build(observation_space=space, output_dim=size)
     found = _tried(context, user, network, preprocessor)
     if found.shape not in ((ROWS, *outputs), (ROWS, size)):
         raise _misfit(user, found, outputs, what)
     return OwnNetwork(network, preprocessor, size)
 
 
-def own_critics(context: BuildContext, given: OwnNetworkSettings, actions: int, outputs: int, count: int) -> OwnCritics:
-    """Build `count` critics of a user's class, each as `kind(observation_space, actions, outputs, **arguments)`.
+def own_critics(context: BuildContext, networks: ActorAndCriticsConfig, actions: int, outputs: int) -> OwnCritics:
+    """Build `n_critics` critics of `critic_class`, each as `class(observation_space, actions, outputs, **arguments)`.
 
     Raises:
         SettingsError: the class raises an error, takes other arguments or makes no module, or its output is not finite
             or not [N, outputs].
     """
-    preprocessor = Preprocessor(context.observation_space, normalize_images=given.normalize_images)
-    user, space = _user_class(context, given), _space(context, given)
-    members = [user.build(observation_space=space, action_dim=actions, output_dim=outputs) for _ in range(count)]
+    user, space, preprocessor = _user_class(context, networks, "critic")
+    members = [
+        user.build(observation_space=space, action_dim=actions, output_dim=outputs) for _ in range(networks.n_critics)
+    ]
     for member in members:
         found = _tried(context, user, member, preprocessor, torch.zeros(ROWS, actions))
         if found.shape != (ROWS, outputs):
@@ -238,15 +197,14 @@ def own_critics(context: BuildContext, given: OwnNetworkSettings, actions: int, 
     return OwnCritics(preprocessor, members)
 
 
-def _user_class(context: BuildContext, given: OwnNetworkSettings) -> UserClass:
-    return UserClass(context.algorithm, given.setting, given.kind, given.arguments)
-
-
-def _space(context: BuildContext, given: OwnNetworkSettings) -> object:
-    """The gymnasium space that a user's network receives. Images have channels first."""
+def _user_class(context: BuildContext, networks: NetworkConfig, name: str) -> tuple[UserClass, object, Preprocessor]:
+    """(the class of the setting `<name>_class`, the gymnasium space that it gets, the converter of its observations)."""
+    setting, space = f"{name}_class", context.observation_space
     if context.to_gymnasium is None:
-        raise SettingsError(f"{given.setting} needs BuildContext(to_gymnasium=...), which makes its space")
-    return context.to_gymnasium(channels_first(context.observation_space))
+        raise SettingsError(f"{setting} needs BuildContext(to_gymnasium=...), which makes its space")
+    user = UserClass(context.algorithm, setting, getattr(networks, setting), getattr(networks, f"{name}_kwargs"))
+    preprocessor = Preprocessor(space, normalize_images=networks.normalize_images)
+    return user, context.to_gymnasium(channels_first(space)), preprocessor
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from rlsdk.kernels.protocol import AUTOGRAD, Acting, Acts, DenseNetwork, GreedyK
 from rlsdk.kernels.reference import Autograd, require_choice
 from rlsdk.math.values import flat_index, greedy_action, mean_values, values_at
 from rlsdk.networks.action_heads import epsilon_greedy
-from rlsdk.networks.critics import OwnNetworkSettings, own_network
+from rlsdk.networks.critics import own_network
 from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import build_encoder, features_dim, is_identity, uses_nature_cnn
 from rlsdk.networks.layers import DuelingHead, has_train_mode, mlp
@@ -224,11 +224,10 @@ def _own(context: BuildContext, networks: DiscreteValueConfig, values_per_action
         )
     space = context.action_space
     assert isinstance(space, Discrete | MultiDiscrete)
-    given = OwnNetworkSettings(
-        "network_class", networks.network_class, networks.network_kwargs, networks.normalize_images
-    )
     outputs = (sum(choices_of(space)), values_per_action)
-    encoder = own_network(context, given, outputs, f"{values_per_action} values for each of {outputs[0]} actions")
+    encoder = own_network(
+        context, networks, "network", outputs, f"{values_per_action} values for each of {outputs[0]} actions"
+    )
     policy = DiscreteValuePolicy(encoder, (), nn.Identity, space, values_per_action)
     policy.head = nn.Identity()
     return policy

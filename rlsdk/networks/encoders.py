@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -113,18 +113,7 @@ class NatureEncoder(nn.Module):
         if min(height, width) < 36:
             raise UnsupportedSpaceError(f"NatureCNN needs images of at least 36 x 36 pixels, got {height} x {width}")
         self.scale = 1.0 / 255.0 if normalize_images and space.is_image else 1.0
-        self.convolutions = nn.Sequential(
-            nn.Conv2d(channels, 32, kernel_size=8, stride=4),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, kernel_size=4, stride=2),
-            nn.ReLU(),
-            nn.Conv2d(64, 64, kernel_size=3, stride=1),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
-        with torch.no_grad():
-            flat = self.convolutions(torch.zeros(1, channels, height, width)).shape[1]
-        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
+        self.convolutions, self.linear = _nature_layers(channels, (height, width), features_dim)
         self.features_dim = features_dim
         self._kernel = KernelSlot(self._make_kernel, self, ("convolutions",))
 
@@ -139,6 +128,22 @@ class NatureEncoder(nn.Module):
         """[N, channels, height, width] -> [N, features], computed by the modules."""
         found: Tensor = self.convolutions(pixels.float() * self.scale)
         return found
+
+
+def _nature_layers(channels: int, size: Iterable[int], features_dim: int) -> tuple[nn.Sequential, nn.Sequential]:
+    """The (convolutions, linear layer) of Mnih et al. for images [N, channels, *size]."""
+    convolutions = nn.Sequential(
+        nn.Conv2d(channels, 32, kernel_size=8, stride=4),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, kernel_size=4, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, kernel_size=3, stride=1),
+        nn.ReLU(),
+        nn.Flatten(),
+    )
+    with torch.no_grad():
+        flat = convolutions(torch.zeros(1, channels, *size)).shape[1]
+    return convolutions, nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
 
 
 def _way_out(space: Space) -> str:
@@ -300,13 +305,9 @@ def is_identity(encoder: nn.Module) -> bool:
 Vector = NDArray[np.float64]
 
 
-def encoded(space: Space, observation: Any) -> Vector:
-    """Encode an observation as one vector, float64 [F]: numbers unchanged, discrete values one-hot, images divided by 255."""
-    return encoder_of(space)(observation)
-
-
 def encoder_of(space: Space) -> Callable[[Any], Vector]:
-    """Return the function that computes `encoded` for one space. The kind of the space is examined once, not at every step."""
+    """Return the function that encodes an observation as one vector, float64 [F]: numbers unchanged, discrete values one-hot,
+    images divided by 255. The kind of the space is examined once, not at every step."""
     if isinstance(space, Dict):
         entries = [(key, encoder_of(child)) for key, child in space.spaces.items()]
         return lambda observation: np.concatenate([encode(observation[key]) for key, encode in entries])
@@ -340,7 +341,7 @@ def _one_hot(count: int, which: int) -> Vector:
 
 
 def encoded_slices(space: Space, path: str = "observation") -> dict[str, slice]:
-    """The position of each leaf of a space in the vector of `encoded`, by the leaf's path."""
+    """The position of each leaf of a space in the vector of `encoder_of`, by the leaf's path."""
     slices, start = dict[str, slice](), 0
     for leaf_path, leaf in leaf_spaces(space, path):
         size = sum(choices_of(leaf)) if isinstance(leaf, Discrete | MultiDiscrete) else math.prod(shape_of(leaf))
@@ -404,22 +405,12 @@ class NatureCNN(BaseFeaturesExtractor):
                 f"NatureCNN needs uint8 images with channels first and values 0 ... 255, got {observation_space};"
                 " pass normalized_image=True for images that are scaled already"
             )
-        self.cnn = nn.Sequential(
-            nn.Conv2d(observation_space.shape[0], 32, kernel_size=8, stride=4),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, kernel_size=4, stride=2),
-            nn.ReLU(),
-            nn.Conv2d(64, 64, kernel_size=3, stride=1),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
         if min(observation_space.shape[1:]) < 36:
             raise UnsupportedSpaceError(
                 f"NatureCNN needs images of at least 36 x 36 pixels, got {observation_space.shape}"
             )
-        with torch.no_grad():
-            flat = self.cnn(torch.zeros(1, *observation_space.shape)).shape[1]
-        self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
+        channels, *size = observation_space.shape
+        self.cnn, self.linear = _nature_layers(channels, size, features_dim)
 
     def forward(self, observations: Tensor) -> Tensor:
         """float32 [N, C, H, W] -> [N, features_dim]."""

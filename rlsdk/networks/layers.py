@@ -156,12 +156,8 @@ def flatten_parameters(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tens
         return torch.zeros(0), torch.zeros(0)
     values = torch.cat([p.detach().reshape(-1) for p in chosen])
     gradients = torch.zeros_like(values)
-    start = 0
-    for parameter in chosen:
-        end = start + parameter.numel()
-        parameter.data = values[start:end].view(parameter.shape)
-        parameter.grad = gradients[start:end].view(parameter.shape)
-        start = end
+    for parameter, own, grad in zip(chosen, views_of(values, chosen), views_of(gradients, chosen), strict=True):
+        parameter.data, parameter.grad = own, grad
     return values, gradients
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -33,16 +34,17 @@ class ObservationNormalizer:
     def __init__(self, space: Space, settings: Normalization) -> None:
         """Raises SettingsError if there is nothing to normalise, or if `norm_obs_keys` names an unknown entry."""
         self.space, self.settings, self.training = space, settings, True
-        self.leaves = {
-            path: LeafNormalizer(leaf.shape, settings)
+        self.moments = {
+            path: RunningMoments(leaf.shape, settings.epsilon, settings.clip_obs)
             for path, leaf in leaf_spaces(space)
             if isinstance(leaf, Box) and dtype_of(leaf) == "float32" and settings.norm_obs and self._chosen(path)
         }
-        if settings.norm_obs and not self.leaves and not settings.where_possible:
+        """The statistics of each leaf that is normalised, by its path."""
+        if settings.norm_obs and not self.moments and not settings.where_possible:
             raise SettingsError(
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )
-        self._only = self.leaves.get("observation")
+        self._only = self.moments.get("observation")
         """The normaliser of the single leaf, if observations are one Box."""
 
     def _chosen(self, path: str) -> bool:
@@ -54,22 +56,17 @@ class ObservationNormalizer:
             raise SettingsError(f"normalize: norm_obs_keys names {wrong}; this observation has the entries {known}")
         return any(path.startswith(f"observation[{key!r}]") for key in keys)
 
-    @property
-    def moments(self) -> dict[str, RunningMoments]:
-        """The statistics of each leaf that is normalised."""
-        return {path: leaf.moments for path, leaf in self.leaves.items()}
-
     def __call__(self, features: Features) -> Features:
         """Normalise observations [.., *shape] per leaf with the current statistics, as networks receive them."""
         if self._only is not None:
             return self._only.normalize(features)
-        return self.map_leaves(LeafNormalizer.normalize, features) if self.leaves else features
+        return self.map_leaves(RunningMoments.normalize, features) if self.moments else features
 
     def collected(self, features: Features) -> Features:
         """The same as calling the object, but faster, for collected observations [.., *shape] per leaf, which have no graph."""
         if self._only is not None:
             return self._only.normalize_detached(features)
-        return self.map_leaves(LeafNormalizer.normalize_detached, features) if self.leaves else features
+        return self.map_leaves(RunningMoments.normalize_detached, features) if self.moments else features
 
     def by_row(self, raw: Tensor, into: Tensor) -> Callable[[int], object]:
         """Return a function of t that writes `collected(raw[t])` to `into[t]`, for observations of one leaf, [T, B, *shape]."""
@@ -77,13 +74,9 @@ class ObservationNormalizer:
             return self._only.by_row(raw, into)
         return lambda t: into[t].copy_(raw[t])
 
-    def denormalize(self, features: Features) -> Features:
-        """Compute the original observations [.., *shape] per leaf from normalised ones, up to clipping."""
-        return self.map_leaves(LeafNormalizer.denormalize, features)
-
-    def map_leaves(self, function: Callable[[LeafNormalizer, Tensor], object], features: Features) -> Features:
+    def map_leaves(self, function: Callable[[RunningMoments, Tensor], object], features: Features) -> Features:
         """Apply `function(leaf normaliser, values [.., *leaf])` to the normalised leaves; the other leaves do not change."""
-        leaves = self.leaves
+        leaves = self.moments
         return map_leaves(
             self.space,
             lambda path, _, values: function(leaves[path], values) if path in leaves else values,
@@ -92,7 +85,7 @@ class ObservationNormalizer:
 
     def update(self, features: Features, rows: Tensor | None = None) -> None:
         """Add observations [N, *shape] per leaf to the statistics; with `rows`, bool [N], only those rows."""
-        if not self.training or not self.leaves:
+        if not self.training or not self.moments:
             return
         if rows is not None:
             if not bool(rows.any()):
@@ -101,7 +94,7 @@ class ObservationNormalizer:
         if self._only is not None:
             self._only.update(features)
         else:
-            self.map_leaves(LeafNormalizer.update, features)
+            self.map_leaves(RunningMoments.update, features)
 
     # --- for population methods, which act in numpy --------------------------------------------------------------------
 
@@ -113,9 +106,9 @@ class ObservationNormalizer:
         slices = encoded_slices(self.space)
         size = max((part.stop for part in slices.values()), default=0)
         mean, factor, bound = np.zeros(size), np.ones(size), np.full(size, np.inf)
-        for path, leaf in self.leaves.items():
+        for path, leaf in self.moments.items():
             where = slices[path]
-            mean[where], factor[where] = leaf.mean.numpy().ravel(), 1.0 / leaf.deviation.numpy().ravel()
+            mean[where], factor[where] = leaf.mean.ravel(), 1.0 / leaf.deviation.numpy().ravel()
             bound[where] = leaf.bound
         return mean, factor, bound
 
@@ -124,33 +117,34 @@ class ObservationNormalizer:
         if seen is None or not self.training:
             return
         slices = encoded_slices(self.space)
-        for path, leaf in self.leaves.items():
-            shape = leaf.moments.mean_variance[0].shape
+        for path, leaf in self.moments.items():
+            shape = leaf.mean_variance[0].shape
             mean, squares = (values[slices[path]].reshape(shape) for values in (seen.mean, seen.squares))
-            leaf.moments.merge(seen.count, mean, squares / seen.count)
+            leaf.merge(seen.count, mean, squares / seen.count)
             leaf.refresh()
 
     # --- state -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """The moments [*leaf] of each normalised leaf, by the number of the leaf."""
-        return {f"{i:03d}": leaf.moments.state_dict() for i, leaf in enumerate(self.leaves.values())}
+        return {f"{i:03d}": leaf.state_dict() for i, leaf in enumerate(self.moments.values())}
 
     def load_state_dict(self, state: Mapping[str, State]) -> None:
         """Restore the statistics. Raises ValueError if they have other shapes."""
-        if len(state) != len(self.leaves):
+        if len(state) != len(self.moments):
             raise ValueError(
-                f"normaliser of {len(state)} observation parts, but this agent normalises {len(self.leaves)}"
+                f"normaliser of {len(state)} observation parts, but this agent normalises {len(self.moments)}"
             )
-        for i, leaf in enumerate(self.leaves.values()):
-            leaf.moments.load_state_dict(state[f"{i:03d}"])
-            leaf.refresh()
+        for i, leaf in enumerate(self.moments.values()):
+            leaf.load_state_dict(state[f"{i:03d}"])
 
 
 Vector = NDArray[np.float64]
 Floats = NDArray[np.floating]
 FIRST_COUNT = 1e-4
 """The weight of the initial values, mean 0 and variance 1."""
+FEW = 1024
+"""Up to this number of values, numpy normalises faster than torch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,17 +172,32 @@ class SharedArray:
 
 
 class RunningMoments:
-    """The mean and (population) variance of all values so far, float64 [*shape].
+    """The mean and (population) variance of all values so far, float64 [*shape], which also normalize values.
+
+    `normalize` computes (x - mean) / sqrt(variance + epsilon), clipped to +-`bound`, as float32. The difference is computed
+    in float64, so that large offsets with small deviations do not cancel.
 
     It uses numpy, because a few numbers are updated at every environment step, for which calls of torch take several
-    times as long. Arrays have the shape [1, *shape] of a single observation, because broadcasting costs as much as
-    another operation.
+    times as long; torch reads the same memory. Arrays have the shape [1, *shape] of a single observation, because
+    broadcasting costs as much as another operation.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], epsilon: float = 0.0, bound: float = math.inf) -> None:
         self.mean_variance: tuple[Vector, Vector] = np.zeros((1, *shape)), np.ones((1, *shape))
         """Mean and variance, float64 [1, *shape]."""
-        self.count = FIRST_COUNT
+        self.count, self.epsilon, self.bound = FIRST_COUNT, epsilon, bound
+        self._center, self._deviation, self._row = (SharedArray((1, *shape)) for _ in range(3))
+        self._compiled = factory.normalization()
+        self._copies: tuple[Tensor, Tensor] | None = None
+        """Copies of mean and deviation on the accelerator that was used last."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Compute again what normalizes values, from mean and variance."""
+        mean, variance = self.mean_variance
+        np.copyto(self._center.array, mean)
+        np.sqrt(variance + self.epsilon, out=self._deviation.array)
+        self._copies = None
 
     @property
     def mean(self) -> Vector:
@@ -198,15 +207,27 @@ class RunningMoments:
     def variance(self) -> Vector:
         return cast("Vector", self.mean_variance[1][0])
 
-    def update(self, batch: Floats) -> None:
-        """Add the values `batch` [N, *shape]."""
-        rows = len(batch)
-        if rows == 1:
-            self.merge(1, batch, None)
-            return
-        mean = np.add.reduce(batch, axis=0, dtype=np.float64, keepdims=True) / rows
-        apart = batch - mean
-        self.merge(rows, mean, np.add.reduce(apart * apart, axis=0, keepdims=True) / rows)
+    @property
+    def center(self) -> Tensor:
+        """The mean, float64 [1, *shape], at the last `refresh`."""
+        return self._center.tensor
+
+    @property
+    def deviation(self) -> Tensor:
+        """The deviation sqrt(variance + epsilon), float64 [1, *shape], at the last `refresh`."""
+        return self._deviation.tensor
+
+    def update(self, values: Tensor) -> None:
+        """Add values [N, *shape]."""
+        if (rows := len(values)) == 1:
+            self._row.tensor.copy_(values)  # into memory that numpy shares: faster than converting the tensor
+            self.merge(1, self._row.array, None)
+        else:
+            batch = values.numpy(force=not values.is_cpu or values.requires_grad)
+            mean = np.add.reduce(batch, axis=0, dtype=np.float64, keepdims=True) / rows
+            apart = batch - mean
+            self.merge(rows, mean, np.add.reduce(apart * apart, axis=0, keepdims=True) / rows)
+        self.refresh()
 
     def merge(self, rows: int, mean: Floats, variance: Vector | None) -> None:
         """Add `rows` values, given their mean and variance, [1, *shape]. For a single value, the variance is None."""
@@ -253,6 +274,48 @@ class RunningMoments:
         spread = (spread + delta * step) * (1.0 - share)
         return before + step, spread if variance is None else spread + variance * share
 
+    def normalize(self, values: Tensor) -> Tensor:
+        """Normalise values [.., *shape] to float32, as networks receive them."""
+        mean, deviation = self._on(values.device)
+        return values.sub(mean).div_(deviation).float().clamp_(-self.bound, self.bound)
+
+    def normalize_detached(self, values: Tensor) -> Tensor:
+        """Normalise like `normalize`, but faster, for values [.., *shape] without graph.
+
+        Without compiled code, few numbers on the CPU are normalised in numpy: calls of torch take longer than the arithmetic.
+        """
+        if self._compiled is not None:
+            found = self._compiled(values, self._center.tensor, self._deviation.tensor, self.bound)
+            if found is not None:
+                return found
+        if values.numel() > FEW or not values.is_cpu:
+            return self.normalize(values)
+        scaled = values.numpy() - self._center.array
+        scaled /= self._deviation.array
+        return torch.from_numpy(np.minimum(np.maximum(scaled.astype(np.float32), -self.bound), self.bound))
+
+    def by_row(self, values: Tensor, into: Tensor) -> Callable[[int], object]:
+        """Return a function of t that normalises `values[t]` to `into[t]`, for [T, .., *shape]."""
+        if self._compiled is not None:
+            found = self._compiled.by_row(values, into, self._center.tensor, self._deviation.tensor, self.bound)
+            if found is not None:
+                return found
+        raw, given = values.unbind(), into.unbind()
+        return lambda t: given[t].copy_(self.normalize_detached(raw[t]))
+
+    def denormalize(self, values: Tensor) -> Tensor:
+        """Compute the original values [.., *shape] from normalised ones, up to clipping."""
+        mean, deviation = self._on(values.device)
+        return (values * deviation + mean).float()
+
+    def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """(mean, deviation) on a device, float64 [1, *shape]."""
+        if device.type == "cpu":
+            return self._center.tensor, self._deviation.tensor
+        if self._copies is None or self._copies[0].device != device:
+            self._copies = self.center.to(device), self.deviation.to(device)
+        return self._copies
+
     def state_dict(self) -> dict[str, Tensor]:
         return {
             "mean": torch.tensor(self.mean, dtype=torch.float64),
@@ -271,91 +334,4 @@ class RunningMoments:
                 raise ValueError(f"normaliser {name} holds values that no statistic can have")
         self.mean_variance = given["mean"][None].copy(), given["variance"][None].copy()
         self.count = float(given["count"])
-
-
-FEW = 1024
-"""Up to this number of values, numpy normalises faster than torch."""
-
-
-class LeafNormalizer:
-    """Computes (x - mean) / sqrt(variance + epsilon), clipped to +-`clip_obs`, as float32 for values [.., *shape].
-
-    The difference is computed in float64, so that large offsets with small deviations do not cancel. Statistics are
-    updated in numpy, which is faster for few numbers; torch reads the same memory.
-    """
-
-    def __init__(self, shape: tuple[int, ...], settings: Normalization) -> None:
-        self.moments, self.epsilon, self.bound = RunningMoments(shape), settings.epsilon, settings.clip_obs
-        self._mean, self._deviation, self._row = (SharedArray((1, *shape)) for _ in range(3))
-        self._compiled = factory.normalization()
-        self._copies: tuple[Tensor, Tensor] | None = None
-        """Copies of mean and deviation on the accelerator that was used last."""
         self.refresh()
-
-    def refresh(self) -> None:
-        """Compute mean and deviation again from the moments."""
-        mean, variance = self.moments.mean_variance
-        np.copyto(self._mean.array, mean)
-        np.sqrt(variance + self.epsilon, out=self._deviation.array)
-        self._copies = None
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean, float64 [1, *shape]."""
-        return self._mean.tensor
-
-    @property
-    def deviation(self) -> Tensor:
-        """The deviation sqrt(variance + epsilon), float64 [1, *shape]."""
-        return self._deviation.tensor
-
-    def update(self, values: Tensor) -> None:
-        """Add values [N, *shape] to the moments."""
-        if len(values) == 1:  # copied into memory that numpy shares
-            self._row.tensor.copy_(values)
-            self.moments.update(self._row.array)
-        else:
-            self.moments.update(values.numpy(force=not values.is_cpu or values.requires_grad))
-        self.refresh()
-
-    def normalize(self, values: Tensor) -> Tensor:
-        """Normalise values [.., *shape] to float32, as networks receive them."""
-        mean, deviation = self._on(values.device)
-        return values.sub(mean).div_(deviation).float().clamp_(-self.bound, self.bound)
-
-    def normalize_detached(self, values: Tensor) -> Tensor:
-        """Normalise like `normalize`, but faster, for values [.., *shape] without graph.
-
-        Without compiled code, few numbers on the CPU are normalised in numpy: calls of torch take longer than the arithmetic.
-        """
-        if self._compiled is not None:
-            found = self._compiled(values, self._mean.tensor, self._deviation.tensor, self.bound)
-            if found is not None:
-                return found
-        if values.numel() > FEW or not values.is_cpu:
-            return self.normalize(values)
-        scaled = values.numpy() - self._mean.array
-        scaled /= self._deviation.array
-        return torch.from_numpy(np.minimum(np.maximum(scaled.astype(np.float32), -self.bound), self.bound))
-
-    def by_row(self, values: Tensor, into: Tensor) -> Callable[[int], object]:
-        """Return a function of t that normalises `values[t]` to `into[t]`, for [T, .., *shape]."""
-        if self._compiled is not None:
-            found = self._compiled.by_row(values, into, self._mean.tensor, self._deviation.tensor, self.bound)
-            if found is not None:
-                return found
-        raw, given = values.unbind(), into.unbind()
-        return lambda t: given[t].copy_(self.normalize_detached(raw[t]))
-
-    def denormalize(self, values: Tensor) -> Tensor:
-        """Compute the original values [.., *shape] from normalised ones, up to clipping."""
-        mean, deviation = self._on(values.device)
-        return (values * deviation + mean).float()
-
-    def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """(mean, deviation) on a device, float64 [1, *shape]."""
-        if device.type == "cpu":
-            return self._mean.tensor, self._deviation.tensor
-        if self._copies is None or self._copies[0].device != device:
-            self._copies = self.mean.to(device), self.deviation.to(device)
-        return self._copies

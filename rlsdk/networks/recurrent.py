@@ -13,12 +13,9 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from rlsdk.distributions.gaussian import with_least_deviation
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.interfaces import Distribution
 from rlsdk.math.surrogate import segments_of
 from rlsdk.networks.documented_methods import UserClass
-from rlsdk.records import Observation
 from rlsdk.settings.actor_critic import RecurrentConfig
 
 KINDS: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -100,7 +97,7 @@ class RecurrentMemory(nn.Module):
         return tuple(torch.zeros(shape, device=device) for _ in range(self.parts))
 
     def step(self, features: Tensor, state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        masked = _forgotten(state, is_first)
+        masked = forgotten(state, is_first)
         latent, following = self.cells(features.unsqueeze(0), self._packed(masked))
         return latent.squeeze(0), self._unpacked(following)
 
@@ -111,7 +108,7 @@ class RecurrentMemory(nn.Module):
         longest = int(place.max()) + 1
         padded = features.new_zeros(longest, len(first_rows), features.shape[-1])
         padded[place, segment] = features
-        initial = _forgotten(tuple(part[first_rows] for part in states), is_first[first_rows])
+        initial = forgotten(tuple(part[first_rows] for part in states), is_first[first_rows])
         latent, _ = self.cells(padded, self._packed(initial))
         result: Tensor = latent[place, segment]
         return result
@@ -126,10 +123,6 @@ class RecurrentMemory(nn.Module):
         return tuple(part.transpose(0, 1) for part in parts)
 
 
-def _forgotten(state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, ...]:
-    return tuple(part.masked_fill(is_first.view(-1, 1, 1), 0.0) for part in state)
-
-
 def build_memory(kind: str | None, inputs: int, hidden: int, layers: int, arguments: Mapping[str, Any]) -> nn.Module:
     """Build a memory by name (`lstm`, `gru`); for None, one without state."""
     return NoMemory(inputs) if kind is None else RecurrentMemory(kind, inputs, hidden, layers, arguments)
@@ -141,7 +134,7 @@ TOLERANCE = 1e-4
 
 def forgotten(state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, ...]:
     """Return a memory's state, tensors [B, ..], with zeros in rows where an episode begins, `is_first` bool [B]."""
-    return tuple(part.masked_fill(is_first.view(-1, *[1] * (part.dim() - 1)), 0.0) for part in state)
+    return tuple(part.masked_fill(is_first.view(-1, *[1] * (part.ndim - 1)), 0.0) for part in state)
 
 
 def sequence_by_steps(
@@ -237,69 +230,3 @@ def _both_ways(memory: Memory, inputs: int) -> tuple[Tensor, Tensor]:
         latents.append(latent)
     states = tuple(torch.cat(parts) for parts in zip(*before, strict=True))
     return torch.cat(latents), memory.sequence(features, states, first, first)
-
-
-States = tuple[Tensor, ...]
-
-
-class Memories(Protocol):
-    """The recurrent states of actor and critic. `ActorCriticCarry` implements it."""
-
-    @property
-    def actor(self) -> States: ...
-
-    @property
-    def critic(self) -> States: ...
-
-
-class Evaluates(Protocol):
-    """The members of a network that are used here. `ActorCritic` implements it."""
-
-    def initial_carry(self, batch: int, /) -> Memories:
-        """The recurrent states [batch, ..] at the start of episodes."""
-        ...
-
-    def evaluate(
-        self, observation: Observation, carry: tuple[States, States], starts: Tensor, /
-    ) -> tuple[Distribution, Tensor]:
-        """(action distribution, values [N]) of N steps; see `ActorCritic.evaluate`."""
-        ...
-
-    def internal(self, action: object, /) -> Tensor:
-        """Convert actions [N, ..] to internal actions; see `ActorCritic.internal`."""
-        ...
-
-
-def as_recorded(
-    network: Evaluates, observation: Observation, starts: Tensor | None = None
-) -> tuple[Observation, tuple[States, States], Tensor]:
-    """Return the arguments of `Evaluates.evaluate` for recorded steps [N, ..] without stored carries.
-
-    See `evaluate_recorded` for `starts`.
-    """
-    first = torch.ones_like(observation.is_first) if starts is None else starts
-    seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
-    carry = network.initial_carry(len(first))
-    return seen, (carry.actor, carry.critic), first
-
-
-def evaluate_recorded(
-    network: Evaluates, observation: Observation, starts: Tensor | None = None
-) -> tuple[Distribution, Tensor]:
-    """Return (action distribution, values [N]) of N recorded steps without stored carries.
-
-    Args:
-        network: the actor and critic.
-        observation: [N, ..], as the policy receives it.
-        starts: bool [N], True where a sequence of consecutive rows begins, with the initial recurrent state; None:
-            every row is a sequence.
-    """
-    return network.evaluate(*as_recorded(network, observation, starts))
-
-
-def imitation_loss(
-    network: Evaluates, observation: Observation, action: object, starts: Tensor | None = None
-) -> Tensor:
-    """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.Imitates`."""
-    distribution = with_least_deviation(evaluate_recorded(network, observation, starts)[0])
-    return -distribution.log_prob(network.internal(action))

@@ -16,14 +16,12 @@ from rlsdk.errors import SettingsError, UnknownAttributeError, UsageError, sugge
 from rlsdk.interfaces import State
 from rlsdk.math.surrogate import discounted_sums
 from rlsdk.networks.normalizer import (
-    LeafNormalizer,
-    Moments,
     ObservationNormalizer,
     RunningMoments,
     SharedArray,
     Vector,
 )
-from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions
+from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions, with_observations
 from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Space, map_leaves, shape_of
 from rlsdk.tree import map_tensors
@@ -104,32 +102,24 @@ class Normalizer:
             raise ValueError(f"frozen statistics are True or False, not {dict(frozen)}")
         self.observations.training, self.rewards.training = not frozen["observations"], not frozen["rewards"]
 
-    def flat(self) -> tuple[Vector, Vector, Vector]:
-        """(mean, factor, bound), float64 [F] each, for observations as one vector; see `ObservationNormalizer.flat`."""
-        return self.observations.flat()
-
-    def merge(self, seen: Moments | None) -> None:
-        """Add moments [F] of observations from other processes to the statistics; see `ObservationNormalizer.merge`."""
-        self.observations.merge(seen)
-
     # --- for users: numpy in, numpy out ----------------------------------------------------------------------------
 
     def normalize_obs(self, observation: Features) -> Features:
         """Normalise one observation or a batch, numpy [*shape] or [N, *shape] per leaf. The statistics do not change."""
-        return self._in_numpy(LeafNormalizer.normalize, observation)
+        return self._in_numpy(RunningMoments.normalize, observation)
 
     def unnormalize_obs(self, observation: Features) -> Features:
         """The inverse of `normalize_obs`, except for clipping."""
-        return self._in_numpy(LeafNormalizer.denormalize, observation)
+        return self._in_numpy(RunningMoments.denormalize, observation)
 
-    def _in_numpy(self, function: Callable[[LeafNormalizer, Tensor], Tensor], observation: Features) -> Features:
-        leaves = self.observations.leaves
+    def _in_numpy(self, function: Callable[[RunningMoments, Tensor], Tensor], observation: Features) -> Features:
+        moments = self.observations.moments
 
         def convert(path: str, leaf: Space, value: ArrayLike) -> NDArray[np.generic]:
             values = torch.as_tensor(value, device=self.device)
             single = values.dim() == len(shape_of(leaf))
             rows = values.unsqueeze(0) if single else values
-            found = function(leaves[path], rows) if path in leaves else rows
+            found = function(moments[path], rows) if path in moments else rows
             return (found[0] if single else found).numpy(force=True)
 
         return map_leaves(self.space, convert, observation)
@@ -178,29 +168,21 @@ class RewardScale:
         """The standard deviation of returns from the current statistics, float64, 0-d."""
         return self._shared.tensor
 
-    def update(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-        """Update the statistics with the rewards of a rollout, and return the rollout for a replay buffer.
-
-        Its rewards stay raw; with `sign_reward` they are replaced by their signs.
-        """
-        steps = rollout.steps
-        if self.settings.sign_reward:
-            return replace(rollout, steps=replace(steps, reward=steps.reward.sign()))
-        if self.settings.norm_reward:
-            self.observe(steps.reward, steps.terminated, steps.truncated, steps.valid)
-        return rollout
-
-    def update_and_normalize(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
+    def update(self, rollout: Rollout[CarryT, ExtrasT], *, keeps_raw: bool) -> Rollout[CarryT, ExtrasT]:
         """Update the statistics, and return the rollout with normalised rewards, or with the signs of rewards.
 
-        The reward of a step is divided by the deviation after that step.
+        The reward of a step is divided by the deviation after that step. With `keeps_raw`, for a replay buffer, rewards are
+        not divided: it divides those that it samples, by the deviation of then.
         """
-        steps = rollout.steps
-        if self.settings.sign_reward or not self.settings.norm_reward:
-            return self.update(rollout)
-        deviation = self.observe(steps.reward, steps.terminated, steps.truncated, steps.valid)
-        reward = self._scaled(steps.reward, torch.as_tensor(deviation))
-        return replace(rollout, steps=replace(steps, reward=reward))
+        steps, reward = rollout.steps, rollout.steps.reward
+        if self.settings.sign_reward:
+            return replace(rollout, steps=replace(steps, reward=reward.sign()))
+        if not self.settings.norm_reward:
+            return rollout
+        deviation = self.observe(reward, steps.terminated, steps.truncated, steps.valid)
+        if keeps_raw:
+            return rollout
+        return replace(rollout, steps=replace(steps, reward=self._scaled(reward, torch.as_tensor(deviation))))
 
     def observe(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
         """Update the statistics, and return the deviation of returns after each of T steps, [T, 1].
@@ -333,22 +315,12 @@ class RolloutNormalizer:
 
         `estimates` is that of the policy, see `rlsdk.interfaces.FillsExtras`. It gets normalised observations.
         """
-        acted = rollout if self.keeps_raw and estimates is None else self._normalized(rollout)
+        acted = rollout if self.keeps_raw and estimates is None else with_observations(rollout, self.observation)
         given = rollout if self.keeps_raw else acted
         if estimates is not None:
             given = replace(given, steps=replace(given.steps, extras=estimates(acted.steps)))
         self._update(rollout.steps)
-        rewards = self.normalizer.rewards
-        return rewards.update(given) if self.keeps_raw else rewards.update_and_normalize(given)
-
-    def _normalized(self, rollout: Rollout[CarryT, ExtrasT]) -> Rollout[CarryT, ExtrasT]:
-        finals = rollout.final_observations
-        return replace(
-            rollout,
-            steps=replace(rollout.steps, observation=self.observation(rollout.steps.observation)),
-            last_observation=self.observation(rollout.last_observation),
-            final_observations=finals and replace(finals, observation=self.observation(finals.observation)),
-        )
+        return self.normalizer.rewards.update(given, keeps_raw=self.keeps_raw)
 
     def _update(self, steps: StepData[ExtrasT]) -> None:
         features = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation.features)

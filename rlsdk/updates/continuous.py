@@ -289,7 +289,7 @@ class DeterministicActorCritic:
         """
         with torch.no_grad():
             features = self.critics.encoder(batch.observation.features)
-        value, grad = self.critics.first_action_gradient(features, action)
+        value, grad = self.critics.action_gradient(features, action, first=True)
         return -value, -grad
 
     def state_dict(self) -> DeterministicActorCriticState:

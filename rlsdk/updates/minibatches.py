@@ -13,8 +13,7 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.kernels.factory import advantages
 from rlsdk.math.surrogate import segments_of
-from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates, States
-from rlsdk.networks.recurrent import as_recorded
+from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates, States, as_recorded
 from rlsdk.records import Features, Observation, Rollout
 
 __all__ = [

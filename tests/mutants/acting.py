@@ -192,8 +192,8 @@ def the_warm_up_counts_in_itself(patch: Patch) -> None:
 
 def _forget(patch: Patch, decide: Callable[[Any], Any]) -> None:
     """Make recurrent networks reset their memory where `decide(is_first)` is True."""
-    forgotten = recurrent._forgotten
-    patch.setattr(recurrent, "_forgotten", lambda state, is_first: forgotten(state, decide(is_first)))
+    forgotten = recurrent.forgotten
+    patch.setattr(recurrent, "forgotten", lambda state, is_first: forgotten(state, decide(is_first)))
 
 
 @mutant("policy.episode-start-forgets", "recurrent-ppo")
@@ -310,9 +310,9 @@ def several_steps_cross_the_end_of_an_episode(patch: Patch) -> None:
 
 @mutant("buffer.sequences-are-true", "v-trace", alone=True)
 def sequences_cross_the_newest_row(patch: Patch) -> None:
-    from rlsdk.buffers.rows import RowStorage
+    from rlsdk.buffers.rows import Rows
 
-    patch.setattr(RowStorage, "oldest", property(lambda self: 0))
+    patch.setattr(Rows, "oldest", property(lambda self: 0))
 
 
 @mutant("buffer.sequences-are-true", "v-trace")
@@ -382,16 +382,16 @@ def the_oldest_row_is_forgotten(patch: Patch) -> None:
 
 @mutant("buffer.state-round-trip", alone=True)
 def two_memories_share_their_rows(patch: Patch) -> None:
-    from rlsdk.buffers.rows import RowStorage
+    from rlsdk.buffers.rows import Rows
 
-    allocate, pool = RowStorage.allocate, dict[str, Any]()
+    allocate, pool = Rows.allocate, dict[str, Any]()
 
     def broken(self: Any, *, masks: bool) -> None:
         allocate(self, masks=masks)
         if self.rows == 15:
             self.storage["reward"] = pool.setdefault("reward", self.storage["reward"])
 
-    patch.setattr(RowStorage, "allocate", broken)
+    patch.setattr(Rows, "allocate", broken)
 
 
 @mutant("buffer.samples-are-copies", "dyna")

@@ -18,7 +18,7 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.networks.encoders import encoded
+from rlsdk.networks.encoders import encoder_of
 from rlsdk.records import Scored
 from rlsdk.training.population import EpisodeRequest, play_episodes
 from rlsdk_ars import ARS
@@ -87,7 +87,7 @@ def test_candidates_act_as_the_policy_does(space: Any, policy: str) -> None:
     env.observation_space.seed(0)
     for _ in range(50):
         seen = env.observation_space.sample()
-        mine = act(encoded(model.context.observation_space, seen)[None])[0]
+        mine = act(encoder_of(model.context.observation_space)(seen)[None])[0]
         theirs = model.predict(seen, deterministic=True)[0]
         assert space.contains(mine)
         np.testing.assert_allclose(np.asarray(mine), theirs, rtol=1e-4, atol=1e-5)
@@ -213,7 +213,7 @@ def test_candidates_act_as_the_policy_would(policy: str, env: str, squash: bool)
     model.observation_space.seed(0)
     for _ in range(20):
         seen = np.clip(model.observation_space.sample(), -5, 5)
-        mine = act(encoded(model.context.observation_space, seen)[None])[0]
+        mine = act(encoder_of(model.context.observation_space)(seen)[None])[0]
         assert np.allclose(mine, model.predict(seen)[0], atol=1e-5)
 
 

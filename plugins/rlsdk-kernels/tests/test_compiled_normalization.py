@@ -15,7 +15,7 @@ import rlsdk
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.kernels import factory
 from rlsdk.kernels.structure import compiled_off
-from rlsdk.networks.normalizer import LeafNormalizer
+from rlsdk.networks.normalizer import RunningMoments
 from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Box
 from rlsdk_kernels import compiled_vectors
@@ -28,8 +28,9 @@ pytestmark = [
 UNUSUAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-45, 3e38]
 
 
-def leaf(shape: tuple[int, ...], **settings: Any) -> LeafNormalizer:
-    found = LeafNormalizer(shape, Normalization(**settings))
+def leaf(shape: tuple[int, ...], **settings: Any) -> RunningMoments:
+    own = Normalization(**settings)
+    found = RunningMoments(shape, own.epsilon, own.clip_obs)
     found.update(3.0 * torch.randn(50, *shape) + 1000.0)
     return found
 
@@ -50,14 +51,13 @@ def test_compiled_code_and_torch_give_the_same_bits(
     values = 30.0 * torch.randn(*lead, *shape) + 1000.0
     values.view(-1)[: len(UNUSUAL)] = torch.tensor(UNUSUAL)[: values.numel()]
     expected = own.normalize(values)
-    found = compiled_vectors.Normalization()(values, own.mean, own.deviation, own.bound)
+    found = compiled_vectors.Normalization()(values, own.center, own.deviation, own.bound)
     assert found is not None
     assert_same_bits(found, expected)
     assert_same_bits(own.normalize_detached(values), expected)
     with compiled_off():
-        other = LeafNormalizer(shape, Normalization(clip_obs=bound))
-    other.moments.load_state_dict(own.moments.state_dict())
-    other.refresh()
+        other = RunningMoments(shape, own.epsilon, bound)
+    other.load_state_dict(own.state_dict())
     assert_same_bits(other.normalize_detached(values), expected)
 
 
@@ -90,7 +90,7 @@ def test_rows_are_normalised_one_by_one_with_the_statistics_of_now(off: bool) ->
 )
 def test_what_compiled_code_cannot_read_is_normalised_by_torch(values: Tensor) -> None:
     own = leaf((3,))
-    assert compiled_vectors.Normalization()(values, own.mean, own.deviation, own.bound) is None
+    assert compiled_vectors.Normalization()(values, own.center, own.deviation, own.bound) is None
     torch.testing.assert_close(own.normalize_detached(values), own.normalize(values), rtol=0.0, atol=0.0)
 
 

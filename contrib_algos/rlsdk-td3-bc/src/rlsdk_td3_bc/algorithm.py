@@ -24,7 +24,7 @@ class CloningActorCritic(DeterministicActorCritic):
         """Return (the loss 0-d, its gradient with respect to the actor's unit actions `action` [N, A]) for N transitions."""
         with torch.no_grad():
             features = self.critics.encoder(batch.observation.features)
-        value, grad = self.critics.first_action_gradient(features, action, self._weighted)
+        value, grad = self.critics.action_gradient(features, action, self._weighted, first=True)
         error = action - self.actor.scale.to_unit(batch.action)
         return error.square().mean() - value, error * (2.0 / error.numel()) - grad
 
