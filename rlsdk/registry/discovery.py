@@ -42,6 +42,7 @@ HOOKS = {
     "executors": "executors",
     "reports": "reports",
     "vectorizers": "vectorizers",
+    "wrappers": "wrappers",
     "kernels": "kernels",
 }
 """Field of the manifest -> the hook that returns the objects whose names the field lists."""

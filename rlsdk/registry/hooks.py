@@ -51,6 +51,15 @@ def vectorizers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-
 
 
 @hookspec(firstresult=True)
+def wrappers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return name -> class or function (env, **arguments) that wraps a `gymnasium.Env`.
+
+    `make_vec_env(wrappers=[NAME])`, ids such as `CartPole-v1?wrapper=NAME` and `--wrapper NAME` use it. Names of
+    `gymnasium.wrappers` go first. A file may name it, so arguments that are paths have the default None.
+    """
+
+
+@hookspec(firstresult=True)
 def executors() -> Mapping[str, Callable[[int], object]]:  # type: ignore[empty-body]
     """Return name -> function of the number of workers that makes an `Executor`.
 

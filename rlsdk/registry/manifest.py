@@ -111,7 +111,17 @@ class AlgorithmSpec(Generic[ConfigT]):
 
 CALLED = ("commands", "importers")
 """Fields that are tables: name = [`module:function`, what it does, an example]. A use of the name imports the function."""
-EXTENSIONS = ("sinks", "environments", "serializers", "executors", "reports", "vectorizers", "kernels", *CALLED)
+EXTENSIONS = (
+    "sinks",
+    "environments",
+    "serializers",
+    "executors",
+    "reports",
+    "vectorizers",
+    "wrappers",
+    "kernels",
+    *CALLED,
+)
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 RESERVED = {
     "serializers": (".rlsdk",),
@@ -132,6 +142,7 @@ _NAMES = {
             "executors",
             "reports",
             "vectorizers",
+            "wrappers",
             "kernels",
             "policies",
             "traits",
@@ -210,6 +221,8 @@ class Manifest:
     """Names of the reports that the plugin's hook `reports` returns."""
     vectorizers: tuple[str, ...] = ()
     """Names of the functions for `make_vec_env(vectorization=NAME)` that the plugin's hook `vectorizers` returns."""
+    wrappers: tuple[str, ...] = ()
+    """Names of the wrappers of environments that the plugin's hook `wrappers` returns."""
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(name, (`package.module:function`, summary, example)) of commands for `rlsdk NAME`. In the file a table of lists. The
     function is one that Typer accepts, or a `typer.Typer` with commands of its own. A call of the command imports it."""

@@ -19,8 +19,6 @@ from rlsdk.agent.assembly import recorded_in
 from rlsdk.buffers import open_episodes
 from rlsdk.buffers.episodes import summary_of
 from rlsdk.callbacks.evaluation import EvaluationLog
-from rlsdk.environments import Monitor
-from rlsdk.environments.wrappers import load_results, ts2xy
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.evaluation.evaluate import Evaluation
 from rlsdk.records import Episode
@@ -33,6 +31,8 @@ from rlsdk.runs.sweep import _progress
 from rlsdk.settings import load_settings
 from rlsdk.settings.constructor import bind
 from rlsdk.sinks import CsvSink, JsonlSink
+from rlsdk_envs import Monitor
+from rlsdk_envs.wrappers import load_results, ts2xy
 from rlsdk_interchange import import_minari, record_episodes, remember
 from rlsdk_interchange.sb3 import import_sb3
 from rlsdk_interchange.sb3_statistics import read_statistics, set_statistics
