@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -188,3 +189,16 @@ def test_a_broken_package_makes_its_environments_unknown_only(site: Site) -> Non
     with pytest.raises(RlsdkError, match="did you mean 'rlsdk/TMazeEnv-v0'"):
         make_vec_env("TMazeEnv-v0")
     require_vectorization("c")
+
+
+@pytest.mark.parametrize("options", [("--profile",), ("--preset", "ppo.yml")])
+def test_options_of_a_missing_package_name_it(options: tuple[str, ...], tmp_path: Path) -> None:
+    given = ("run", "ppo", "--env", "CartPole-v1", "--steps", "8", "--out", str(tmp_path / "run"), *options)
+    command = [sys.executable, "-m", "rlsdk", *given]
+    done = subprocess.run(
+        command, check=False, env={**os.environ, "RLSDK_PLUGINS": "ppo"}, capture_output=True, text=True
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "rlsdk-lab" in done.stderr
+    assert "pip install" in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rlsdk.agent.agent import load as load
     from rlsdk.agent.agent import make as make
     from rlsdk.agent.agent import part as part
+    from rlsdk.agent.agent import substituted as substituted
     from rlsdk.agent.agent_file import as_agent_file as as_agent_file
     from rlsdk.agent.agent_file import inspect_file as inspect_file
     from rlsdk.agent.agent_file import system_info as system_info
@@ -28,6 +29,7 @@ __all__ = [
     "load",
     "make",
     "part",
+    "substituted",
     "system_info",
 ]
 
@@ -36,6 +38,6 @@ HOMES = {
     **dict.fromkeys(("as_agent_file", "inspect_file", "system_info"), "rlsdk.agent.agent_file"),
     "Agent": "rlsdk.agent.agent",
     "Session": "rlsdk.agent.prediction",
-    "part": "rlsdk.agent.agent",
+    **dict.fromkeys(("part", "substituted"), "rlsdk.agent.agent"),
 }
 __getattr__, __dir__ = attach(__name__, HOMES)

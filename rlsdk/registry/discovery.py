@@ -40,6 +40,8 @@ HOOKS = {
     "environments": "environment_makers",
     "serializers": "serializers",
     "executors": "executors",
+    "preset_files": "preset_files",
+    "profilers": "profilers",
     "reports": "reports",
     "vectorizers": "vectorizers",
     "wrappers": "wrappers",

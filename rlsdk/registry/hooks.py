@@ -83,6 +83,22 @@ def kernels() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body
 
 
 @hookspec(firstresult=True)
+def preset_files() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return file suffix, such as `.yml` -> function (path, spec of an algorithm, environment id) that reads a `Preset`.
+
+    `--preset FILE` of `rlsdk run` and `rlsdk config` uses it.
+    """
+
+
+@hookspec(firstresult=True)
+def profilers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return name -> function (agent, name of its environment) that gives a context manager.
+
+    `rlsdk run --profile` trains inside those of all packages. They print what they measured at the end of the block.
+    """
+
+
+@hookspec(firstresult=True)
 def reports() -> Mapping[str, Callable[[Path], None]]:  # type: ignore[empty-body]
     """Return name -> function of the folder of a run or sweep that has just ended. One may draw curves, for example.
 

@@ -116,6 +116,8 @@ EXTENSIONS = (
     "environments",
     "serializers",
     "executors",
+    "preset_files",
+    "profilers",
     "reports",
     "vectorizers",
     "wrappers",
@@ -134,12 +136,15 @@ RESERVED = {
 _NAMES = {
     "id": (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'"),
     "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
-    "serializers": (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'"),
+    **dict.fromkeys(
+        ("serializers", "preset_files"), (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'")
+    ),
     **dict.fromkeys(
         (
             "sinks",
             "environments",
             "executors",
+            "profilers",
             "reports",
             "vectorizers",
             "wrappers",
@@ -217,6 +222,10 @@ class Manifest:
     """Names of the executors that the plugin's hook `executors` returns."""
     kernels: tuple[str, ...] = ()
     """Names of the functions that the plugin's hook `kernels` returns: faster ones than those of `rlsdk.kernels`."""
+    preset_files: tuple[str, ...] = ()
+    """File suffixes, such as `.yml`, of settings files that the plugin's hook `preset_files` reads."""
+    profilers: tuple[str, ...] = ()
+    """Names of the profilers that the plugin's hook `profilers` returns."""
     reports: tuple[str, ...] = ()
     """Names of the reports that the plugin's hook `reports` returns."""
     vectorizers: tuple[str, ...] = ()

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rlsdk.runs.directory import RunDirectory, find_agent, folder_name, read_metric, require_kind, require_trusted
     from rlsdk.runs.recorded_run import environment_of
     from rlsdk.runs.request import RunRequest, read_table
-    from rlsdk.runs.rl_zoo import rl_zoo_preset
     from rlsdk.runs.runner import named_sinks
     from rlsdk.runs.sweep import (
         EvaluationRequest,
@@ -32,7 +31,6 @@ HOMES = {
     "require_kind": "rlsdk.runs.directory",
     "read_metric": "rlsdk.runs.directory",
     "environment_of": "rlsdk.runs.recorded_run",
-    "rl_zoo_preset": "rlsdk.runs.rl_zoo",
     **dict.fromkeys(("RunDirectory", "folder_name"), "rlsdk.runs.directory"),
     "RunRequest": "rlsdk.runs.request",
     "named_sinks": "rlsdk.runs.runner",
@@ -59,7 +57,6 @@ __all__ = [
     "require_kind",
     "require_shared",
     "require_trusted",
-    "rl_zoo_preset",
     "run_all",
 ]
 __getattr__, __dir__ = attach(__name__, HOMES)

@@ -25,7 +25,6 @@ from rlsdk.records import Episode
 from rlsdk.registry import capabilities, load, plugins, presets
 from rlsdk.runs.directory import RunDirectory, claimed
 from rlsdk.runs.request import RunRequest
-from rlsdk.runs.rl_zoo import rl_zoo_preset
 from rlsdk.runs.runner import run
 from rlsdk.runs.sweep import _progress
 from rlsdk.settings import load_settings
@@ -40,6 +39,7 @@ from rlsdk_lab import Tuning, bench, tune
 from rlsdk_lab.benchmark import Bench
 from rlsdk_lab.curves import CurveSettings, curves
 from rlsdk_lab.report import write_report
+from rlsdk_lab.rl_zoo import rl_zoo_preset
 from rlsdk_lab.scores import score_of
 from rlsdk_lab.suite import load_suite
 from tests.plugin_site import Site, on_path
