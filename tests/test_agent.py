@@ -385,7 +385,7 @@ def test_a_file_names_only_environments_that_an_id_makes_again(tmp_path: Path) -
     wrappers used in training would give a wrong number without an error."""
     import gymnasium
 
-    from rlsdk.environments import MaskVelocity
+    from rlsdk_envs import MaskVelocity
 
     plain, masked = gymnasium.make("Pendulum-v1"), MaskVelocity(gymnasium.make("Pendulum-v1"))
     assert small(plain).env_name == "Pendulum-v1"

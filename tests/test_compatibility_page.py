@@ -229,11 +229,11 @@ ENVIRONMENTS = {
     "arguments of `InvalidActionEnvDiscrete`, `IdentityEnv`, `FakeImageEnv`, `SimpleMultiObsEnv` and other test environments": (
         there("absent_members", "test_environments_have_arguments_of_their_own")
     ),
-    "`Monitor(override_existing=)`": there(
-        "wrappers", "monitor_writes_and_continues_a_file", "monitor_has_the_documented_members"
+    "`Monitor(override_existing=)`": plugin(
+        "envs", "wrappers", "monitor_writes_and_continues_a_file", "monitor_has_the_documented_members"
     ),
     "`make_atari_env`": here("atari_environments_have_the_documented_rewards"),
-    "`TimeFeature`": there("wrappers", "time_feature_of_a_vector", "time_feature_of_anything_else")
+    "`TimeFeature`": plugin("envs", "wrappers", "time_feature_of_a_vector", "time_feature_of_anything_else")
     + there("environment_faults", "time_feature_extends_the_observation_of_goals"),
     "`env=` a `VecEnv` of stable-baselines3": here("vector_environments_of_the_peer_are_refused"),
     "Discrete spaces": here("discrete_spaces_have_a_largest_size"),

@@ -11,6 +11,7 @@ import pytest
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.states import OpaqueValue, capture, restore
 from rlsdk.errors import ArtifactError
+from rlsdk_envs import TimeFeature
 from tests.stateful_environments import Own, Secretive
 
 TAKEN_UP = (
@@ -61,6 +62,19 @@ def test_environments_go_on_where_they_stood(name: str) -> None:
     restore(other, state)
     for mine, theirs in zip(play(env, actions), play(other, actions), strict=True):
         np.testing.assert_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("earlier", ["rlsdk.environments.wrappers.", "rlsdk.environments.wrappers.time_feature."])
+def test_states_name_classes_that_moved(earlier: str) -> None:
+    env, other = (TimeFeature(gym.make("Pendulum-v1")) for _ in range(2))
+    env.reset(seed=3)
+    env.step(np.ones(1, np.float32))
+    other.reset(seed=4)
+    state = capture(env)
+    state["layout"] = state["layout"].replace("rlsdk_envs.wrappers.", earlier)
+    assert earlier in state["layout"]
+    restore(other, state)
+    assert other.step(np.ones(1, np.float32))[0].tolist() == env.step(np.ones(1, np.float32))[0].tolist()
 
 
 def test_environments_may_say_themselves_what_their_state_is() -> None:

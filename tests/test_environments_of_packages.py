@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import rlsdk
@@ -76,6 +78,22 @@ def test_one_line_names_each_mistake(site: Site, body: str, arguments: dict[str,
     assert make_vec_env("CartPole-v1", 2, vectorization="sync").num_envs == 2
 
 
+def test_wrappers_of_a_package_have_names(site: Site) -> None:
+    body = """import gymnasium
+    return {"Turned": lambda env, by=1: gymnasium.wrappers.TransformReward(env, lambda r: by * r)}"""
+    add(site, "turns", body, 'wrappers = ["Turned"]', "wrappers")
+    env = make_vec_env("CartPole-v1?wrapper=Turned(by=-2)", 2, seed=1)
+    env.reset(0)
+    assert env.step(torch.zeros(2, dtype=torch.int64)).reward.tolist() == [-2.0, -2.0]
+    assert refusal("CartPole-v1?wrapper=Turned(by=3)") is None
+    assert "not a known argument" in str(refusal("CartPole-v1?wrapper=Turned(to=3)"))
+    with pytest.raises(SettingsError, match="did you mean 'Turned'"):
+        make_vec_env("CartPole-v1?wrapper=Turne")
+    add(site, "bad", "return {'other': print}", 'wrappers = ["Bent"]', "wrappers")
+    with pytest.raises(PluginError, match="its manifest lists 'Bent', its hook gives"):
+        make_vec_env("CartPole-v1?wrapper=Bent")
+
+
 def test_two_packages_with_one_name(site: Site) -> None:
     add(site, "rows", MAKE)
     add(site, "bad", MAKE)
@@ -138,7 +156,8 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.vectorize import require_vectorization
 for call in (lambda: make_vec_env("rlsdk/TMazeEnv-v0"), lambda: require_vectorization("torch"),
-             lambda: make_vec_env("Pong-v5", vectorization="native")):
+             lambda: make_vec_env("Pong-v5", vectorization="native"),
+             lambda: make_vec_env("CartPole-v1?wrapper=TimeFeature"), lambda: make_vec_env("CartPole-v1", monitor_dir="x")):
     try:
         call()
     except Exception as error:
@@ -146,7 +165,7 @@ for call in (lambda: make_vec_env("rlsdk/TMazeEnv-v0"), lambda: require_vectoriz
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
     lines = done.stdout.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 5
     assert all("rlsdk-envs" in line and "pip install" in line for line in lines)
 
 
@@ -170,3 +189,16 @@ def test_a_broken_package_makes_its_environments_unknown_only(site: Site) -> Non
     with pytest.raises(RlsdkError, match="did you mean 'rlsdk/TMazeEnv-v0'"):
         make_vec_env("TMazeEnv-v0")
     require_vectorization("c")
+
+
+@pytest.mark.parametrize("options", [("--profile",), ("--preset", "ppo.yml")])
+def test_options_of_a_missing_package_name_it(options: tuple[str, ...], tmp_path: Path) -> None:
+    given = ("run", "ppo", "--env", "CartPole-v1", "--steps", "8", "--out", str(tmp_path / "run"), *options)
+    command = [sys.executable, "-m", "rlsdk", *given]
+    done = subprocess.run(
+        command, check=False, env={**os.environ, "RLSDK_PLUGINS": "ppo"}, capture_output=True, text=True
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "rlsdk-lab" in done.stderr
+    assert "pip install" in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -21,7 +21,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.wrappers import ReshapeObservation, TimeLimit
 
 import rlsdk
-from rlsdk.environments import Monitor, check_env, connect, make_vec_env
+from rlsdk.environments import check_env, connect, make_vec_env
 from rlsdk.errors import (
     ArtifactError,
     EnvironmentFault,
@@ -33,6 +33,7 @@ from rlsdk.errors import (
     UsageError,
 )
 from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk_envs import Monitor
 from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 from rlsdk_tqc import TQC
 

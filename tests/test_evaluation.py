@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from rlsdk.environments import Monitor, make_vec_env
+from rlsdk.environments import make_vec_env
 from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, evaluate_policy, run_episodes
 from rlsdk.evaluation.statistics import summarise
 from rlsdk.records import Episode
+from rlsdk_envs import Monitor
 from rlsdk_envs.toy import IdentityEnvBox
 from rlsdk_tqc import TQC
 

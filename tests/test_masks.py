@@ -12,11 +12,12 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import ActionMasker, make_vec_env, to_space
+from rlsdk.environments import make_vec_env, to_space
 from rlsdk.environments.adapters.masks import MaskRule
 from rlsdk.errors import EnvironmentFault, MaskError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.registry import unregister
+from rlsdk_envs import ActionMasker
 from rlsdk_envs.toy import IdentityEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiBinary
 from rlsdk_tqc import TQC
 from tests.small_algorithms import register_reinforce

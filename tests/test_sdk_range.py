@@ -211,7 +211,7 @@ NOT_ENTRANCES = {
     "rlsdk.interfaces.require_spaces": "its algorithm is a word of the message",
     "rlsdk_lab.load_suite": "reads a table of names",
     "rlsdk.runs.read_metric": "reads a table of numbers",
-    "rlsdk.runs.rl_zoo_preset": "takes the spec of an algorithm that was loaded",
+    "rlsdk_lab.rl_zoo_preset": "takes the spec of an algorithm that was loaded",
     "rlsdk_lab.Range": "a record",
     "rlsdk_lab.Suite": "a record",
     "rlsdk.interfaces.BuildContext": "a record",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.agent.agent import Agent, agent_class, from_parameters, load, make, part
+    from rlsdk.agent.agent import Agent, agent_class, from_parameters, load, make, part, substituted
     from rlsdk.agent.agent_file import as_agent_file, inspect_file, system_info
     from rlsdk.agent.prediction import Session
 
@@ -21,11 +21,14 @@ __all__ = [
     "load",
     "make",
     "part",
+    "substituted",
     "system_info",
 ]
 
 HOMES = {
-    **dict.fromkeys(("Agent", "agent_class", "from_parameters", "load", "make", "part"), "rlsdk.agent.agent"),
+    **dict.fromkeys(
+        ("Agent", "agent_class", "from_parameters", "load", "make", "part", "substituted"), "rlsdk.agent.agent"
+    ),
     **dict.fromkeys(("as_agent_file", "inspect_file", "system_info"), "rlsdk.agent.agent_file"),
     "Session": "rlsdk.agent.prediction",
 }

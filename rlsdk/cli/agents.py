@@ -14,7 +14,7 @@ from rlsdk.cli.completions import Algorithm, ExecutorName, complete_environment,
 from rlsdk.cli.options import MOST_ENVS, MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers
 from rlsdk.errors import SettingsError, one_line
 from rlsdk.registry import load
-from rlsdk.runs.rl_zoo import chosen_preset, is_rl_zoo_file
+from rlsdk.runs.request import chosen_preset, is_preset_file
 from rlsdk.runtime.output import counted
 from rlsdk.settings import Dataset, commented_toml, merge, parse_assignments, structure, unstructure
 from rlsdk.settings.load import changed_environment
@@ -152,7 +152,7 @@ def show_config(
 ) -> None:
     """Print a settings file with comments: `rlsdk config tqc > run.toml`, then `rlsdk run tqc --config run.toml`."""
     spec = load(algorithm)
-    if env is not None and not is_rl_zoo_file(preset or ""):
+    if env is not None and not is_preset_file(preset or ""):
         raise SettingsError("--env chooses a table of a file: give --preset FILE.yml, or leave it out")
     tuned = chosen_preset(preset, spec, env).settings if preset else {}
     settings = merge({"policy": spec.policies[0], **tuned}, parse_assignments(assignments or []))

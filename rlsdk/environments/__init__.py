@@ -1,4 +1,4 @@
-"""Environments: adapters to gymnasium, vector environments, wrappers. Public names are imported on first use.
+"""Environments: adapters to gymnasium and vector environments. Public names are imported on first use.
 
 `HOMES` has the names for users, `_INTERNAL` others for the rest of rlsdk.
 """
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
+    from rlsdk.environments.adapters.checks import name_of as name_of
+    from rlsdk.environments.adapters.checks import named as named
     from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
     from rlsdk.environments.adapters.masks import is_masking_supported as is_masking_supported
     from rlsdk.environments.adapters.observations import to_gymnasium as to_gymnasium
@@ -30,15 +32,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.sync_vector import device_of as device_of
     from rlsdk.environments.vector.sync_vector import on_device as on_device
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
-    from rlsdk.environments.wrappers import ActionMasker as ActionMasker
-    from rlsdk.environments.wrappers import CheckNan as CheckNan
-    from rlsdk.environments.wrappers import CombinedActions as CombinedActions
-    from rlsdk.environments.wrappers import MaskVelocity as MaskVelocity
-    from rlsdk.environments.wrappers import Monitor as Monitor
-    from rlsdk.environments.wrappers import TimeFeature as TimeFeature
-    from rlsdk.environments.wrappers import load_results as load_results
-    from rlsdk.environments.wrappers import plot_results as plot_results
-    from rlsdk.environments.wrappers import ts2xy as ts2xy
     from rlsdk.environments.wrapping import FrameStack as FrameStack
     from rlsdk.environments.wrapping import NormalizeObservation as NormalizeObservation
     from rlsdk.environments.wrapping import NormalizeReward as NormalizeReward
@@ -62,20 +55,7 @@ HOMES = {
         ("FrameStack", "NormalizeObservation", "NormalizeReward", "warn_of_statistics"),
         "rlsdk.environments.wrapping",
     ),
-    **dict.fromkeys(
-        (
-            "ActionMasker",
-            "CheckNan",
-            "CombinedActions",
-            "MaskVelocity",
-            "Monitor",
-            "TimeFeature",
-            "load_results",
-            "plot_results",
-            "ts2xy",
-        ),
-        "rlsdk.environments.wrappers",
-    ),
+    **dict.fromkeys(("name_of", "named"), "rlsdk.environments.adapters.checks"),
 }
 _INTERNAL = {
     "read_state": "rlsdk.environments.states",

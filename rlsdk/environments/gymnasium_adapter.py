@@ -333,7 +333,7 @@ def _of_wrapper(text: str) -> str | None:
         name, kwargs = wrapper_call(text)
         return _of_arguments(kwargs, _parameters(known_wrapper(name)), name)
     except (SettingsError, ImportError):
-        return f"{shown(text, 100)} is not a wrapper of rlsdk or gymnasium"
+        return f"{shown(text, 100)} is not a wrapper of gymnasium or of an installed package"
 
 
 def _of_arguments(given: Mapping[str, object], known: Mapping[str, object] | None, of: str) -> str | None:

@@ -8,6 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,7 @@ from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, 
 from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
 from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessOptions, ProcessVectorEnv
-from rlsdk.environments.wrappers import Monitor
-from rlsdk.environments.wrapping import Wrapper, wrapped, wrapper_of
+from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
 from rlsdk.executors import choice
 from rlsdk.executors.workers import may_start_processes
@@ -76,8 +76,8 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
             a step of all copies takes longer than `WORTH_PROCESSES`, otherwise `sync`. The type of the result depends on it.
         env_kwargs: arguments for `gymnasium.make` or the function.
         wrappers: wrappers of each copy, innermost first: functions or classes that take an environment, names of wrappers in
-            rlsdk.environments or gymnasium.wrappers, or `package.module:Class`.
-        monitor_dir: folder for one monitor file per copy.
+            gymnasium.wrappers or of a package such as rlsdk-envs, or `package.module:Class`.
+        monitor_dir: folder for one monitor file per copy; the wrapper `Monitor` of rlsdk-envs writes it.
         workers: number of processes, by default the number of cores; each process steps its share of the copies.
         timeout: seconds after which a process that does not answer counts as hung.
         restart: replace a process that dies or hangs instead of raising an error. The metric `rollout/worker_restarts` is the
@@ -115,9 +115,12 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         together = (_vectorized if offered else _native)(vectorization, env, len(sources), arguments)
         together.seeds = Seeds(seed)
         return together
-    folder = None if monitor_dir is None else Path(monitor_dir)
     layers = tuple(map(wrapper_of, wrappers))
-    makers = [_Maker(source, arguments, layers, folder, i) for i, source in enumerate(sources)]
+    monitors: list[Wrapper | None] = [None] * len(sources)
+    if monitor_dir is not None:  # the wrapper is found here: other processes would look through the plugins again
+        monitor: Callable[..., Any] = known_wrapper("Monitor")
+        monitors = [partial(monitor, filename=Path(monitor_dir) / str(i)) for i in range(len(sources))]
+    makers = [_Maker(source, arguments, layers, each) for source, each in zip(sources, monitors, strict=True)]
     options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
     if collectors is not None:
         made = _collected(makers, collectors, executor, seed, max_lag)
@@ -301,12 +304,12 @@ def _close_trial(trial: Environment) -> None:
 
 
 class _Maker:
-    """Makes the copy number `index` of the environment. It is pickled and sent to the process that steps the copy."""
+    """Makes one copy of the environment. It is pickled and sent to the process that steps the copy."""
 
     def __init__(
-        self, env: EnvSource, kwargs: dict[str, object], wrappers: tuple[Wrapper, ...], monitor: Path | None, index: int
+        self, env: EnvSource, kwargs: dict[str, object], wrappers: tuple[Wrapper, ...], monitor: Wrapper | None
     ) -> None:
-        self.env, self.kwargs, self.wrappers, self.monitor, self.index = env, kwargs, wrappers, monitor, index
+        self.env, self.kwargs, self.wrappers, self.monitor = env, kwargs, wrappers, monitor
 
     def __getstate__(self) -> dict[str, object]:
         """The state for pickling, with gymnasium's registration of the id. The other process may not have registered it."""
@@ -327,7 +330,7 @@ class _Maker:
 
     def watched(self, instance: Environment) -> Environment:
         """The copy `instance` inside its monitor, if there is a folder for monitor files."""
-        return instance if self.monitor is None else Monitor(instance, self.monitor / str(self.index))
+        return instance if self.monitor is None else wrapped(self.monitor, instance)
 
     def __call__(self) -> Environment:
         return self.watched(self.bare())

@@ -1,4 +1,4 @@
-"""Finds wrappers by name: those of rlsdk and gymnasium, and `package.module:Class` of any module. A name may have arguments."""
+"""Finds wrappers by name: those of gymnasium, of packages, and `package.module:Class` of any module. It may have arguments."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from typing import Any, NoReturn
 import attrs
 import gymnasium
 
-from rlsdk.environments import wrappers as own
 from rlsdk.environments.adapters.checks import layers_of
 from rlsdk.environments.vector.connected import ConnectedEnv
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, message_of, raised, shown, suggest
-from rlsdk.runtime.packages import named_module
+from rlsdk.registry.loading import extension, extensions, is_offered
+from rlsdk.runtime.packages import named_module, pip_install
 from rlsdk.settings import Normalization, evolve
 from rlsdk.settings.load import wrapper_call
 
 Wrapper = Callable[[Any], Any]
 """A function that takes an environment and returns an environment. `Any`, because users' wrappers have their own types."""
+
+
+PACKAGES = dict.fromkeys(
+    ("ActionMasker", "CheckNan", "CombinedActions", "MaskVelocity", "Monitor", "TimeFeature"), "rlsdk-envs"
+)
+"""Wrapper that another package of this project offers -> that package."""
 
 
 def wrapper_of(choice: str | Wrapper) -> Wrapper:
@@ -38,19 +44,25 @@ def wrapper_of(choice: str | Wrapper) -> Wrapper:
 
 
 def known_wrapper(name: str) -> Wrapper:
-    """The wrapper of gymnasium or rlsdk with this name.
+    """The wrapper of gymnasium, or of an installed package, with this name.
 
     Raises:
-        SettingsError: there is none.
+        SettingsError: there is none; the message names the package of this project that has it.
+        PluginError: the package that offers it is broken.
     """
-    places = {each: place for place in (gymnasium.wrappers, own) for each in place.__all__ if each[0].isupper()}
-    if name not in places:
-        raise SettingsError(
-            f"unknown wrapper {name!r}: neither package.module:Class, nor a name in gymnasium.wrappers or"
-            f" rlsdk.environments; {suggest(name, places)}"
-        )
-    made: Wrapper = getattr(places[name], name)
-    return made
+    own = [each for each in gymnasium.wrappers.__all__ if each[0].isupper()]
+    if name in own:
+        made: Wrapper = getattr(gymnasium.wrappers, name)
+        return made
+    if is_offered("wrappers", name):
+        return extension("wrappers", name)
+    if name in PACKAGES:
+        fix = pip_install(PACKAGES[name])
+        raise SettingsError(f"wrapper {name!r} is in {PACKAGES[name]}, which is not installed; install it: {fix}")
+    raise SettingsError(
+        f"unknown wrapper {name!r}: neither package.module:Class, nor a name in gymnasium.wrappers or of an installed"
+        f" package; {suggest(name, (*own, *extensions('wrappers'), *PACKAGES))}"
+    )
 
 
 def wrapped(wrapper: Wrapper, environment: object) -> gymnasium.Env[object, object]:

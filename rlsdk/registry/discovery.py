@@ -40,8 +40,11 @@ HOOKS = {
     "environments": "environment_makers",
     "serializers": "serializers",
     "executors": "executors",
+    "preset_files": "preset_files",
+    "profilers": "profilers",
     "reports": "reports",
     "vectorizers": "vectorizers",
+    "wrappers": "wrappers",
     "kernels": "kernels",
 }
 """Field of the manifest -> the hook that returns the objects whose names the field lists."""

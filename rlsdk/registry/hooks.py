@@ -51,6 +51,15 @@ def vectorizers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-
 
 
 @hookspec(firstresult=True)
+def wrappers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return name -> class or function (env, **arguments) that wraps a `gymnasium.Env`.
+
+    `make_vec_env(wrappers=[NAME])`, ids such as `CartPole-v1?wrapper=NAME` and `--wrapper NAME` use it. Names of
+    `gymnasium.wrappers` go first. A file may name it, so arguments that are paths have the default None.
+    """
+
+
+@hookspec(firstresult=True)
 def executors() -> Mapping[str, Callable[[int], object]]:  # type: ignore[empty-body]
     """Return name -> function of the number of workers that makes an `Executor`.
 
@@ -70,6 +79,22 @@ def kernels() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body
 
     `rlsdk.kernels.factory.NAMES` lists the names. The hook is called when the first kernel is looked up. `RLSDK_KERNELS=off`
     switches all kernels off; `RLSDK_PLUGINS` has no effect on them.
+    """
+
+
+@hookspec(firstresult=True)
+def preset_files() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return file suffix, such as `.yml` -> function (path, spec of an algorithm, environment id) that reads a `Preset`.
+
+    `--preset FILE` of `rlsdk run` and `rlsdk config` uses it.
+    """
+
+
+@hookspec(firstresult=True)
+def profilers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+    """Return name -> function (agent, name of its environment) that gives a context manager.
+
+    `rlsdk run --profile` trains inside those of all packages. They print what they measured at the end of the block.
     """
 
 

@@ -111,7 +111,19 @@ class AlgorithmSpec(Generic[ConfigT]):
 
 CALLED = ("commands", "importers")
 """Fields that are tables: name = [`module:function`, what it does, an example]. A use of the name imports the function."""
-EXTENSIONS = ("sinks", "environments", "serializers", "executors", "reports", "vectorizers", "kernels", *CALLED)
+EXTENSIONS = (
+    "sinks",
+    "environments",
+    "serializers",
+    "executors",
+    "preset_files",
+    "profilers",
+    "reports",
+    "vectorizers",
+    "wrappers",
+    "kernels",
+    *CALLED,
+)
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 RESERVED = {
     "serializers": (".rlsdk",),
@@ -125,7 +137,9 @@ _WORD = (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', 
 _NAMES = {
     **dict.fromkeys(("id", "policies", "traits", *EXTENSIONS), _WORD),
     "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
-    "serializers": (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'"),
+    **dict.fromkeys(
+        ("serializers", "preset_files"), (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'")
+    ),
 }
 _PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z_][A-Za-z0-9_]*)")
 OF_SPEC = ("build", "config", "agent", "from_sb3", "upgrade")
@@ -193,10 +207,16 @@ class Manifest:
     """Names of the executors that the plugin's hook `executors` returns."""
     kernels: tuple[str, ...] = ()
     """Names of the functions that the plugin's hook `kernels` returns: faster ones than those of `rlsdk.kernels`."""
+    preset_files: tuple[str, ...] = ()
+    """File suffixes, such as `.yml`, of settings files that the plugin's hook `preset_files` reads."""
+    profilers: tuple[str, ...] = ()
+    """Names of the profilers that the plugin's hook `profilers` returns."""
     reports: tuple[str, ...] = ()
     """Names of the reports that the plugin's hook `reports` returns."""
     vectorizers: tuple[str, ...] = ()
     """Names of the functions for `make_vec_env(vectorization=NAME)` that the plugin's hook `vectorizers` returns."""
+    wrappers: tuple[str, ...] = ()
+    """Names of the wrappers of environments that the plugin's hook `wrappers` returns."""
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(name, (`package.module:function`, summary, example)) of commands for `rlsdk NAME`. In the file a table of lists. The
     function is one that Typer accepts, or a `typer.Typer` with commands of its own. A call of the command imports it."""

@@ -11,7 +11,10 @@ from typing import Any
 import attrs
 
 from rlsdk.errors import SettingsError
+from rlsdk.registry import AlgorithmSpec, Preset, extension, named_preset
+from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.files import PLACES
+from rlsdk.runtime.packages import pip_install
 
 MAX_ENVS, MAX_THREADS, MAX_EPISODES, MAX_RESTORES = 2**16, 2**12, 10**7, 10**6
 """The largest counts of a run. `MAX_RESTORES` is also the largest number of rounds that collectors may be ahead."""
@@ -282,6 +285,32 @@ class RunRequest:
             "profile": entries.flag("profile", False),
         }
         return RunRequest(algorithm=entries.text("algorithm"), **known)
+
+
+PRESET_FILES = (".yaml", ".yml")
+"""Suffixes of settings files of rl-baselines3-zoo, which rlsdk-lab reads."""
+
+
+def is_preset_file(name: str) -> bool:
+    """Whether `--preset` names a file that a package reads, not a preset of the algorithm."""
+    return Path(name).suffix in PRESET_FILES or is_offered("preset_files", Path(name).suffix)
+
+
+def chosen_preset(name: str, spec: AlgorithmSpec, env: str | None) -> Preset:
+    """Return the preset that `--preset` names: a preset of the algorithm, or the one for `env` in a settings file.
+
+    Raises:
+        SettingsError: there is no such preset, no package reads the file, or a file is named without an environment.
+    """
+    if not is_preset_file(name):
+        return named_preset(spec.id, name)
+    suffix = Path(name).suffix
+    if not is_offered("preset_files", suffix):
+        raise SettingsError(f"--preset {name} is read by rlsdk-lab, which is not installed: {pip_install('rlsdk-lab')}")
+    if env is None:
+        raise SettingsError(f"--preset {name} has a table for each environment: add --env ID")
+    found: Preset = extension("preset_files", suffix)(Path(name), spec, env)
+    return found
 
 
 MAX_BYTES = 1 << 24

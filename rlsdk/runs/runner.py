@@ -6,8 +6,8 @@ import contextlib
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +52,10 @@ from rlsdk.runs.directory import (
     require_same_environment,
     without_places,
 )
-from rlsdk.runs.profiling import printed_profile
 from rlsdk.runs.recorded_run import dataset_of, environment_of, require_same_dataset
-from rlsdk.runs.request import FinalEvaluation, RunRecord, RunRequest, require_enough_steps
-from rlsdk.runs.rl_zoo import chosen_preset
+from rlsdk.runs.request import FinalEvaluation, RunRecord, RunRequest, chosen_preset, require_enough_steps
 from rlsdk.runtime.output import print_line
+from rlsdk.runtime.packages import pip_install
 from rlsdk.runtime.process import fresh_seed
 from rlsdk.settings import flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
@@ -105,14 +104,15 @@ def run(request: RunRequest) -> RunResult:
         RlsdkError: the request, the environment or a file has an error. Files that were written remain.
     """
     spec = load(request.algorithm)
+    profilers = _profilers() if request.profile else []
     prepare = _resumed if request.resume else _started
     with prepare(request, spec) as prepared:
         began, interrupt = time.perf_counter(), StopOnInterrupt()
-        _train(prepared, interrupt, profile=request.profile)
+        _train(prepared, interrupt, profilers)
         return _finish(prepared, time.perf_counter() - began, interrupt)
 
 
-def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> None:
+def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[Callable[..., Any]]) -> None:
     """Train to the end, write the last checkpoint and the final agent, and close the environments."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
@@ -130,7 +130,9 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
             if left > 0:
                 _say_rounding(agent, record, left)
                 how: dict[str, Any] = {"schedule_until": record.schedule_until, "exact_steps": record.exact_steps}
-                with printed_profile(agent, record.place) if profile else nullcontext():
+                with contextlib.ExitStack() as measured:
+                    for profiler in profilers:
+                        measured.enter_context(profiler(agent, record.place))
                     agent.learn(left, watchers, reset_num_timesteps=False, threads=record.threads, **how)
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
@@ -148,6 +150,18 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, *, profile: bool) -> 
         if agent.env is not None:
             _close(agent.env, "training")
         logger.close()
+
+
+def _profilers() -> list[Callable[..., Any]]:
+    """Return the profilers of all packages.
+
+    Raises:
+        SettingsError: there are none.
+    """
+    names = extensions("profilers")
+    if not names:
+        raise SettingsError(f"--profile is in rlsdk-lab, which is not installed: {pip_install('rlsdk-lab')}")
+    return [extension("profilers", name) for name in names]
 
 
 def _say_rounding(agent: Agent, record: RunRecord, left: int) -> None:

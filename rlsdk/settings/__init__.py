@@ -16,7 +16,7 @@ from rlsdk.settings.fields import (
     positional,
     without,
 )
-from rlsdk.settings.load import Dataset, dataset_names, load_settings, merge, parse_assignments
+from rlsdk.settings.load import Dataset, dataset_names, environment_id, load_settings, merge, parse_assignments
 from rlsdk.settings.strict import (
     FieldDoc,
     commented_toml,
@@ -43,6 +43,7 @@ __all__ = [
     "describe",
     "described",
     "docstring",
+    "environment_id",
     "evolve",
     "finite_schedule",
     "flat_scalars",

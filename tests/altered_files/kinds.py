@@ -19,20 +19,19 @@ from rlsdk.agent.assembly import recorded_in
 from rlsdk.buffers import open_episodes
 from rlsdk.buffers.episodes import summary_of
 from rlsdk.callbacks.evaluation import EvaluationLog
-from rlsdk.environments import Monitor
-from rlsdk.environments.wrappers import load_results, ts2xy
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.evaluation.evaluate import Evaluation
 from rlsdk.records import Episode
 from rlsdk.registry import capabilities, load, plugins, presets
 from rlsdk.runs.directory import RunDirectory, claimed
 from rlsdk.runs.request import RunRequest
-from rlsdk.runs.rl_zoo import rl_zoo_preset
 from rlsdk.runs.runner import run
 from rlsdk.runs.sweep import _progress
 from rlsdk.settings import load_settings
 from rlsdk.settings.constructor import bind
 from rlsdk.sinks import CsvSink, JsonlSink
+from rlsdk_envs import Monitor
+from rlsdk_envs.wrappers import load_results, ts2xy
 from rlsdk_interchange import import_minari, record_episodes, remember
 from rlsdk_interchange.sb3 import import_sb3
 from rlsdk_interchange.sb3_statistics import read_statistics, set_statistics
@@ -40,6 +39,7 @@ from rlsdk_lab import Tuning, bench, tune
 from rlsdk_lab.benchmark import Bench
 from rlsdk_lab.curves import CurveSettings, curves
 from rlsdk_lab.report import write_report
+from rlsdk_lab.rl_zoo import rl_zoo_preset
 from rlsdk_lab.scores import score_of
 from rlsdk_lab.suite import load_suite
 from tests.plugin_site import Site, on_path

@@ -14,7 +14,6 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.environments.wrappers import Monitor, TimeFeature
 from rlsdk_envs.toy import (
     BitFlippingEnv,
     IdentityEnv,
@@ -23,6 +22,7 @@ from rlsdk_envs.toy import (
     InvalidActionEnvMultiDiscrete,
     SimpleMultiObsEnv,
 )
+from rlsdk_envs.wrappers import Monitor, TimeFeature
 from tests.altered_files.environments import Assorted, Recording
 
 NETS: dict[str, Any] = {"net_arch": [4]}

@@ -1,7 +1,7 @@
 import gymnasium as gym
 import numpy as np
 
-from rlsdk.environments import ActionMasker
+from rlsdk_envs import ActionMasker
 from rlsdk_maskable_ppo import MaskableActorCriticPolicy, MaskablePPO
 from tests.documented_scripts import UsersEnvironment
 

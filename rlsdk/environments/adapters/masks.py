@@ -7,10 +7,8 @@ it be 1. A Box has no entries. The entries of a Dict or Tuple are in the order o
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,15 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.environments.adapters.checks import (
-    Environment,
     HasWrapperAttributes,
     Indices,
     attribute_of,
-    named,
     unreadable,
 )
 from rlsdk.environments.adapters.observations import Arrays, rows_of
-from rlsdk.errors import EnvironmentFault, MaskError, SettingsError, UsageError, shown
+from rlsdk.errors import EnvironmentFault, MaskError, UsageError, shown
 from rlsdk.interfaces import HasMasks, HasSeparateEnvs, VectorEnv
 from rlsdk.records import EnvStep
 from rlsdk.spaces import Space, choice_places, choices_of, leaf_spaces
@@ -122,11 +118,11 @@ def get_action_masks(env: object) -> NDArray[np.bool_]:
     """
     if isinstance(env, HasSeparateEnvs):
         if not all(env.env_method("has_wrapper_attr", METHOD)):
-            raise MaskError(f"environments have no method {METHOD!r}; rlsdk.environments.ActionMasker adds one")
+            raise MaskError(f"environments have no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
         return np.stack([np.asarray(mask, dtype=bool) for mask in env.env_method(METHOD)])
     methods = mask_methods([env])
     if methods is None:
-        raise MaskError(f"{type(env).__name__} has no method {METHOD!r}; rlsdk.environments.ActionMasker adds one")
+        raise MaskError(f"{type(env).__name__} has no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
     return np.asarray(methods[0](), dtype=bool)
 
 
@@ -184,29 +180,9 @@ class MaskValidator:
         if self.required and not given:
             raise MaskError(
                 f"{self.algorithm} needs action masks and the environment offers none; give it a method `action_masks`"
-                " (rlsdk.environments.ActionMasker adds one), put `action_mask` into its info at reset and step,"
+                " (rlsdk_envs.ActionMasker adds one), put `action_mask` into its info at reset and step,"
                 " or set use_masking=False"
             )
-
-
-def mask_method(env: Environment, name: str) -> Callable[[], object]:
-    """The method `name` of the environment or of a wrapper, as a function without arguments.
-
-    Raises:
-        SettingsError: neither the environment nor a wrapper has the method.
-    """
-    method: object = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
-    if not callable(method):
-        raise SettingsError(
-            f"{named(env)} has no method {name!r}; give the name of one, or a function of the environment"
-        )
-    try:
-        inspect.signature(method).bind()
-    except TypeError:
-        return partial(method, env)  # as in sb3-contrib, the method may take the environment as its argument
-    except ValueError:
-        pass  # the method is written in C and its signature is unknown
-    return cast("Callable[[], object]", method)
 
 
 class GoalEnv(Protocol):

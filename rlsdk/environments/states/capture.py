@@ -9,6 +9,7 @@ import dis
 import functools
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType
@@ -50,13 +51,17 @@ def capture(environment: object) -> dict[str, object]:
     return {"layout": json.dumps(layers), "arrays": arrays}
 
 
-MOVED = {"rlsdk.environments.toy.": "rlsdk_envs.toy.", "rlsdk.environments.wrappers.atari.": "rlsdk_envs.atari."}
-"""Beginning of the names of classes in files written before the classes moved -> where they are now."""
+MOVED = {
+    r"rlsdk\.environments\.toy\.": "rlsdk_envs.toy.",
+    r"rlsdk\.environments\.wrappers\.atari\.": "rlsdk_envs.atari.",
+    r"rlsdk\.environments\.wrappers\.(\w+\.)?": "rlsdk_envs.wrappers.",
+}
+"""Beginning of the names of classes in files written before the classes moved, as a pattern -> where they are now."""
 
 
-def _present_name(stored: str) -> str:
-    before = next((start for start in MOVED if str(stored).startswith(start)), "")
-    return MOVED.get(before, "") + str(stored).removeprefix(before)
+def _present_name(stored: object) -> str:
+    name = str(stored)
+    return next((re.sub(before, now, name) for before, now in MOVED.items() if re.match(before, name)), name)
 
 
 def restore(environment: Any, state: Any) -> None:

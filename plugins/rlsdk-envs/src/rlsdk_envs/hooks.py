@@ -1,4 +1,4 @@
-"""The hooks that the entry point names: environments by their ids, and functions that make vector environments."""
+"""The hooks that the entry point names: environments by their ids, functions that make vector environments, and wrappers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def vectorizers() -> dict[str, Callable[..., object]]:
     """Name -> function of an environment and a number that makes a vector environment."""
     names = {"c": "make_c_vec_env", "native": "make_envpool_vec_env", "torch": "make_torch_vec_env"}
     return {name: partial(_call, function) for name, function in names.items()}
+
+
+@hookimpl
+def wrappers() -> dict[str, Callable[..., object]]:
+    """Name -> wrapper of a gymnasium environment."""
+    from rlsdk_envs import wrappers as own  # imports gymnasium, which a listing does not need
+
+    return {name: getattr(own, name) for name in own.__all__ if name[0].isupper()}
 
 
 def _call(function: str, *arguments: object, **more: object) -> object:

@@ -74,6 +74,6 @@ def _register(identity: str, entry: str, kwargs: dict[str, Any], *, checked: boo
 
 def without_velocity(task: str, **kwargs: Any) -> Any:
     """The gymnasium environment `task` inside `MaskVelocity`. `kwargs` are arguments of `gymnasium.make`."""
-    from rlsdk.environments import MaskVelocity
+    from rlsdk_envs.wrappers import MaskVelocity
 
     return MaskVelocity(gymnasium.make(task, **kwargs))

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from rlsdk_lab.benchmark import bench as bench
     from rlsdk_lab.comparison import Comparison as Comparison
     from rlsdk_lab.comparison import compare as compare
+    from rlsdk_lab.profiling import profiled as profiled
     from rlsdk_lab.ranges import Range as Range
     from rlsdk_lab.ranges import search_space as search_space
+    from rlsdk_lab.rl_zoo import rl_zoo_preset as rl_zoo_preset
     from rlsdk_lab.scores import Score as Score
     from rlsdk_lab.scores import scores_below as scores_below
     from rlsdk_lab.suite import Cell as Cell
@@ -29,6 +31,8 @@ HOMES = {
     **dict.fromkeys(("Range", "search_space"), "rlsdk_lab.ranges"),
     **dict.fromkeys(("Score", "scores_below"), "rlsdk_lab.scores"),
     **dict.fromkeys(("Cell", "Suite", "load_suite", "suites"), "rlsdk_lab.suite"),
+    "profiled": "rlsdk_lab.profiling",
+    "rl_zoo_preset": "rlsdk_lab.rl_zoo",
     "Tuning": "rlsdk_lab.trials",
     "tune": "rlsdk_lab.tuning",
 }
@@ -43,6 +47,8 @@ __all__ = [
     "bench",
     "compare",
     "load_suite",
+    "profiled",
+    "rl_zoo_preset",
     "scores_below",
     "search_space",
     "suites",

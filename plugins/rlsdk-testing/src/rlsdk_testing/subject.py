@@ -19,6 +19,7 @@ from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
 from rlsdk.settings import dataset_names, glossary, merge
 from rlsdk.settings.actor_critic import memory_of
 from rlsdk.spaces import choices_of
+from rlsdk_envs import ActionMasker
 from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.datasets import random_dataset
 from rlsdk_testing.declared import declared_bounds, declared_exceptions, declared_settings
@@ -262,7 +263,7 @@ class Subject:
         Raises:
             NotApplicable: the algorithm does not collect into a buffer, or does not support vectors as observations.
         """
-        from rlsdk.environments import ActionMasker, make_vec_env, to_space
+        from rlsdk.environments import make_vec_env, to_space
 
         self.needs_vectors("the chain has vectors as observations")
 

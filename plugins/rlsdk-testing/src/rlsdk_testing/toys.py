@@ -19,11 +19,12 @@ from torch import Generator
 
 from rlsdk.agent import Agent
 from rlsdk.callbacks import Callback, Run
-from rlsdk.environments import ActionMasker, make_vec_env, to_space
+from rlsdk.environments import make_vec_env, to_space
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation, Report
 from rlsdk.settings import dataset_names
 from rlsdk.spaces import choices_of
+from rlsdk_envs import ActionMasker
 from rlsdk_envs.toy import TableEnv, position_in
 from rlsdk_testing.datasets import random_action, recorded_dataset
 from rlsdk_testing.kit import require

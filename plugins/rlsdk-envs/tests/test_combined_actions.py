@@ -10,8 +10,9 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from rlsdk.environments import CombinedActions, get_action_masks, is_masking_supported, make_vec_env
+from rlsdk.environments import get_action_masks, is_masking_supported, make_vec_env
 from rlsdk.errors import EnvironmentFault, MaskError, SettingsError, UnsupportedSpaceError
+from rlsdk_envs import CombinedActions
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnvMultiDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
@@ -145,7 +146,7 @@ def test_gymnasiums_checker_accepts_it() -> None:
 
 
 def test_the_command_line_wraps_with_it(cli: Any, tmp_path: Any) -> None:
-    wrapped = ("--wrapper", "rlsdk.environments:CombinedActions", "--set", "n_steps=16", "--set", "batch_size=16")
+    wrapped = ("--wrapper", "rlsdk_envs:CombinedActions", "--set", "n_steps=16", "--set", "batch_size=16")
     code, _, err = cli(
         "run", "maskable-ppo", "--env", "rlsdk/InvalidActionEnvMultiDiscrete-v0", *wrapped, "--steps", "64",
         "--eval-every", "0", "--out", str(tmp_path / "run"), "-q",

@@ -9,8 +9,8 @@ import pytest
 
 from rlsdk.errors import SettingsError
 from rlsdk.registry import load
-from rlsdk.runs import rl_zoo_preset
 from rlsdk.settings import structure
+from rlsdk_lab import rl_zoo_preset
 
 FILE = """
 default:

@@ -18,20 +18,19 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from rlsdk.callbacks import LambdaCallback
-from rlsdk.environments import (
+from rlsdk.environments import check_env, make_vec_env
+from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk_envs import (
     ActionMasker,
     CheckNan,
     MaskVelocity,
     Monitor,
     TimeFeature,
-    check_env,
     load_results,
-    make_vec_env,
+    make_atari_env,
     plot_results,
     ts2xy,
 )
-from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk_envs import make_atari_env
 from rlsdk_envs.toy import (
     AnySpaceEnv,
     ChainEnv,

@@ -14,11 +14,9 @@ from pathlib import Path
 import attrs
 
 from rlsdk.errors import SettingsError, shown, suggest
-from rlsdk.registry import AlgorithmSpec, Preset, named_preset
-from rlsdk.settings import load_settings, merge, structure
-from rlsdk.settings.load import environment_id
+from rlsdk.registry import AlgorithmSpec, Preset
+from rlsdk.settings import environment_id, load_settings, merge, structure
 
-SUFFIXES = (".yml", ".yaml")
 FALLBACK = "default"
 """The table for environments that have no table."""
 LONGEST = 10_000
@@ -37,24 +35,6 @@ ELSEWHERE = {
     "callback": "pass callbacks to learn() in Python, or use the options of rlsdk run",
 }
 """Entry that is not a setting -> what to do instead."""
-
-
-def is_rl_zoo_file(name: str) -> bool:
-    """Whether the name of a preset is a settings file of rl-baselines3-zoo (.yml or .yaml)."""
-    return name.endswith(SUFFIXES)
-
-
-def chosen_preset(name: str, spec: AlgorithmSpec, env: str | None) -> Preset:
-    """Return the preset that `--preset` names: a preset of the plugin, or the table of `env` in a file of rl-baselines3-zoo.
-
-    Raises:
-        SettingsError: there is no such preset, or a file is named without an environment.
-    """
-    if not is_rl_zoo_file(name):
-        return named_preset(spec.id, name)
-    if env is None:
-        raise SettingsError(f"--preset {name} has a table for each environment: add --env ID")
-    return rl_zoo_preset(Path(name), spec, env)
 
 
 def rl_zoo_preset(path: Path, spec: AlgorithmSpec, env: str) -> Preset:

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from rlsdk.agent import Agent
-from rlsdk.agent.agent import substituted
-from rlsdk.runtime.output import is_quiet, print_line
+from rlsdk.agent import Agent, substituted
+from rlsdk.runtime import is_quiet, print_line
 
 SLOW_STEP = 200e-6
 """Seconds per environment step above which other processes are faster, despite the time for communication."""

@@ -9,8 +9,8 @@ import torch
 
 import rlsdk
 from rlsdk.environments import make_vec_env
-from rlsdk.runs.profiling import PHASES, Profile, profiled
 from rlsdk.tree import flatten
+from rlsdk_lab.profiling import PHASES, Profile, profiled
 
 QUICK: dict[str, tuple[str, dict[str, Any]]] = {
     "tqc": ("Pendulum-v1", {"learning_starts": 20, "batch_size": 8, "buffer_size": 500}),

@@ -1,17 +1,19 @@
-"""Wrappers of gymnasium environments: monitor, NaN checks, time, masks and combined actions."""
+"""Wrappers: records of episodes, checks of numbers, the time as a feature, masks of velocities and of actions."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import inspect
 import io
 import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsFloat, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeGuard, cast
 
 import gymnasium
 import numpy as np
@@ -21,8 +23,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.checks import LARGEST_INT, NUMBERS, name_of, named, number, require_info, spec_of
-from rlsdk.environments.adapters.masks import INFO, METHOD, mask_method
+from rlsdk.environments import name_of, named
 from rlsdk.errors import (
     ArtifactError,
     EnvironmentFault,
@@ -31,8 +32,9 @@ from rlsdk.errors import (
     UnsupportedSpaceError,
     UsageError,
     require_file_name,
+    shown,
 )
-from rlsdk.runtime.files import append_whole, write_whole
+from rlsdk.runtime import append_whole, write_whole
 from rlsdk.runtime.packages import pip_install
 
 if TYPE_CHECKING:
@@ -49,9 +51,6 @@ __all__ = [
     "plot_results",
     "ts2xy",
 ]
-
-ResultT = TypeVar("ResultT")
-
 
 SUFFIX = "monitor.csv"
 COLUMNS = ("r", "l", "t")
@@ -132,21 +131,31 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         if self._over:
             raise UsageError("the episode is over; call reset before step")
         observation, reward, terminated, truncated, info = self.env.step(action)
-        huge = isinstance(reward, int) and abs(reward) > LARGEST_INT
-        self._rewards.append(self._checked(number, reward) if huge or type(reward) not in NUMBERS else float(reward))
+        self._rewards.append(float(reward) if isinstance(reward, float | np.floating) else self._number(reward))
         self._total += 1
         if terminated or truncated:
             self._over = True
-            self._checked(require_info, info)
+            if not isinstance(info, Mapping):
+                raise EnvironmentFault(
+                    f"environment {named(self.env)} gave info = {shown(info)} ({type(info).__name__}); it must be a dict"
+                )
             info = {**info, "episode": self._finish(info)}
         return observation, reward, terminated, truncated, info
 
-    def _checked(self, check: Callable[[object], ResultT], value: object) -> ResultT:
-        """`check(value)`; its error names the environment."""
-        try:
-            return check(value)
-        except EnvironmentFault as error:
-            raise EnvironmentFault(f"environment {named(self.env)} {error}") from None
+    def _number(self, reward: object) -> float:
+        """A reward that is an int, or an array or tensor with one number.
+
+        Raises:
+            EnvironmentFault: it is something else, such as a text.
+        """
+        with contextlib.suppress(Exception):  # numpy raises many errors for objects that are no numbers
+            array = np.asarray(reward)
+            if array.size == 1 and array.dtype.kind in "biuf":  # the dtype of an int of many digits is object
+                return float(array.item())
+        raise EnvironmentFault(
+            f"environment {named(self.env)} gave the reward {shown(reward, 60)} ({type(reward).__name__}); it must be a finite"
+            " float32"
+        )
 
     def _finish(self, info: dict[str, object]) -> dict[str, object]:
         seconds = round(time.time() - self._began, 6)
@@ -410,7 +419,7 @@ def _time_limit(env: gymnasium.Env[object, object]) -> int | None:
     """The number of steps of the outermost `TimeLimit` of `env`, or None."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):
-            return int(env._max_episode_steps)
+            return int(env.get_wrapper_attr("_max_episode_steps"))  # gymnasium has no public name for it
         env = env.env
     return None
 
@@ -435,10 +444,9 @@ class MaskVelocity(gymnasium.ObservationWrapper[object, object, object], RecordC
     def __init__(self, env: gymnasium.Env[object, object], indices: Sequence[int] | None = None) -> None:
         RecordConstructorArgs.__init__(self, indices=indices)
         gymnasium.ObservationWrapper.__init__(self, env)
-        spec = spec_of(env)
-        name = "" if spec is None else spec.id
+        name = name_of(env)
         if indices is None and name not in VELOCITIES:
-            raise SettingsError(f"the velocities of {name or named(env)} are not known; give indices=[...]")
+            raise SettingsError(f"the velocities of {name} are not known; give indices=[...]")
         space = env.observation_space
         if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
             raise SettingsError(f"MaskVelocity needs a vector observation, got {space}")
@@ -449,6 +457,8 @@ class MaskVelocity(gymnasium.ObservationWrapper[object, object, object], RecordC
         return np.asarray(observation) * self._keep
 
 
+METHOD, INFO = "action_masks", "action_mask"
+"""Where the environments that an agent accepts have their masks: a method, or an entry of the info."""
 Info = dict[str, Any]
 MOST = 1_000_000
 """The largest number of combinations. The policy has an output, and the mask an entry, for each combination."""
@@ -550,8 +560,28 @@ class ActionMasker(gymnasium.Wrapper[object, object, object, object], RecordCons
     def __init__(self, env: gymnasium.Env[object, object], mask_fn: Callable[[Any], object] | str) -> None:
         RecordConstructorArgs.__init__(self, mask_fn=mask_fn)
         gymnasium.Wrapper.__init__(self, env)
-        self._mask = mask_method(env, mask_fn) if isinstance(mask_fn, str) else lambda: mask_fn(env)
+        self._mask = _mask_method(env, mask_fn) if isinstance(mask_fn, str) else lambda: mask_fn(env)
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The current action mask: bool [A], True where the action is allowed."""
         return np.asarray(self._mask(), dtype=bool)
+
+
+def _mask_method(env: gymnasium.Env[object, object], name: str) -> Callable[[], object]:
+    """The method `name` of the environment or of a wrapper, as a function without arguments.
+
+    Raises:
+        SettingsError: neither the environment nor a wrapper has the method.
+    """
+    method: object = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    if not callable(method):
+        raise SettingsError(
+            f"{named(env)} has no method {name!r}; give the name of one, or a function of the environment"
+        )
+    try:
+        inspect.signature(method).bind()
+    except TypeError:
+        return partial(method, env)  # as in sb3-contrib, the method may take the environment as its argument
+    except ValueError:
+        pass  # the method is written in C and its signature is unknown
+    return cast("Callable[[], object]", method)
