@@ -82,7 +82,7 @@ def test_a_wrong_field_is_named_in_processes() -> None:
 @pytest.mark.parametrize(("field", "value", "words"), WRONG)
 def test_a_wrong_field_is_named_where_whole_episodes_are_played(field: str, value: Any, words: str) -> None:
     model = rlsdk.make("ars", env=lambda: Scripted(field, value), policy="LinearPolicy", n_delta=1)
-    with pytest.raises(EnvironmentFault, match=f"environment Scripted {words}"):
+    with pytest.raises(EnvironmentFault, match=f"environment 'Scripted' {words}"):
         model.learn(20)
 
 

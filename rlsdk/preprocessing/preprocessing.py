@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from rlsdk import tree
 from rlsdk.environments.states import read_state
+from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interfaces import (
     BuildContext,
@@ -303,23 +304,16 @@ def _joined(leaf: Space, rows: Tensor) -> Tensor:
     return rows.flatten(1, 2)
 
 
-class FrameStackEnv:
+class FrameStackEnv(VectorWrapper):
     """The vector environment `env` with stacked observations, like those of `gymnasium.wrappers.FrameStackObservation`."""
 
     def __init__(self, env: VectorEnv, frames: FrameStacker, device: str) -> None:
-        self.env, self.frames, self.device = env, frames, device
-
-    @property
-    def num_envs(self) -> int:
-        return self.env.num_envs
+        super().__init__(env)
+        self.frames, self.device = frames, device
 
     @property
     def observation_space(self) -> Space:
         return self.frames.space
-
-    @property
-    def action_space(self) -> Space:
-        return self.env.action_space
 
     def reset(self, seed: int | None = None) -> Observation:
         observation = self.env.reset(seed)
@@ -351,6 +345,3 @@ class FrameStackEnv:
         memory: Tensor = stored_like(fresh, state["frames"])
         require_inside(self.frames.single, memory, "the file's frames")
         self.frames.memory = memory
-
-    def close(self) -> None:
-        self.env.close()

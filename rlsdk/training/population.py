@@ -19,14 +19,12 @@ from rlsdk.environments.adapters.checks import (
     LARGEST_INT,
     NUMBERS,
     Environment,
-    flag,
     named,
-    number,
-    require_info,
     success,
 )
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.vector.connected import seed_spaces
+from rlsdk.environments.vector.stepping import Faults, StepResult
 from rlsdk.environments.vector.sync_vector import LONG, require_end
 from rlsdk.errors import EnvironmentFault, PluginError, UsageError, shown
 from rlsdk.interfaces import BuildContext, EpisodePlayer, Parts, Proposes, Training
@@ -180,8 +178,6 @@ Act = Callable[[Vector], Actions]
 """A function: encoded observations [P, F] -> P actions in the form that the environment takes."""
 MakeAct = Callable[[NDArray[np.float32]], Act]
 """A function: parameters [P, D] -> an `Act` that uses row p of the parameters for row p of the observations."""
-StepResult = tuple[object, SupportsFloat, bool, bool, Mapping[str, object]]
-"""The result of an environment's `step`: observation, reward, terminated, truncated, info. It is checked before use."""
 
 
 @attrs.frozen(eq=False)
@@ -304,20 +300,10 @@ class _EpisodeSlot:
             )
         return vector
 
-    def checked(self, result: StepResult, step: int) -> tuple[float, bool, bool]:
-        """Check and convert a step result with unusual types; return (reward, terminated, truncated).
-
-        Raises:
-            EnvironmentFault: names the environment, the step and the field.
-        """
-        _, reward, terminated, truncated, info = result
-        try:
-            require_info(info)
-            return number(reward), flag(terminated, "terminated"), flag(truncated, "truncated")
-        except EnvironmentFault as error:
-            raise EnvironmentFault(
-                f"environment {named(self.environment)} {error} (step {step} of its episode)"
-            ) from None
+    @property
+    def faults(self) -> Faults:
+        """What checks the values of the environment, as in environments that are stepped together."""
+        return Faults(named(self.environment), ())
 
     def end(self, total: float, length: int, info: Mapping[str, object]) -> None:
         """Record the end of an episode."""
@@ -325,12 +311,7 @@ class _EpisodeSlot:
             raise EnvironmentFault(
                 f"environment {named(self.environment)}: an episode has the return {total}; it must be finite"
             )
-        try:
-            self.successes.append(success(info))
-        except EnvironmentFault as error:
-            raise EnvironmentFault(
-                f"environment {named(self.environment)} {error} (step {length} of its episode)"
-            ) from None
+        self.successes.append(self.faults.named(0, length, success, info))
         self.returns.append(total)
         self.lengths.append(length)
 
@@ -370,7 +351,7 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
                 or (type(reward) is int and abs(reward) > LARGEST_INT)
                 or type(info) is not dict
             ):
-                reward, terminated, truncated = slots[k].checked(result, clock - began[k])
+                reward, terminated, truncated = slots[k].faults.checked(0, clock - began[k], result)
             totals[k] += float(reward)
             if not (terminated or truncated):
                 # fast path with the same result as `read`, for observations that need no encoding

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -17,10 +17,10 @@ from rlsdk.errors import EnvironmentFault, PluginError
 from rlsdk.interfaces import Collected, Collector, Policy, State, Training, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.preprocessing import RolloutNormalizer
-from rlsdk.records import ActingState, Cursor, Features, Observation, Rollout
+from rlsdk.records import ActingState, Features, Observation, Rollout
 from rlsdk.runtime.process import limited_threads
 from rlsdk.training.collector import (
-    EndsRollouts,
+    CollectsInRounds,
     LocalCollector,
     NoCollector,
     group_generators,
@@ -29,6 +29,7 @@ from rlsdk.training.collector import (
     split_acting,
     wrong_length,
 )
+from rlsdk.training.run_record import RunRecord
 from rlsdk.training.trained_agent import ActingWeights, DrivenAgent, MakesCopy
 from rlsdk.tree import map_tensors
 
@@ -36,63 +37,32 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
-@runtime_checkable
-class LeavesRounds(Protocol):
-    """A collector that can run ahead of the learner."""
-
-    def leave(self) -> bool:
-        """Discard the rounds that were collected ahead and restore the environments to the state before them.
-
-        Returns False if the environments cannot be restored; they then begin new episodes.
-        """
-        ...
-
-
 def left(collector: Collector) -> bool:
     """Discard what a collector collected ahead. Returns False if the environments then have steps that the cursor does
     not count."""
-    leaving = ability(collector, LeavesRounds)
-    return leaving is None or leaving.leave()
+    # found by its name, because a collector that ends exactly passes it on from the collector inside
+    leave: Callable[[], bool] = getattr(collector, "leave", lambda: True)
+    return leave()
 
 
-class Counting(Protocol):
-    """The members of the running training that the collector uses."""
-
-    cursor: Cursor
-    origin: int
-    end: int
-    schedule_end: int
-    exact: bool
-
-    @property
-    def driven(self) -> DrivenAgent: ...
-    @property
-    def copies(self) -> Callable[[], MakesCopy | None]: ...
-
-
-class RemoteCollector:
+class RemoteCollector(CollectsInRounds):
     """Collects in several workers in parallel and returns one joined rollout.
 
     The result equals that of one `LocalCollector` with the same number of groups. Workers return rollouts without
     normalisation. They are joined here, then normalised, and enter the running statistics.
     """
 
-    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: Counting) -> None:
+    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: RunRecord) -> None:
         """`watched` is the same environment as `env`, as callbacks watch it."""
+        super().__init__(env, watched)
         self.env, self.run, self._agent = env, run, run.driven
         self.acting = self._agent.acting
         self.generators: list[Generator] = group_generators(self._agent.streams, len(self.acting))
         self.normalizer = self._agent.preprocessing.rollouts(self._agent.parts)
         self._groups = len(self.acting) // env.collectors
-        self._in_round, self._env_steps = False, run.cursor.env_steps
-        ending = ability(watched, EndsRollouts)
-        self._rollout_ended = None if ending is None else ending.rollout_ended
+        self._env_steps = run.cursor.env_steps
         self._attached_with: object = None
         self._ahead = RunningAhead(env, self._agent) if env.max_lag else None
-
-    @property
-    def num_envs(self) -> int:
-        return self.env.num_envs
 
     def collect(
         self,
@@ -133,14 +103,11 @@ class RemoteCollector:
         return parts
 
     def leave(self) -> bool:
-        """See `LeavesRounds`."""
-        return self._ahead is None or self._ahead.leave()
+        """Discard the rounds that were collected ahead and restore the environments to the state before them.
 
-    def end_round(self) -> None:
-        if self._in_round:
-            self._in_round = False
-            if self._rollout_ended is not None:
-                self._rollout_ended()
+        Returns False if the environments cannot be restored; they then begin new episodes.
+        """
+        return self._ahead is None or self._ahead.leave()
 
     def _attach(self) -> None:
         """Create copies of the agent in the workers, at first and after its settings have changed."""

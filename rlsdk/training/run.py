@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments import CollectorsVectorEnv
+from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.environments.vector.sync_vector import UNHEARD, hint_of_silence
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import (
@@ -31,7 +32,6 @@ from rlsdk.interfaces import (
 from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.records import ActingState, Cursor, EnvStep, Episode, Metrics, Observation, Report, Rollout
 from rlsdk.runtime.process import affordable, keep_freed_memory, limited_threads
-from rlsdk.spaces import Space
 from rlsdk.storage.tensors import nested_state
 from rlsdk.training import collector as plan_errors
 from rlsdk.training.collector import LocalCollector, NoCollector, group_generators, rounds_of
@@ -437,29 +437,15 @@ def gathered_infos(env: KeepsInfos | None, wanted: bool) -> Iterator[None]:
         env.keep_infos(False)
 
 
-class Watched:
+class Watched(VectorWrapper):
     """Calls callbacks after every step and at the end of collecting. All other calls are passed to the environment."""
 
     def __init__(self, env: VectorEnv, run: Watching, *, infos: bool) -> None:
-        self.env, self.run, self.infos = env, run, infos
+        super().__init__(env)
+        self.run, self.infos = run, infos
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.env, name)
-
-    @property
-    def num_envs(self) -> int:
-        return self.env.num_envs
-
-    @property
-    def observation_space(self) -> Space:
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        return self.env.action_space
-
-    def reset(self, seed: int | None = None) -> Observation:
-        return self.env.reset(seed)
 
     def step(self, action: Tensor) -> EnvStep:
         step = replace(self.env.step(action), action=action)
@@ -521,6 +507,3 @@ class Watched:
         self.run.steps_in_round += count
         self.run.episodes_in_round.extend(step.episodes)
         self.run.notify("on_step", step)
-
-    def close(self) -> None:
-        self.env.close()

@@ -18,7 +18,29 @@ from rlsdk.errors import ArtifactError
 
 MERSENNE_WORDS = 624
 BUFFERED = {"has_uint32": (0, 1), "uinteger": (0, 2**32 - 1)}
-"""The entries for the unused half of a 64-bit word, with their bounds. All numpy generators except MT19937 have them."""
+"""The entries for the unused half of a 64-bit word. All numpy generators except MT19937 have them."""
+LARGEST = 2**128 - 1
+PERMUTED: Mapping[str, Any] = {
+    "bit_generator": None,
+    "state": {"state": (0, LARGEST), "inc": (0, LARGEST)},
+    **BUFFERED,
+}
+STATES: Mapping[str, Mapping[str, Any]] = {
+    "PCG64": PERMUTED,
+    "PCG64DXSM": PERMUTED,
+    "MT19937": {"bit_generator": None, "state": {"key": (np.uint32, MERSENNE_WORDS), "pos": (0, MERSENNE_WORDS)}},
+    "Philox": {
+        "bit_generator": None,
+        "state": {"counter": (np.uint64, 4), "key": (np.uint64, 2)},
+        "buffer": (np.uint64, 4),
+        "buffer_pos": (0, 4),
+        **BUFFERED,
+    },
+    "SFC64": {"bit_generator": None, "state": {"state": (np.uint64, 4)}, **BUFFERED},
+}
+"""Name of a numpy generator -> the entries of its state: (least, largest) of a whole number, (type, length) of an array of
+words, a table of further entries, or None where other code checks the value."""
+LEGACY = {**STATES["MT19937"], "has_gauss": (0, 1), "gauss": None}
 
 
 def numpy_generator(state: Any) -> np.random.Generator:
@@ -28,9 +50,14 @@ def numpy_generator(state: Any) -> np.random.Generator:
         ArtifactError: no generator can have this state.
     """
     name = state.get("bit_generator") if isinstance(state, dict) else None
-    if not isinstance(name, str) or name not in _CHECKS:
+    if not isinstance(name, str) or name not in STATES:
         raise _refused(f"the generator {name!r}")
-    _CHECKS[name](state)
+    _require_state(state, STATES[name])
+    # numpy accepts these two states, but the generators then repeat a few numbers, or always give the same one
+    if STATES[name] is PERMUTED and state["state"]["inc"] % 2 == 0:
+        raise _refused("a generator with an even increment")
+    if name == "MT19937" and not state["state"]["key"].any():
+        raise _refused("a generator that gives no random numbers")
     made = getattr(np.random, name)()
     made.state = state
     return np.random.Generator(made)
@@ -38,11 +65,11 @@ def numpy_generator(state: Any) -> np.random.Generator:
 
 def legacy_generator(state: Any) -> np.random.RandomState:
     """The `RandomState` with `state` as its `get_state(legacy=False)`. Raises ArtifactError as `numpy_generator`."""
-    _require_names(state, {"bit_generator", "state", "has_gauss", "gauss"})
+    _require_state(state, LEGACY)
     if state["bit_generator"] != "MT19937":
         raise _refused("a legacy generator of another kind")
-    _require_mersenne({name: state[name] for name in ("bit_generator", "state")})
-    _require_whole(state, "has_gauss", 0, 1)
+    if not state["state"]["key"].any():
+        raise _refused("a generator that gives no random numbers")
     if type(state["gauss"]) is not float:
         raise _refused("a legacy generator without a number")
     made = np.random.RandomState()
@@ -64,72 +91,24 @@ def python_generator(state: Any) -> random.Random:
     return made
 
 
-def _require_permuted(state: dict[str, Any]) -> None:
-    _require_names(state, {"bit_generator", "state", *BUFFERED})
-    _require_names(state["state"], {"state", "inc"})
-    for name in ("state", "inc"):
-        _require_whole(state["state"], name, 0, 2**128 - 1)
-    if state["state"]["inc"] % 2 == 0:
-        raise _refused("a generator with an even increment")
-    _require_buffered(state)
+def _require_state(state: object, wanted: Mapping[str, Any]) -> None:
+    """Raises ArtifactError unless `state` has exactly the entries of `wanted`, within their bounds; see `STATES`."""
+    if not isinstance(state, dict) or set(state) != set(wanted):
+        raise _refused(f"a generator without exactly {sorted(wanted)}")
+    for name, kind in wanted.items():
+        if isinstance(kind, dict):
+            _require_state(state[name], kind)
+        elif kind is not None:
+            _require_number(name, state[name], *kind)
 
 
-def _require_mersenne(state: dict[str, Any]) -> None:
-    _require_names(state, {"bit_generator", "state"})
-    _require_names(state["state"], {"key", "pos"})
-    words = _require_words(state["state"], "key", np.uint32, MERSENNE_WORDS)
-    _require_whole(state["state"], "pos", 0, MERSENNE_WORDS)
-    if not words.any():
-        raise _refused("a generator that gives no random numbers")
-
-
-def _require_philox(state: dict[str, Any]) -> None:
-    _require_names(state, {"bit_generator", "state", "buffer", "buffer_pos", *BUFFERED})
-    _require_names(state["state"], {"counter", "key"})
-    _require_words(state["state"], "counter", np.uint64, 4)
-    _require_words(state["state"], "key", np.uint64, 2)
-    _require_words(state, "buffer", np.uint64, 4)
-    _require_whole(state, "buffer_pos", 0, 4)
-    _require_buffered(state)
-
-
-def _require_small_fast(state: dict[str, Any]) -> None:
-    _require_names(state, {"bit_generator", "state", *BUFFERED})
-    _require_names(state["state"], {"state"})
-    _require_words(state["state"], "state", np.uint64, 4)
-    _require_buffered(state)
-
-
-_CHECKS = {
-    "PCG64": _require_permuted,
-    "PCG64DXSM": _require_permuted,
-    "MT19937": _require_mersenne,
-    "Philox": _require_philox,
-    "SFC64": _require_small_fast,
-}
-
-
-def _require_buffered(state: dict[str, object]) -> None:
-    for name, bounds in BUFFERED.items():
-        _require_whole(state, name, *bounds)
-
-
-def _require_names(state: object, names: set[str]) -> None:
-    if not isinstance(state, dict) or set(state) != names:
-        raise _refused(f"a generator without exactly {sorted(names)}")
-
-
-def _require_whole(state: dict[str, Any], name: str, low: int, high: int) -> None:
-    value = state[name]
-    if type(value) is not int or not low <= value <= high:
-        raise _refused(f"a generator with {name} = {value!r}")
-
-
-def _require_words(state: dict[str, Any], name: str, dtype: type[np.generic], count: int) -> NDArray[np.generic]:
-    value = state[name]
-    if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != (count,):
-        raise _refused(f"a generator whose {name} is not {count} numbers of kind {np.dtype(dtype)}")
-    return value
+def _require_number(name: str, value: object, low: Any, high: int) -> None:
+    """Raises ArtifactError unless `value` is a whole number from `low` to `high`, or `high` words of the type `low`."""
+    if isinstance(low, int):
+        if type(value) is not int or not low <= value <= high:
+            raise _refused(f"a generator with {name} = {value!r}")
+    elif not isinstance(value, np.ndarray) or value.dtype != low or value.shape != (high,):
+        raise _refused(f"a generator whose {name} is not {high} numbers of kind {np.dtype(low)}")
 
 
 def _refused(what: str) -> ArtifactError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlsdk.environments.adapters.checks import Environment
 from rlsdk.environments.states import OpaqueValue, state_of
 from rlsdk.environments.vector.connected import Seeds, SteppedVector, seed_of
-from rlsdk.environments.vector.process_vector import SpreadRequests
+from rlsdk.environments.vector.process_vector import SpreadRequests, even_ranges
 from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.vector.worker import REQUESTS, ByValue, sendable
@@ -65,7 +65,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
                 " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
             )
         self.num_envs, self.collectors, self.has_masks, self._closed = len(makers), collectors, False, False
-        self._rows = [range(int(p[0]), int(p[-1]) + 1) for p in np.array_split(np.arange(len(makers)), collectors)]
+        self.rows = even_ranges(len(makers), collectors)
         self._background = None if isinstance(executor, SerialExecutor) else Background()
         self.standing: Places | None = None
         """The states that the learner has processed, while collectors are ahead of it; None: the collectors' states."""
@@ -77,14 +77,10 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         self._fingerprints: dict[int, Hashable] = {}
         self._replaced: dict[int, tuple[Hashable, Hashable]] = {}
         """Collector -> (fingerprint of a new worker in the state of the old one, fingerprint of the old one)."""
-        own = [ByValue([makers[i] for i in rows]) for rows in self._rows]
-        seats = [Seats(o, spaces, name, r, len(makers)) for o, r in zip(own, self._rows, strict=True)]
+        own = [ByValue([makers[i] for i in rows]) for rows in self.rows]
+        seats = [Seats(o, spaces, name, r, len(makers)) for o, r in zip(own, self.rows, strict=True)]
         self._executor, self._workers = executor, able.stateful_workers(seats)
         self.has_masks = all(self._ask_all("has_masks"))
-
-    @property
-    def rows(self) -> list[range]:
-        return self._rows
 
     # --- collecting --------------------------------------------------------------------------------------------------
 
@@ -158,7 +154,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         self._base = fresh_seed() if chosen is None else chosen
         self.reset_seeds = () if chosen is None else [seed_of(chosen, i) for i in range(self.num_envs)]
         options = self.reset_options.take()
-        requests = [(chosen, options[rows.start : rows.stop]) for rows in self._rows]
+        requests = [(chosen, options[rows.start : rows.stop]) for rows in self.rows]
         answers = [answer.value() for answer in self._ask("reset", requests)]
         self.standing = None
         self.has_masks = all(masks for _, masks in answers)
@@ -167,9 +163,9 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
 
     def step(self, action: Features) -> EnvStep:
         """Step the environments inside their collectors with the given actions. The copies of the policy are not used."""
-        parts = [Packed.of(map_tensors(lambda leaf, at=at: leaf[at.start : at.stop], action)) for at in self._rows]
+        parts = [Packed.of(map_tensors(lambda leaf, at=at: leaf[at.start : at.stop], action)) for at in self.rows]
         answers = self._exchange([self._request("step", (part.nest,), own=part) for part in parts])
-        return _joined_steps([answer.value() for answer in answers], self._rows)
+        return _joined_steps([answer.value() for answer in answers], self.rows)
 
     def fingerprint(self) -> Hashable:
         """A value that changes when the environments are stepped or reset, but not when a worker is replaced."""
@@ -215,7 +211,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
 
     def _again(self, index: int, request: Request, death: WorkerDied) -> Answer:
         """Replace a worker that died, and return the answer of the new worker to the same request."""
-        where = f"environment {self.name!r}: the collector of {_named(self._rows[index])}"
+        where = f"environment {self.name!r}: the collector of {_named(self.rows[index])}"
         if request.name == "step":
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")
         if self._closed:  # `close` ended the workers while they collected in the background
@@ -361,8 +357,8 @@ class CollectorWorker:
             env.keep_infos(request.infos)
             env.select_info(request.info_names)
             self._infos = wanted
-        if (own := OWN.get(request.name)) is not None:
-            value = own(self, request)
+        if request.name in OWN:
+            value = getattr(self, request.name)(request)
         else:
             value = REQUESTS[request.name](env.group, *request.arguments)
         return Answer(value, self._state() if request.name in MOVING else None)
@@ -424,12 +420,5 @@ class CollectorWorker:
 
 
 MakesAttached: TypeAlias = Callable[[VectorEnv], Attached]
-OWN: Mapping[str, Callable[[CollectorWorker, Request], object]] = {
-    "reset": CollectorWorker.reset,
-    "begin": CollectorWorker.begin,
-    "step": CollectorWorker.step,
-    "attach": CollectorWorker.attach,
-    "collect": CollectorWorker.collect,
-    "set_state": CollectorWorker.set_state,
-}
+OWN = frozenset({"reset", "begin", "step", "attach", "collect", "set_state"})
 """Requests that only collectors answer, and requests that collectors answer differently from `REQUESTS`."""

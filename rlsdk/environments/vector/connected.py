@@ -14,6 +14,7 @@ from rlsdk.environments.adapters.masks import METHOD, mask_methods
 from rlsdk.environments.adapters.observations import spaces_of, told_apart
 from rlsdk.errors import EnvironmentFault, SettingsError, UnknownAttributeError, UsageError, shown
 from rlsdk.interfaces import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
+from rlsdk.records import Observation
 from rlsdk.runtime.process import checked_seed, derive
 from rlsdk.spaces import Space
 
@@ -162,6 +163,34 @@ class SteppedVector:
     def select_info(self, names: Sequence[str]) -> None:
         """Set the entries of `info` that steps have as tensors from now on."""
         self.info_names = tuple(names)
+
+
+class VectorWrapper:
+    """The base class of vector environments around another one, `env`: calls are passed on to it.
+
+    Its optional abilities are not passed on, because a shortcut of `env` would bypass the wrapper.
+    """
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.env = env
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
+
+    @property
+    def observation_space(self) -> Space:
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        return self.env.action_space
+
+    def reset(self, seed: int | None = None) -> Observation:
+        return self.env.reset(seed)
+
+    def close(self) -> None:
+        self.env.close()
 
 
 def missing_members(env: object) -> list[str]:

@@ -131,33 +131,29 @@ class CustomVectorEnv(SteppedVector):
         Raises:
             UsageError: the object lacks `get_state` or `set_state`.
         """
-        if not isinstance(self.env, CapturesState):
-            no_separate(self.name, "set_state")
-        self.env.set_state(state)
+        self._able(CapturesState, "set_state").set_state(state)
 
     def get_attr(self, name: str, indices: Indices = None) -> list[object]:
         """The result of `get_attr` of the object. Raises UsageError if it has no such method.
 
         `set_attr`, `env_method` and `wrappers` work in the same way.
         """
-        if not isinstance(self.env, GetsAttributes):
-            no_separate(self.name, "get_attr")
-        return list(self.env.get_attr(name, indices))
+        return list(self._able(GetsAttributes, "get_attr").get_attr(name, indices))
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
-        if not isinstance(self.env, SetsAttributes):
-            no_separate(self.name, "set_attr")
-        self.env.set_attr(name, value, indices)
+        self._able(SetsAttributes, "set_attr").set_attr(name, value, indices)
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        if not isinstance(self.env, CallsMethods):
-            no_separate(self.name, "env_method")
-        return list(self.env.env_method(name, *args, indices=indices, **kwargs))
+        return list(self._able(CallsMethods, "env_method").env_method(name, *args, indices=indices, **kwargs))
 
     def wrappers(self, indices: Indices = None) -> list[Sequence[str]]:
-        if not isinstance(self.env, HasWrappers):
-            no_separate(self.name, "wrappers")
-        return list(self.env.wrappers(indices))
+        return list(self._able(HasWrappers, "wrappers").wrappers(indices))
+
+    def _able(self, kind: type[ResultT], member: str) -> ResultT:
+        """The object as a `kind`, the Protocol that has `member`. Raises UsageError if it lacks a member of the Protocol."""
+        if not isinstance(self.env, kind):
+            no_separate(self.name, member)
+        return self.env
 
     def reset_infos(self) -> list[dict[str, object]]:
         """The `info` of each environment's last reset; empty mappings if the object has no method `reset_infos`."""

@@ -49,17 +49,19 @@ from rlsdk.runtime.process import fresh_seed
 from rlsdk.spaces import Space
 
 
+def even_ranges(count: int, parts: int) -> list[range]:
+    """The numbers from 0 to `count` in `parts` consecutive ranges of similar length."""
+    return [range(int(own[0]), int(own[-1]) + 1) for own in np.array_split(np.arange(count), parts)]
+
+
 class SpreadRequests:
     """B environments in several workers, which answer the requests in `rlsdk.environments.vector.worker.REQUESTS`."""
 
     num_envs: int
     has_masks: bool
+    rows: list[range]
+    """The numbers of the environments in each worker."""
     _closed: bool
-
-    @property
-    @abstractmethod
-    def rows(self) -> list[range]:
-        """The numbers of the environments in each worker."""
 
     @abstractmethod
     def _ask(self, request: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
@@ -166,8 +168,8 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         self._decode, self._records = ActionDecoder(action_space), StepRecords(arrays_in(block, *pair, count))
         self._shared = SharedArrays()
         self._workers: list[Worker] = []
-        for part in np.array_split(np.arange(self.num_envs), min(options.workers, self.num_envs)):
-            rows = range(int(part[0]), int(part[-1]) + 1)
+        self.rows = even_ranges(count, min(options.workers, count))
+        for rows in self.rows:
             own = ByValue([makers[i] for i in rows])
             assignment = Assignment(own, *pair, name, rows.start, rows.stop, count, block)
             self._workers.append(Worker(context, serve, assignment, assignment.label))
@@ -230,10 +232,6 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
             if isinstance(answer, WithInfos):
                 values[:, worker.argument.part] = answer.entries
         return as_tensors(self.info_names, values)
-
-    @property
-    def rows(self) -> list[range]:
-        return [worker.argument.rows for worker in self._workers]
 
     def _ask(self, request: str, arguments: Sequence[tuple[object, ...] | None]) -> list[Any]:
         """Send a request to every process, and return the answers in order; `_RESTARTED` for arguments that are None."""
@@ -441,9 +439,9 @@ class ExecutorVectorEnv(SteppedVector):
         super().__init__(here.observation_space, here.action_space, here.name)
         self.seeds, self.has_masks = here.seeds, here.has_masks
         self._make, self._token = ByValue(make), uuid.uuid4().hex
-
-    def reset(self, seed: int | None = None) -> Observation:
-        return self.here.reset(seed)
+        # what can be answered without an episode is answered by the copy in this process
+        self.reset, self.reset_infos, self.fingerprint = here.reset, here.reset_infos, here.fingerprint
+        self.get_attr, self.env_method, self.wrappers = here.get_attr, here.env_method, here.wrappers
 
     def set_options(self, options: object = None) -> None:
         """Raises UsageError, because the copies are reset in the workers of the executor, with a seed only."""
@@ -461,29 +459,9 @@ class ExecutorVectorEnv(SteppedVector):
             " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"
         )
 
-    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
-        """The attribute of the copy in this process."""
-        return self.here.get_attr(name, indices)
-
     def set_attr(self, name: str, value: object, indices: Indices = None) -> NoReturn:
         """Raises UsageError, because the copies are made in the workers of the executor."""
         no_separate(self.name, "set_attr")
-
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        """Call a method of the copy in this process."""
-        return self.here.env_method(name, *args, indices=indices, **kwargs)
-
-    def wrappers(self, indices: Indices = None) -> list[list[str]]:
-        """The class names of the wrappers of the copy in this process."""
-        return self.here.wrappers(indices)
-
-    def reset_infos(self) -> list[dict[str, object]]:
-        """The `info` of the last reset of the copy in this process."""
-        return self.here.reset_infos()
-
-    def fingerprint(self) -> Hashable:
-        """A value that changes when the copy in this process is stepped or reset."""
-        return self.here.fingerprint()
 
     def get_state(self) -> NoReturn:
         """Raises OpaqueValue, because only whole episodes are played and none is unfinished."""

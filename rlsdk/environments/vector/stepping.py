@@ -24,12 +24,18 @@ from rlsdk.environments.adapters.checks import (
     NUMBERS,
     STEP,
     Environment,
+    Indices,
+    call_of,
+    chosen,
     entry,
     flag,
     mended_by,
     number,
+    read,
     require_info,
     success,
+    wrappers_of,
+    write,
 )
 from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
 from rlsdk.environments.adapters.observations import (
@@ -302,6 +308,23 @@ class EnvironmentGroup(SteppedEnvironments):
             return result
 
         return noting
+
+    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
+        """The values of the attribute `name` of the environments or of their wrappers."""
+        return [read(self.environments[i], name) for i in chosen(indices, len(self))]
+
+    def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
+        """Set an attribute of the wrapper that has it, or of the environment."""
+        for i in chosen(indices, len(self)):
+            write(self.environments[i], name, value)
+
+    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
+        """Call a method of the environments, and return the results in the order of `indices`."""
+        return [call_of(self.environments[i], name, args, kwargs) for i in chosen(indices, len(self))]
+
+    def wrappers(self, indices: Indices = None) -> list[list[str]]:
+        """The class names of the wrappers of each environment; see `wrappers_of`."""
+        return [wrappers_of(self.environments[i]) for i in chosen(indices, len(self))]
 
     def fingerprint(self) -> tuple[Hashable, ...]:
         """A value that changes when the environments are stepped or reset, by this object or by other code."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -14,17 +14,11 @@ from torch import Tensor
 
 from rlsdk.environments.adapters.checks import (
     Environment,
-    Indices,
-    call_of,
-    chosen,
-    read,
     time_limit,
-    wrappers_of,
-    write,
 )
 from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.environments.states import masks_in, read_state, state_of, states_in
-from rlsdk.environments.vector.connected import SteppedVector, has_members
+from rlsdk.environments.vector.connected import SteppedVector, VectorWrapper, has_members
 from rlsdk.environments.vector.stepping import EnvironmentGroup, ItemT, ResultT, StepArrays, StepRecords, Work
 from rlsdk.errors import EnvironmentFault, UsageError
 from rlsdk.interfaces import HasDevice, VectorEnv
@@ -37,6 +31,8 @@ from rlsdk.tree import map_tensors
 T = TypeVar("T")
 
 
+MOVED = ("observation", "reward", "terminated", "truncated", "valid", "final_observation", "info")
+"""The fields of a step whose tensors `OnDevice` moves. Infos and episodes are Python objects, for callbacks."""
 StepOfRow = Callable[[int], EnvStep | None]
 """The result of `rlsdk.interfaces.StepsInPlace.step_in_place`."""
 
@@ -62,6 +58,8 @@ class SyncVectorEnv(SteppedVector):
         self.group = EnvironmentGroup(environments, arrays, name, numbers)
         self.group.renew()
         self.environments = self.group.environments
+        self.fingerprint, self.wrappers = self.group.fingerprint, self.group.wrappers
+        self.get_attr, self.set_attr, self.env_method = self.group.get_attr, self.group.set_attr, self.group.env_method
         self._decode, self._records = ActionDecoder(action_space), StepRecords(arrays, reused=False)
         self._prepared: LastPrepared[tuple[StepOfRow]] = LastPrepared()
         seen = torch.from_numpy(arrays.observation) if isinstance(arrays.observation, np.ndarray) else None
@@ -126,14 +124,6 @@ class SyncVectorEnv(SteppedVector):
         """The `info` of each environment's last reset."""
         return [dict(info) for info in self.group.reset_infos]
 
-    def wrappers(self, indices: Indices = None) -> list[list[str]]:
-        """The class names of the wrappers of each environment; see `wrappers_of`."""
-        return [wrappers_of(self.group.environments[i]) for i in chosen(indices, self.num_envs)]
-
-    def fingerprint(self) -> Hashable:
-        """A value that changes when the environments are stepped or reset."""
-        return self.group.fingerprint()
-
     def get_state(self) -> dict[str, object]:
         """The state of the environments, as tensors and JSON scalars. Raises as `EnvironmentGroup.get_state`."""
         return state_of(self.group.get_state(), self.has_masks)
@@ -141,19 +131,6 @@ class SyncVectorEnv(SteppedVector):
     def set_state(self, state: object) -> None:
         """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
         self.group.set_state(states_in(state, self.num_envs), masks_in(state))
-
-    def get_attr(self, name: str, indices: Indices = None) -> list[object]:
-        """The values of the attribute `name` of the environments or of their wrappers."""
-        return [read(self.group.environments[i], name) for i in chosen(indices, self.num_envs)]
-
-    def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
-        """Set an attribute of the wrapper that has it, or of the environment."""
-        for i in chosen(indices, self.num_envs):
-            write(self.group.environments[i], name, value)
-
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        """Call a method of the environments, and return the results in the order of `indices`."""
-        return [call_of(self.group.environments[i], name, args, kwargs) for i in chosen(indices, self.num_envs)]
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """The results of `work(environments, items)`, in order. Running episodes are lost."""
@@ -174,23 +151,12 @@ def on_device(env: VectorEnv, device: str) -> VectorEnv:
     return env if is_same(own, device) else OnDevice(env, own, device)
 
 
-class OnDevice:
+class OnDevice(VectorWrapper):
     """Wraps a vector environment on the device `own`: moves the tensors of its records to `device`, and actions back."""
 
     def __init__(self, env: VectorEnv, own: str, device: str) -> None:
-        self.env, self.own, self.device = env, own, device
-
-    @property
-    def num_envs(self) -> int:
-        return self.env.num_envs
-
-    @property
-    def observation_space(self) -> Space:
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        return self.env.action_space
+        super().__init__(env)
+        self.own, self.device = own, device
 
     def _move(self, value: T) -> T:
         return map_tensors(lambda leaf: leaf.to(self.device), value)
@@ -200,16 +166,8 @@ class OnDevice:
 
     def step(self, action: Any) -> EnvStep:
         step = self.env.step(map_tensors(lambda leaf: leaf.to(self.own), action))
-        return replace(
-            step,
-            observation=self._move(step.observation),
-            reward=self._move(step.reward),
-            terminated=self._move(step.terminated),
-            truncated=self._move(step.truncated),
-            valid=self._move(step.valid),
-            final_observation=self._move(step.final_observation),
-            info=self._move(step.info),
-        )
+        moved: dict[str, Any] = {name: self._move(getattr(step, name)) for name in MOVED}
+        return replace(step, **moved)
 
     def get_state(self) -> object:
         """The state of the environments. Raises OpaqueValue if it cannot be read."""
@@ -218,9 +176,6 @@ class OnDevice:
     def set_state(self, state: object) -> None:
         """Restore a state from `get_state`."""
         cast("Any", self.env).set_state(state)
-
-    def close(self) -> None:
-        self.env.close()
 
 
 class RecordedOnly(gymnasium.Env[object, object]):

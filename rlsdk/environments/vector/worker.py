@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.checks import Environment, call_of, read, wrappers_of, write
+from rlsdk.environments.adapters.checks import Environment
 from rlsdk.environments.adapters.observations import ActionRows
 from rlsdk.environments.states import OpaqueValue
 from rlsdk.environments.vector.connected import Options
@@ -154,23 +154,10 @@ def _can_be_sent(value: object) -> bool:
     return True
 
 
-def _read(group: EnvironmentGroup, name: str, rows: Sequence[int]) -> list[object]:
-    return [read(group.environments[i], name) for i in rows]
-
-
-def _write(group: EnvironmentGroup, name: str, value: object, rows: Sequence[int]) -> None:
-    for i in rows:
-        write(group.environments[i], name, value)
-
-
 def _call(
     group: EnvironmentGroup, name: str, args: Sequence[object], kwargs: Mapping[str, object], rows: Sequence[int]
 ) -> list[object]:
-    return [call_of(group.environments[i], name, args, kwargs) for i in rows]
-
-
-def _wrappers(group: EnvironmentGroup, rows: Sequence[int]) -> list[list[str]]:
-    return [wrappers_of(group.environments[i]) for i in rows]
+    return group.env_method(name, *args, indices=rows, **kwargs)
 
 
 def _reset_infos(group: EnvironmentGroup) -> list[dict[str, object]]:
@@ -188,14 +175,6 @@ def _get_state(group: EnvironmentGroup) -> list[dict[str, object]] | OpaqueValue
         return opaque
 
 
-def _set_state(group: EnvironmentGroup, states: Sequence[Mapping[str, object]], has_masks: bool) -> None:
-    group.set_state(states, has_masks)
-
-
-def _fingerprint(group: EnvironmentGroup) -> Hashable:
-    return group.fingerprint()
-
-
 def _has_masks(group: EnvironmentGroup) -> bool:
     return group.has_masks
 
@@ -203,16 +182,16 @@ def _has_masks(group: EnvironmentGroup) -> bool:
 REQUESTS: dict[str, Callable[..., object]] = {
     "reset": _reset,
     "step": _step,
-    "get": _read,
-    "set": _write,
+    "get": EnvironmentGroup.get_attr,
+    "set": EnvironmentGroup.set_attr,
     "call": _call,
-    "wrappers": _wrappers,
+    "wrappers": EnvironmentGroup.wrappers,
     "reset_infos": _reset_infos,
     "apply": _apply,
     "has_masks": _has_masks,
-    "fingerprint": _fingerprint,
+    "fingerprint": EnvironmentGroup.fingerprint,
     "get_state": _get_state,
-    "set_state": _set_state,
+    "set_state": EnvironmentGroup.set_state,
 }
 
 
