@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.runs.directory import RunDirectory, find_agent, folder_name, read_metric, require_kind, require_trusted
-    from rlsdk.runs.recorded_run import environment_of
-    from rlsdk.runs.request import RunRequest, read_table
-    from rlsdk.runs.runner import named_sinks
-    from rlsdk.runs.sweep import (
-        EvaluationRequest,
-        SeedResult,
-        evaluate_stored,
-        jobs_for,
-        load_agent,
-        open_workers,
-        require_shared,
-        run_all,
-    )
+    from rlsdk.runs.directory import RunDirectory as RunDirectory
+    from rlsdk.runs.directory import find_agent as find_agent
+    from rlsdk.runs.directory import folder_name as folder_name
+    from rlsdk.runs.directory import read_metric as read_metric
+    from rlsdk.runs.directory import require_kind as require_kind
+    from rlsdk.runs.directory import require_trusted as require_trusted
+    from rlsdk.runs.recorded_run import environment_of as environment_of
+    from rlsdk.runs.request import RunRequest as RunRequest
+    from rlsdk.runs.request import read_table as read_table
+    from rlsdk.runs.runner import named_sinks as named_sinks
+    from rlsdk.runs.sweep import EvaluationRequest as EvaluationRequest
+    from rlsdk.runs.sweep import SeedResult as SeedResult
+    from rlsdk.runs.sweep import evaluate_stored as evaluate_stored
+    from rlsdk.runs.sweep import jobs_for as jobs_for
+    from rlsdk.runs.sweep import load_agent as load_agent
+    from rlsdk.runs.sweep import open_workers as open_workers
+    from rlsdk.runs.sweep import require_shared as require_shared
+    from rlsdk.runs.sweep import run_all as run_all
 
 HOMES = {
     "find_agent": "rlsdk.runs.directory",
