@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, cast
 
 import attrs
 import torch
@@ -22,7 +22,7 @@ from rlsdk.environments import CollectorsVectorEnv, ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
 from rlsdk.errors import SettingsError, UsageError, fitting
-from rlsdk.interfaces import AllowsLag, BuildContext, NormalizesEpisodes, Parts, State
+from rlsdk.interfaces import AlgorithmAbilities, BuildContext, Parts, PlanAbilities, State
 from rlsdk.interfaces.abilities import ability, require_inside
 from rlsdk.kernels import function_modes
 from rlsdk.kernels.structure import is_hooked
@@ -271,13 +271,6 @@ def _listed(what: str, names: list[str]) -> list[str]:
     return [f"{what}: {', '.join(names[:LISTED])}{more}"] if names else []
 
 
-class Wraps(Protocol):
-    """A part that wraps another part, for example exploration around a policy."""
-
-    @property
-    def inner(self) -> object: ...
-
-
 def architecture_of(parts: Parts) -> list[str]:
     """The layers of all networks of an agent, as text: classes, sizes and names."""
     return architecture(*networks_of(parts))
@@ -331,8 +324,8 @@ def require_same_layers(agent: AssembledAgent, what: str) -> None:
 def _networks(part: object) -> list[nn.Module]:
     """The modules of a part: the part itself or the part that it wraps, or else the networks in its attributes, with target
     networks."""
-    while not isinstance(part, nn.Module) and (wrapper := ability(part, Wraps)) is not None:
-        part = wrapper.inner
+    while not isinstance(part, nn.Module) and hasattr(part, "inner"):
+        part = part.inner
     if isinstance(part, nn.Module):
         return [part]
     held = [getattr(value, "network", value) for value in getattr(part, "__dict__", {}).values()]
@@ -423,7 +416,7 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
     if count == 1 and not isinstance(env, CollectorsVectorEnv):
         return
     reason = None
-    if isinstance(plan, NormalizesEpisodes):
+    if ability(plan, PlanAbilities, "with_normalizer"):
         reason = "plays whole episodes, which executors do: use --vectorization processes"
     elif not plan.needs_environment:
         reason = "learns without an environment"
@@ -444,7 +437,7 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
 
 def _require_lag(agent: AssembledAgent, max_lag: int) -> None:
     """Raise SettingsError if the algorithm cannot learn from steps that an older policy collected."""
-    plan, allowing = agent.parts.plan, ability(agent.parts.algorithm, AllowsLag)
+    plan, allowing = agent.parts.plan, ability(agent.parts.algorithm, AlgorithmAbilities, "allows_lag")
     if isinstance(plan, OffPolicyPlan):
         if plan.episodes:
             raise SettingsError(

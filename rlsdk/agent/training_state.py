@@ -26,13 +26,12 @@ from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsEr
 from rlsdk.interfaces import (
     Buffer,
     BuildContext,
-    CapturesState,
-    HasRolloutLength,
-    NormalizesEpisodes,
     Parts,
+    PlanAbilities,
     State,
     Stateful,
     VectorEnv,
+    VectorEnvAbilities,
 )
 from rlsdk.interfaces.abilities import ability, restore_state, stored_state
 from rlsdk.records import ActingState, Cursor, Observation
@@ -316,9 +315,9 @@ def require_room(agent: AssembledAgent) -> None:
     """
     context, plan, buffer = agent.context, agent.parts.plan, agent.parts.buffer
     filled = buffer is not None and len(buffer) > 0
-    if isinstance(plan, HasRolloutLength):
-        what, advice = f"a rollout of {plan.n_steps} steps", "lower n_steps, or give fewer environments"
-        require_memory(plan.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
+    if (rollouts := ability(plan, PlanAbilities, "n_steps")) is not None:
+        what, advice = f"a rollout of {rollouts.n_steps} steps", "lower n_steps, or give fewer environments"
+        require_memory(rollouts.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
     elif count := getattr(agent.config, "batch_size", 0):  # a minibatch of a rollout is never larger than the rollout
         what = f"a batch of {shown(count, 60)} transitions"
         needed = 2 * count * nbytes(context.observation_space)
@@ -435,7 +434,7 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
     if env is None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
     env.select_info((*agent.spec.info, *agent.parts.info))
-    if isinstance(plan, NormalizesEpisodes):
+    if ability(plan, PlanAbilities, "with_normalizer"):
         return env  # the candidates of this plan act in numpy on any device
     env.require_steps()
     return agent.preprocessing.environment(on_device(env, agent.context.device))
@@ -481,7 +480,7 @@ def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episo
         ArtifactError: the episodes do not fit the environments.
     """
     with fitting("the episodes in the file cannot be taken up"):
-        resuming = ability(env, CapturesState)
+        resuming = ability(env, VectorEnvAbilities, "set_state")
         if resuming is None:
             raise ValueError(f"{type(env).__name__} has no set_state")
         environments: State = episodes["environments"]

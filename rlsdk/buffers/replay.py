@@ -125,7 +125,7 @@ class ReplayBuffer:
         return self.at(self.draw(size, generator))
 
     def sample_several(self, count: int, size: int, generator: Generator) -> Transitions:
-        """See `rlsdk.interfaces.SamplesSeveral`; raises like `sample`."""
+        """See `rlsdk.interfaces.BufferAbilities`; raises like `sample`."""
         return self.at(torch.cat([self.draw(size, generator) for _ in range(count)]))
 
     def draw(self, size: int, generator: Generator) -> Tensor:
@@ -167,11 +167,11 @@ class ReplayBuffer:
             columns = stored.flat("reward"), stored.flat("discount"), stored.flat("valid")
             newest = (stored.head - 1) % stored.ring
             reward, discount, last = stored.walk.ahead(index, self.n_steps, newest, columns)
-        observation, following = self.observations(index, last)
+        observation, following = self.observations_at(index, last)
         named = {name: stored.take(name, index) for name in NAMED if name in stored.storage}
         return Transitions(observation, stored.take("action", index), reward, discount, following, index, **named)
 
-    def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
+    def observations_at(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
         """(observations [N] at flat positions `index` int64 [N], next observations [N] of the steps at `last` int64 [N])."""
         if self.stored.frames is not None:
             return self.history.observations(index, last)

@@ -126,7 +126,7 @@ class SequenceReplay(Generic[CarryT]):
         steps = torch.minimum(ahead, stored.filled - 1 - age)
         at = ((index + steps * envs) % (stored.ring * envs)).flatten()
         shape = self.length, len(index)
-        observation, following = self.inner.observations(at, at)
+        observation, following = self.inner.observations_at(at, at)
         columns = {name: stored.take(name, at) for name in ("action", "reward", "terminated", "truncated", "discount")}
         named = {name: stored.take(name, at) if name in stored.storage else {} for name in NAMED}
         valid = self.inner.usable(at)

@@ -158,7 +158,7 @@ class LambdaCallback(Callback):
 def steps_of_round(agent: DrivenAgent) -> int:
     """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
     plan, num_envs = agent.parts.plan, agent.context.num_envs
-    if isinstance(length := getattr(plan, "n_steps", None), int):  # see `rlsdk.interfaces.HasRolloutLength`
+    if isinstance(length := getattr(plan, "n_steps", None), int):  # see `rlsdk.interfaces.PlanAbilities`
         return length * num_envs
     if isinstance(plan, OffPolicyPlan):
         return 0 if plan.episodes else plan.train_every * num_envs

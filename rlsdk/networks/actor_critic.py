@@ -167,7 +167,7 @@ class ActorCritic(nn.Module):
 
     @property
     def begin_rollout(self) -> Callable[[ActorCriticCarry], ActorCriticCarry] | None:
-        """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.BeginsRollouts`."""
+        """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.PolicyAbilities`."""
         if self.sde is None:
             return None
         return lambda carry: ActorCriticCarry(
@@ -188,7 +188,7 @@ class ActorCritic(nn.Module):
 
     @property
     def act_in_place(self) -> ActInPlace | None:
-        """See `rlsdk.interfaces.ActsInPlace`; None if the kernel cannot."""
+        """See `rlsdk.interfaces.PolicyAbilities`; None if the kernel cannot."""
         return self._act_in_place if self._kernels()[1].acts_in_place else None
 
     def _act_in_place(
@@ -280,7 +280,7 @@ class ActorCritic(nn.Module):
             return self.values_after(observation, memory)
 
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N]; see `rlsdk.interfaces.EstimatesValues`."""
+        """V [N]; see `rlsdk.interfaces.PolicyAbilities`."""
         carry = self.initial_carry(len(observation.is_first))
         return self.values_after(observation, (carry.actor, carry.critic))
 
@@ -289,7 +289,7 @@ class ActorCritic(nn.Module):
         return cast("ActionHead", self.head).from_environment(action)
 
     def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
-        """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.Imitates`."""
+        """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.PolicyAbilities`."""
         from rlsdk.networks.recurrent import imitation_loss
 
         return imitation_loss(self, observation, action, starts)

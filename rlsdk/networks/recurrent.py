@@ -300,6 +300,6 @@ def evaluate_recorded(
 def imitation_loss(
     network: Evaluates, observation: Observation, action: object, starts: Tensor | None = None
 ) -> Tensor:
-    """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.Imitates`."""
+    """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.PolicyAbilities`."""
     distribution = with_least_deviation(evaluate_recorded(network, observation, starts)[0])
     return -distribution.log_prob(network.internal(action))

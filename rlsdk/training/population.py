@@ -29,7 +29,7 @@ from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.vector.connected import seed_spaces
 from rlsdk.environments.vector.sync_vector import LONG, require_end
 from rlsdk.errors import EnvironmentFault, PluginError, UsageError, shown
-from rlsdk.interfaces import BuildContext, EpisodePlayer, Parts, Proposes, Training
+from rlsdk.interfaces import AlgorithmAbilities, BuildContext, EpisodePlayer, Parts, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.networks.encoders import encoded_slices, encoder_of, flat_vector
 from rlsdk.networks.normalizer import Moments, ObservationNormalizer
@@ -65,17 +65,17 @@ class PopulationPlan:
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
     def with_settings(self, config: object, context: BuildContext) -> PopulationPlan:
-        """See `rlsdk.interfaces.FollowsSettings`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         episodes = getattr(config, "n_eval_episodes", self.episodes)
         offset = getattr(config, "alive_bonus_offset", self.alive_bonus_offset)
         return replace(self, episodes=episodes, alive_bonus_offset=offset)
 
     def with_normalizer(self, normalizer: ObservationNormalizer | None) -> PopulationPlan:
-        """See `rlsdk.interfaces.NormalizesEpisodes`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         return replace(self, normalizer=normalizer)
 
     def check_parts(self, parts: Parts) -> None:
-        """See `rlsdk.interfaces.ChecksParts`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         _proposer(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
@@ -118,13 +118,13 @@ def _episode_player(collector: object) -> EpisodePlayer:
     return collector
 
 
-def _proposer(parts: Parts) -> Proposes:
-    """Return the algorithm as `Proposes`. Raises PluginError if it has no `propose`."""
-    proposer = ability(parts.algorithm, Proposes)
+def _proposer(parts: Parts) -> AlgorithmAbilities:
+    """Return the algorithm. Raises PluginError if it has no `propose`."""
+    proposer = ability(parts.algorithm, AlgorithmAbilities, "propose")
     if proposer is None:
         kind = type(parts.algorithm).__name__
         raise PluginError(
-            f"its plan plays candidates, and {kind} has no propose(progress=); see rlsdk.interfaces.Proposes"
+            f"its plan plays candidates, and {kind} has no propose(progress=); see rlsdk.interfaces.AlgorithmAbilities"
         )
     return proposer
 

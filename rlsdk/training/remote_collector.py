@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -14,13 +14,12 @@ from torch import Generator, Tensor, nn
 from rlsdk.environments import CollectorsVectorEnv
 from rlsdk.environments.vector.collectors_vector import Places
 from rlsdk.errors import EnvironmentFault, PluginError
-from rlsdk.interfaces import Collected, Collector, Policy, State, Training, VectorEnv
+from rlsdk.interfaces import AlgorithmAbilities, Collector, Policy, State, Training, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import ActingState, Cursor, Features, Observation, Rollout
 from rlsdk.runtime.process import limited_threads
 from rlsdk.training.collector import (
-    EndsRollouts,
     LocalCollector,
     NoCollector,
     group_generators,
@@ -36,23 +35,11 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
-@runtime_checkable
-class LeavesRounds(Protocol):
-    """A collector that can run ahead of the learner."""
-
-    def leave(self) -> bool:
-        """Discard the rounds that were collected ahead and restore the environments to the state before them.
-
-        Returns False if the environments cannot be restored; they then begin new episodes.
-        """
-        ...
-
-
 def left(collector: Collector) -> bool:
     """Discard what a collector collected ahead. Returns False if the environments then have steps that the cursor does
     not count."""
-    leaving = ability(collector, LeavesRounds)
-    return leaving is None or leaving.leave()
+    leave: Callable[[], bool] | None = getattr(collector, "leave", None)
+    return leave is None or leave()
 
 
 class Counting(Protocol):
@@ -85,8 +72,7 @@ class RemoteCollector:
         self.normalizer = self._agent.preprocessing.rollouts(self._agent.parts)
         self._groups = len(self.acting) // env.collectors
         self._in_round, self._env_steps = False, run.cursor.env_steps
-        ending = ability(watched, EndsRollouts)
-        self._rollout_ended = None if ending is None else ending.rollout_ended
+        self._rollout_ended: Callable[[], object] | None = getattr(watched, "rollout_ended", None)
         self._attached_with: object = None
         self._ahead = RunningAhead(env, self._agent) if env.max_lag else None
 
@@ -263,7 +249,7 @@ class CollectingCopy:
 
         Exploration may depend on this number.
         """
-        listener, counts = ability(self.agent.parts.algorithm, Collected), shared.counts
+        listener, counts = ability(self.agent.parts.algorithm, AlgorithmAbilities, "collected"), shared.counts
         if listener is None or counts is None:
             return None
         agent, total = self.agent, self.agent.context.num_envs

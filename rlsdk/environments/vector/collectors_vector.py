@@ -59,7 +59,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
     ) -> None:
         """Raises SettingsError when the executor has no stateful workers."""
         super().__init__(*spaces, name, seed)
-        if (able := ability(executor, HasStatefulWorkers)) is None:
+        if (able := ability(executor, HasStatefulWorkers, "stateful_workers")) is None:
             raise SettingsError(
                 f"executor {type(executor).__name__} has no workers that hold environments"
                 " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"

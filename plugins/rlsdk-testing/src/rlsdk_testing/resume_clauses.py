@@ -13,7 +13,6 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import Report
 from rlsdk.settings import dataset_names
 from rlsdk.settings.schedules import Constant, Linear
@@ -212,7 +211,7 @@ def _state(agent: Agent) -> dict[str, object]:
     state = agent.training_state()
     assert state.learning is not None
     found = dict(_flat({"policy": state.policy, **state.learning.state_dict()}))
-    if isinstance(agent.parts.plan, NormalizesEpisodes):  # which environment played the last episode has no effect
+    if hasattr(agent.parts.plan, "with_normalizer"):  # which environment played the last episode has no effect
         found = {name: value for name, value in found.items() if not name.startswith("episodes/environments")}
     buffer = agent.parts.buffer
     if buffer is not None and len(buffer):

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import Proposes
-from rlsdk.interfaces.abilities import ability
+from rlsdk.interfaces import AlgorithmAbilities, ability
 from rlsdk.kernels import kernels_off
 from rlsdk.runtime.process import limited_threads
 from rlsdk_testing.batches import Batch, Learner, small_agent
@@ -137,7 +136,7 @@ class Observed:
 
     def proposal(self, progress: float = 0.5) -> Effect:
         """Return the candidates of a population method, as an effect; empty for other algorithms."""
-        proposer = ability(self.agent.parts.algorithm, Proposes)
+        proposer = ability(self.agent.parts.algorithm, AlgorithmAbilities, "propose")
         if proposer is None:
             return {}
         self.restore()
