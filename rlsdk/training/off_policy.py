@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from torch import Generator, Tensor
 
@@ -293,14 +293,6 @@ class UpdatesTogether:
             count -= at_once
 
 
-class IndexedBatch(Protocol):
-    """A batch with the indices of its rows in the buffer, as prioritised buffers sample it."""
-
-    @property
-    def index(self) -> Tensor:
-        """The index of each row in the buffer, int64 [N]."""
-
-
 class Priorities:
     """Sets the priorities of a prioritised buffer to the errors of an algorithm."""
 
@@ -326,13 +318,13 @@ class Priorities:
             )
         return cls(memory, algorithm)
 
-    def follow(self, batch: IndexedBatch) -> None:
+    def follow(self, batch: object) -> None:
         """Pass the errors of the rows of `batch`, the batch of the last update, to the buffer.
 
         Raises:
             PluginError: the batch has no `index`, or the algorithm has no errors.
         """
-        if not isinstance(getattr(batch, "index", None), Tensor):
+        if not isinstance(index := getattr(batch, "index", None), Tensor):
             raise PluginError(
                 f"its memory has prioritize and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
             )
@@ -340,4 +332,4 @@ class Priorities:
             raise PluginError(
                 f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
             )
-        self.memory.prioritize(batch.index, error)
+        self.memory.prioritize(index, error)

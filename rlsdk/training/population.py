@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal, Protocol, SupportsFloat
+from typing import ClassVar, Literal, SupportsFloat
 
 import attrs
 import numpy as np
@@ -170,13 +170,7 @@ def _episodes(results: Sequence[EpisodeResult]) -> tuple[Episode, ...]:
 Vector = NDArray[np.float64]
 
 
-class Actions(Protocol):
-    """Actions of several environments, such as an array [P, ..] or a list."""
-
-    def __getitem__(self, row: int, /) -> object: ...
-
-
-Act = Callable[[Vector], Actions]
+Act = Callable[[Vector], Sequence[object] | NDArray[np.generic]]
 """A function: encoded observations [P, F] -> P actions in the form that the environment takes."""
 MakeAct = Callable[[NDArray[np.float32]], Act]
 """A function: parameters [P, D] -> an `Act` that uses row p of the parameters for row p of the observations."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -17,7 +17,7 @@ from rlsdk.errors import EnvironmentFault, PluginError
 from rlsdk.interfaces import AlgorithmAbilities, Collector, Policy, State, Training, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.preprocessing import RolloutNormalizer
-from rlsdk.records import ActingState, Cursor, Features, Observation, Rollout
+from rlsdk.records import ActingState, Features, Observation, Rollout
 from rlsdk.runtime.process import limited_threads
 from rlsdk.training.collector import (
     LocalCollector,
@@ -28,6 +28,7 @@ from rlsdk.training.collector import (
     split_acting,
     wrong_length,
 )
+from rlsdk.training.run_record import RunRecord
 from rlsdk.training.trained_agent import ActingWeights, DrivenAgent, MakesCopy
 from rlsdk.tree import map_tensors
 
@@ -42,21 +43,6 @@ def left(collector: Collector) -> bool:
     return leave is None or leave()
 
 
-class Counting(Protocol):
-    """The members of the running training that the collector uses."""
-
-    cursor: Cursor
-    origin: int
-    end: int
-    schedule_end: int
-    exact: bool
-
-    @property
-    def driven(self) -> DrivenAgent: ...
-    @property
-    def copies(self) -> Callable[[], MakesCopy | None]: ...
-
-
 class RemoteCollector:
     """Collects in several workers in parallel and returns one joined rollout.
 
@@ -64,7 +50,7 @@ class RemoteCollector:
     normalisation. They are joined here, then normalised, and enter the running statistics.
     """
 
-    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: Counting) -> None:
+    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: RunRecord) -> None:
         """`watched` is the same environment as `env`, as callbacks watch it."""
         self.env, self.run, self._agent = env, run, run.driven
         self.acting = self._agent.acting

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 import torch
@@ -27,7 +27,7 @@ from rlsdk.interfaces import (
     VectorEnvAbilities,
 )
 from rlsdk.interfaces.abilities import ability, shortcut
-from rlsdk.records import ActingState, Cursor, EnvStep, Episode, Metrics, Observation, Report, Rollout
+from rlsdk.records import ActingState, Cursor, EnvStep, Metrics, Observation, Report, Rollout
 from rlsdk.runtime.process import affordable, keep_freed_memory, limited_threads
 from rlsdk.spaces import Space
 from rlsdk.storage.tensors import nested_state
@@ -410,17 +410,6 @@ class ExactCollector:
         raise _whole_episodes("the plan")
 
 
-class Watching(Protocol):
-    """A training whose callbacks receive its steps."""
-
-    steps_in_round: int
-    episodes_in_round: list[Episode]
-    stopping: bool
-
-    def notify(self, event: str, *details: object) -> None:
-        """Call the method `event` of the callbacks."""
-
-
 @contextmanager
 def gathered_infos(env: VectorEnvAbilities | None, wanted: bool) -> Iterator[None]:
     """Make the steps of `env` contain infos inside the `with` block, if `wanted`."""
@@ -437,7 +426,7 @@ def gathered_infos(env: VectorEnvAbilities | None, wanted: bool) -> Iterator[Non
 class Watched:
     """Calls callbacks after every step and at the end of collecting. All other calls are passed to the environment."""
 
-    def __init__(self, env: VectorEnv, run: Watching, *, infos: bool) -> None:
+    def __init__(self, env: VectorEnv, run: Run, *, infos: bool) -> None:
         self.env, self.run, self.infos = env, run, infos
 
     def __getattr__(self, name: str) -> object:

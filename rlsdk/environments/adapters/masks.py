@@ -19,7 +19,6 @@ from torch import Tensor
 
 from rlsdk.environments.adapters.checks import (
     Environment,
-    HasWrapperAttributes,
     Indices,
     attribute_of,
     named,
@@ -86,7 +85,7 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
     found: list[Callable[[], object]] = []
     for environment in environments:
         try:
-            method = environment.get_wrapper_attr(METHOD) if isinstance(environment, HasWrapperAttributes) else None
+            method = environment.get_wrapper_attr(METHOD) if hasattr(environment, "get_wrapper_attr") else None
         except AttributeError:
             return None
         except Exception as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
@@ -295,18 +295,13 @@ MOVING = frozenset({"reset", "begin", "set", "call", "set_state", "attach", "col
 """Requests that change the environments. The answer contains their new state, for a new worker in case this one dies."""
 
 
-class Attached(Protocol):
-    """A function that collects a rollout in the environments of one collector."""
+Attached: TypeAlias = Callable[[Any, Any, Observation | None], object]
+"""A function (shared, own, fresh) -> a rollout in the environments of one collector, with the data that the next one needs.
 
-    def __call__(self, shared: Any, own: Any, fresh: Observation | None) -> object:
-        """A rollout, and the data that the next rollout needs.
-
-        Args:
-            shared: data that is the same for all collectors.
-            own: data of this collector.
-            fresh: None, or the first observation of new episodes, if the worker was replaced and its episodes are lost.
-        """
-        ...
+`shared` is the same for all collectors, `own` is data of this collector. `fresh` is None, or the first observation of new
+episodes, if the worker was replaced and its episodes are lost.
+"""
+MakesAttached: TypeAlias = Callable[[VectorEnv], Attached]
 
 
 @attrs.frozen(eq=False)
@@ -423,7 +418,6 @@ class CollectorWorker:
         self.env.close()
 
 
-MakesAttached: TypeAlias = Callable[[VectorEnv], Attached]
 OWN: Mapping[str, Callable[[CollectorWorker, Request], object]] = {
     "reset": CollectorWorker.reset,
     "begin": CollectorWorker.begin,
