@@ -36,7 +36,10 @@ class Absent:
 
 
 def optional(kind: KindT) -> KindT:
-    """Make all members of a base class optional: a class that derives from it has those that it defines itself."""
+    """Make all members of a base class optional: a class that derives from it has those that it defines itself.
+
+    Name such a class after other bases: as with any base class, what comes first decides.
+    """
     for name, declared in list(vars(kind).items()):
         if not name.startswith("_") and (inspect.isfunction(declared) or isinstance(declared, property)):
             setattr(kind, name, Absent(name, declared))
