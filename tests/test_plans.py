@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,15 @@ from rlsdk.agent import agent_class
 from rlsdk.callbacks import Callback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import DivergenceError, PluginError, UsageError
-from rlsdk.interfaces import BuildContext, Parts
+from rlsdk.interfaces import (
+    AlgorithmAbilities,
+    BufferAbilities,
+    BuildContext,
+    Parts,
+    PolicyAbilities,
+    VectorEnvAbilities,
+    ability,
+)
 from rlsdk.records import ActingState, Report
 from rlsdk.registry import AlgorithmSpec, Manifest, register, unregister
 from rlsdk.runtime.process import Streams
@@ -324,6 +332,47 @@ class PrioritisedMemory:
 def test_a_misspelt_method_of_a_memory_is_an_error() -> None:
     with pytest.raises(PluginError, match=r"its buffer, PrioritisedMemory, has prioritise.*to prioritize"):
         agent(buffer=lambda _: PrioritisedMemory())
+
+
+class LeavesAllOut(AlgorithmAbilities, BufferAbilities, VectorEnvAbilities):
+    """Has one of the optional members of its base classes."""
+
+    def propose(self, *, progress: float) -> torch.Tensor:
+        return torch.full((1, 1), progress)
+
+
+class Passing:
+    """Passes attributes on."""
+
+    def __init__(self, inner: object) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@pytest.mark.parametrize("wrap", [lambda part: part, Passing])
+def test_members_that_a_class_leaves_out_are_absent(wrap: Callable[[object], object]) -> None:
+    part = wrap(LeavesAllOut())
+    assert (found := ability(part, AlgorithmAbilities, "propose")) is not None
+    assert float(found.propose(progress=0.5)) == 0.5
+    absent = [(AlgorithmAbilities, "td_error"), (BufferAbilities, "prioritize"), (VectorEnvAbilities, "set_state")]
+    assert [ability(part, kind, name) for kind, name in absent] == [None] * 3
+    with pytest.raises(KeyError):  # no such member: a mistake of the caller
+        ability(part, AlgorithmAbilities, "porpose")
+
+
+def test_parts_may_derive_from_the_classes_of_their_abilities() -> None:
+    def derive(part: Any) -> Any:
+        base = PolicyAbilities if hasattr(part, "act") else AlgorithmAbilities
+        part.__class__ = type("Derived", (type(part), base), {})
+        return part
+
+    plain, derived = agent(TwoRollouts(8)), agent(TwoRollouts(8), policy=derive, algorithm=derive)
+    assert isinstance(derived.parts.policy, PolicyAbilities)
+    assert isinstance(derived.parts.algorithm, AlgorithmAbilities)
+    theirs, ours = (flatten(dict(one.learn(64).policy.state_dict())) for one in (plain, derived))
+    assert all(torch.equal(theirs[name], value) for name, value in ours.items())
 
 
 def test_other_names_are_no_misspellings() -> None:

@@ -128,7 +128,10 @@ def _assigned(module: Any) -> list[str]:
 
 def _kind(value: Any) -> Any:
     if inspect.isclass(value):
-        methods = {n: v for n, v in vars(value).items() if not n.startswith("_") and _is_callable(v)}
+        members = {
+            n: getattr(v, "declared", v) for n, v in vars(value).items()
+        }  # of optional members: what they declare
+        methods = {n: v for n, v in members.items() if not n.startswith("_") and _is_callable(v)}
         signatures = {n: _signature(v.__func__ if hasattr(v, "__func__") else v) for n, v in sorted(methods.items())}
         return {"class": _signature(value), **signatures}
     return _signature(value) if callable(value) else type(value).__name__

@@ -13,7 +13,7 @@ from torch import Generator
 
 import rlsdk
 from rlsdk.buffers import ReplayBuffer
-from rlsdk.interfaces import SamplesSeveral, UpdatesSeveral
+from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities
 from rlsdk.interfaces.abilities import shortcut
 from rlsdk.kernels import KernelChoice
 from rlsdk.networks.discrete_values import DiscreteValuePolicy
@@ -109,8 +109,8 @@ def test_a_method_that_a_subclass_overrides_is_not_left_out() -> None:
 
     model = agent()
     algorithm, memory = model.parts.algorithm, model.parts.buffer
-    assert shortcut(algorithm, UpdatesSeveral, "update") is algorithm
-    assert shortcut(memory, SamplesSeveral, "sample") is memory
+    assert shortcut(algorithm, AlgorithmAbilities, "update_several", "update") is algorithm
+    assert shortcut(memory, BufferAbilities, "sample_several", "sample") is memory
     algorithm.__class__ = Own  # type: ignore[assignment]
-    assert shortcut(algorithm, UpdatesSeveral, "update") is None
-    assert shortcut(Wrapped(memory), SamplesSeveral, "sample") is None
+    assert shortcut(algorithm, AlgorithmAbilities, "update_several", "update") is None
+    assert shortcut(Wrapped(memory), BufferAbilities, "sample_several", "sample") is None

@@ -241,7 +241,7 @@ class Agent(Generic[ConfigT]):
     ) -> Self:
         """Fit the policy to the actions of a data set (behaviour cloning), before or between calls of `learn`; return `self`.
 
-        The policy defines the loss, see `rlsdk.interfaces.Imitates`. With `normalize`, an agent that has not been trained yet
+        The policy defines the loss, `PolicyAbilities.imitation_loss`. With `normalize`, an agent that has not been trained yet
         computes the statistics of observations from the data.
 
         Args:

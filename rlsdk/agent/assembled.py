@@ -22,7 +22,7 @@ from rlsdk.environments import CollectorsVectorEnv, ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
 from rlsdk.errors import SettingsError, UsageError, fitting
-from rlsdk.interfaces import AllowsLag, NormalizesEpisodes, Parts, State
+from rlsdk.interfaces import AlgorithmAbilities, Parts, PlanAbilities, State
 from rlsdk.interfaces.abilities import ability, require_inside
 from rlsdk.kernels import function_modes
 from rlsdk.kernels.structure import is_hooked
@@ -394,7 +394,7 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
     if count == 1 and not isinstance(env, CollectorsVectorEnv):
         return
     reason = None
-    if isinstance(plan, NormalizesEpisodes):
+    if ability(plan, PlanAbilities, "with_normalizer"):
         reason = "plays whole episodes, which executors do: use --vectorization processes"
     elif not plan.needs_environment:
         reason = "learns without an environment"
@@ -415,7 +415,7 @@ def require_collecting(agent: AssembledAgent, env: ConnectedEnv) -> None:
 
 def _require_lag(agent: AssembledAgent, max_lag: int) -> None:
     """Raise SettingsError if the algorithm cannot learn from steps that an older policy collected."""
-    plan, allowing = agent.parts.plan, ability(agent.parts.algorithm, AllowsLag)
+    plan, allowing = agent.parts.plan, ability(agent.parts.algorithm, AlgorithmAbilities, "allows_lag")
     if isinstance(plan, OffPolicyPlan):
         if plan.episodes:
             raise SettingsError(

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import attrs
 import torch
@@ -22,12 +22,10 @@ from rlsdk.environments.adapters.observations import ActionDecoder, ObservationB
 from rlsdk.environments.wrapping import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import (
+    AlgorithmAbilities,
+    BufferAbilities,
     BuildContext,
-    HasEpisodeRewards,
-    HasObservations,
-    HasRolloutLength,
-    NormalizesEpisodes,
-    Reconfigurable,
+    PlanAbilities,
 )
 from rlsdk.interfaces.abilities import ability, require_parts
 from rlsdk.networks.layers import initialisation
@@ -42,12 +40,6 @@ from rlsdk.spaces import Space, in_order_of
 from rlsdk.training.collector import require_groups
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig)
-
-
-class ReadsInputs(Protocol):
-    """A policy whose methods accept observations of users, in numpy or torch."""
-
-    reader: InputReader | None
 
 
 def from_arguments(
@@ -181,12 +173,13 @@ def build_parts(agent: AssembledAgent) -> None:
         with _files_named(agent):
             made = agent.spec.build(agent.preprocessing.build_context, agent.config)
         built = require_parts(made, agent.spec.id, agent.spec.info)
-    if agent.spec.live and ability(built.algorithm, Reconfigurable) is None:
+    if agent.spec.live and ability(built.algorithm, AlgorithmAbilities, "reconfigure") is None:
         raise PluginError(
             f"{agent.spec.id!r} declares live settings ({', '.join(agent.spec.live)}), but"
             f" {type(built.algorithm).__name__} has no method reconfigure(config); add it, or leave `live` out"
         )
-    if agent.config.env_groups > 1 and (not built.plan.needs_environment or isinstance(built.plan, NormalizesEpisodes)):
+    episodes = ability(built.plan, PlanAbilities, "with_normalizer")
+    if agent.config.env_groups > 1 and (not built.plan.needs_environment or episodes):
         raise SettingsError(
             f"env_groups = {agent.config.env_groups} is for algorithms that collect step by step; {agent.spec.id} does not:"
             " leave it out"
@@ -194,8 +187,8 @@ def build_parts(agent: AssembledAgent) -> None:
     move(built, agent.context.device)
     agent.parts = agent.preprocessing.connected(built)
     agent.made_as = architecture_of(built)  # a file holds settings, no layers: replaced layers are found by comparing
-    if (policy := ability(agent.parts.policy, ReadsInputs)) is not None:
-        policy.reader = InputReader(agent.preprocessing)
+    if hasattr(agent.parts.policy, "reader"):  # its methods accept observations of users, in numpy or torch
+        agent.parts.policy.reader = InputReader(agent.preprocessing)
 
 
 @contextmanager
@@ -224,8 +217,8 @@ def reseed(agent: AssembledAgent, seed: int) -> None:
 
 def warn_of_small_minibatches(agent: AssembledAgent) -> None:
     """Warn if `batch_size` is larger than a rollout, or does not divide its number of steps."""
-    size, plan = getattr(agent.config, "batch_size", None), agent.parts.plan
-    if not isinstance(plan, HasRolloutLength) or not size:
+    size, plan = getattr(agent.config, "batch_size", None), ability(agent.parts.plan, PlanAbilities, "n_steps")
+    if plan is None or not size:
         return
     rollout = plan.n_steps * agent.context.num_envs
     of = f"a rollout of n_steps x environments = {plan.n_steps} x {agent.context.num_envs} = {rollout} steps"
@@ -262,11 +255,12 @@ def observe_data_set(agent: AssembledAgent) -> None:
     normalizer, memory = agent.preprocessing.normalizer, agent.parts.buffer
     if normalizer is None or agent.parts.plan.needs_environment or agent.counts.updates:
         return
-    if isinstance(memory, HasObservations):
-        for features in memory.observations():
+    if (recorded := ability(memory, BufferAbilities, "observations")) is not None:
+        for features in recorded.observations():
             normalizer.observations.update(features)
-    if isinstance(memory, HasEpisodeRewards) and normalizer.settings.norm_reward:
-        for rewards in memory.episode_rewards():
+    rewarded = ability(memory, BufferAbilities, "episode_rewards")
+    if rewarded is not None and normalizer.settings.norm_reward:
+        for rewards in rewarded.episode_rewards():
             ended = torch.zeros(len(rewards), 1, dtype=torch.bool)
             ended[-1] = True
             never = torch.zeros_like(ended)

@@ -19,7 +19,7 @@ import torch
 
 from rlsdk.agent.assembled import AssembledAgent
 from rlsdk.errors import SettingsError, UnknownAttributeError, UsageError, shown, suggest
-from rlsdk.interfaces import FollowsSettings, Reconfigurable
+from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, PlanAbilities
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Episode
 from rlsdk.settings import evolve
@@ -402,7 +402,7 @@ def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> Non
     changed = {name for name in changes if getattr(config, name) != getattr(before, name)}
     fixed = sorted(changed - OF_THE_AGENT - set(agent.spec.live))
     memory = agent.parts.buffer
-    if memory is not None and ability(memory, Reconfigurable) is None:
+    if memory is not None and ability(memory, BufferAbilities, "reconfigure") is None:
         fixed += sorted(changed & OF_MEMORIES & set(agent.spec.live))
     if fixed:
         raise UsageError(_refusal(agent, fixed[0]))
@@ -425,10 +425,11 @@ def _refusal(agent: AssembledAgent, name: str) -> str:
 
 def _reconfigure_parts(agent: AssembledAgent, config: AgentConfig) -> None:
     plan = agent.parts.plan
-    new = plan.with_settings(config, agent.context) if isinstance(plan, FollowsSettings) else plan
+    following = ability(plan, PlanAbilities, "with_settings")
+    new = plan if following is None else following.with_settings(config, agent.context)
     built, normalizer = agent.parts, agent.preprocessing.normalizer
     for part in (built.policy, built.algorithm, built.buffer, built.behavior):
-        if (able := ability(part, Reconfigurable)) is not None:
+        if (able := ability(part, AlgorithmAbilities, "reconfigure")) is not None:
             able.reconfigure(config)
     gamma = getattr(config, "gamma", None)
     if normalizer is not None and normalizer.settings.gamma is None and isinstance(gamma, float | int):

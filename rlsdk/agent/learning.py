@@ -27,7 +27,7 @@ from rlsdk.buffers import Episodes, open_episodes, rows_in_order
 from rlsdk.callbacks import Callback
 from rlsdk.environments import CollectorsVectorEnv, connect, fingerprint_of
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
-from rlsdk.interfaces import FollowsPolicy, Imitates, LearnsOffline, VectorEnv
+from rlsdk.interfaces import AlgorithmAbilities, PlanAbilities, PolicyAbilities, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.kernels.vector_steps import step, without_compiler
 from rlsdk.records import Cursor, Features, Observation
@@ -230,11 +230,11 @@ class Pretraining:
 
 def pretrain(agent: AssembledAgent, source: Source, wanted: Pretraining) -> None:
     """See `Agent.pretrain`."""
-    policy = ability(agent.parts.policy, Imitates)
+    policy = ability(agent.parts.policy, PolicyAbilities, "imitation_loss")
     if policy is None or not isinstance(policy, nn.Module):
         raise UsageError(
-            f"pretrain: the policy of {agent.spec.id} has no imitation_loss (rlsdk.interfaces.Imitates); clone the data with"
-            " bc, or with an algorithm whose policy has one"
+            f"pretrain: the policy of {agent.spec.id} has no imitation_loss (rlsdk.interfaces.PolicyAbilities); clone the data"
+            " with bc, or with an algorithm whose policy has one"
         )
     dataset = as_dataset(source)
     episodes = open_episodes(dataset, agent.preprocessing.build_context)
@@ -244,7 +244,7 @@ def pretrain(agent: AssembledAgent, source: Source, wanted: Pretraining) -> None
     with _unchanged_after_errors(agent, policy), limited_threads(1), torch.inference_mode(False), torch.enable_grad():
         _observe(agent, training)
         _Fitting(agent, policy, wanted).fit(training, held_out)
-    if (algorithm := ability(agent.parts.algorithm, FollowsPolicy)) is not None:
+    if (algorithm := ability(agent.parts.algorithm, AlgorithmAbilities, "policy_replaced")) is not None:
         algorithm.policy_replaced()
 
 
@@ -292,7 +292,7 @@ def _unchanged_after_errors(agent: AssembledAgent, policy: nn.Module) -> Iterato
 class _Fitting:
     """Minimises the loss of recorded actions with Adam. The optimiser and random streams of training are not used."""
 
-    def __init__(self, agent: AssembledAgent, policy: Imitates, wanted: Pretraining) -> None:
+    def __init__(self, agent: AssembledAgent, policy: PolicyAbilities, wanted: Pretraining) -> None:
         assert isinstance(policy, nn.Module)
         self.agent, self.policy, self.wanted, self.module = agent, policy, wanted, policy
         self.device = agent.context.device
@@ -387,9 +387,11 @@ def update_from_memory(
         raise SettingsError("train needs the number of updates, train(gradient_steps=100)")
     if not len(agent.parts.buffer):
         raise UsageError("train needs a filled replay buffer; call learn, or load_replay_buffer, first")
-    plan = agent.parts.plan
-    if not isinstance(plan, LearnsOffline):
-        raise UsageError(f"{type(plan).__name__}, the plan of {agent.spec.id}, has no learn_offline; call learn")
+    plan = ability(agent.parts.plan, PlanAbilities, "learn_offline")
+    if plan is None:
+        raise UsageError(
+            f"{type(agent.parts.plan).__name__}, the plan of {agent.spec.id}, has no learn_offline; call learn"
+        )
     size = None if batch_size is None else positive(batch_size, "batch_size")
     count, steps = positive(gradient_steps, "gradient_steps"), agent.total_steps
     collector = NoCollector(agent.context.num_envs)

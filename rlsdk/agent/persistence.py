@@ -22,7 +22,7 @@ from rlsdk.agent.attributes import setting_names
 from rlsdk.agent.training_state import SECTIONS
 from rlsdk.environments import device_of
 from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, shown, suggest
-from rlsdk.interfaces import CountsUpdates, FollowsPolicy, State
+from rlsdk.interfaces import AlgorithmAbilities, State
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor
 from rlsdk.registry import AlgorithmSpec, require_usable
@@ -285,7 +285,7 @@ class StoredPolicy:
             )
         with torch.no_grad(), fitting("the policy of the file does not fit"):
             agent.preprocessing.load_policy_state(agent.parts.policy, tree.unflatten(merged))
-        if (algorithm := ability(agent.parts.algorithm, FollowsPolicy)) is not None:
+        if (algorithm := ability(agent.parts.algorithm, AlgorithmAbilities, "policy_replaced")) is not None:
             algorithm.policy_replaced()
         transfer = agent.policy_transfer = PolicyTransfer(taken, unchanged, tuple(sorted(set(theirs) - set(own))))
         return transfer
@@ -437,7 +437,7 @@ def _apply(agent: AssembledAgent, parameters: State) -> None:
 
 def _take_over_count(agent: AssembledAgent) -> None:
     """Set the updates of the cursor to the count of an algorithm that counts them, which is one of its parameters."""
-    counter = ability(agent.parts.algorithm, CountsUpdates)
+    counter = ability(agent.parts.algorithm, AlgorithmAbilities, "updates")
     if counter is not None:
         agent.counts = Cursor(agent.counts.env_steps, counter.updates)
 

@@ -16,13 +16,12 @@ from rlsdk.environments import OpaqueValue, fingerprint_of, on_device, read_stat
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError, fitting, shown, suggest
 from rlsdk.interfaces import (
     Buffer,
-    CapturesState,
-    HasRolloutLength,
-    NormalizesEpisodes,
     Parts,
+    PlanAbilities,
     State,
     Stateful,
     VectorEnv,
+    VectorEnvAbilities,
 )
 from rlsdk.interfaces.abilities import ability, restore_state, stored_state
 from rlsdk.records import ActingState, Cursor, Observation
@@ -217,9 +216,9 @@ def require_room(agent: AssembledAgent) -> None:
     """
     context, plan, buffer = agent.context, agent.parts.plan, agent.parts.buffer
     filled = buffer is not None and len(buffer) > 0  # its memory is in use already
-    if isinstance(plan, HasRolloutLength):
-        what, advice = f"a rollout of {plan.n_steps} steps", "lower n_steps, or give fewer environments"
-        require_memory(plan.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
+    if (rollouts := ability(plan, PlanAbilities, "n_steps")) is not None:
+        what, advice = f"a rollout of {rollouts.n_steps} steps", "lower n_steps, or give fewer environments"
+        require_memory(rollouts.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
     elif count := getattr(agent.config, "batch_size", 0):  # a minibatch of a rollout is never larger than the rollout
         what = f"a batch of {shown(count, 60)} transitions"
         needed = 2 * count * nbytes(context.observation_space)
@@ -336,7 +335,7 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
     if env is None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
     env.select_info((*agent.spec.info, *agent.parts.info))
-    if isinstance(plan, NormalizesEpisodes):
+    if ability(plan, PlanAbilities, "with_normalizer"):
         return env  # the candidates of this plan act in numpy on any device
     env.require_steps()
     return agent.preprocessing.environment(on_device(env, agent.context.device))
@@ -382,7 +381,7 @@ def _taken_up(agent: AssembledAgent, env: VectorEnv, stored: StoredCursor, episo
         ArtifactError: the episodes do not fit the environments.
     """
     with fitting("the episodes in the file cannot be taken up"):
-        resuming = ability(env, CapturesState)
+        resuming = ability(env, VectorEnvAbilities, "set_state")
         if resuming is None:
             raise ValueError(f"{type(env).__name__} has no set_state")
         environments: State = episodes["environments"]

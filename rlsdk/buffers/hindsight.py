@@ -14,10 +14,11 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.buffers.columns import explains_documented_members
-from rlsdk.buffers.replay import HasGamma, ReplayBuffer, ReplayOptions
+from rlsdk.buffers.replay import ReplayBuffer, ReplayOptions
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError, suggest
 from rlsdk.interfaces import BuildContext, State
 from rlsdk.records import Observation, Rollout, Transitions
+from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.spaces import Dict
 
 CarryT = TypeVar("CarryT")
@@ -87,7 +88,7 @@ class HindsightReplay:
         self._first_row, self._last_row = torch.empty(0, envs, dtype=torch.int64), torch.empty(0, envs)
         self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of running episodes
 
-    def reconfigure(self, config: HasGamma) -> None:
+    def reconfigure(self, config: OffPolicyConfig) -> None:
         """Use `gamma` of new settings; see `ReplayBuffer.reconfigure`.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, Self, TypedDict, TypeVar, Unpack
+from typing import Self, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from rlsdk.interfaces import BuildContext, State
 from rlsdk.interfaces.abilities import require_inside
 from rlsdk.records import Rollout, Transitions
 from rlsdk.runtime.process import count_in
+from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.spaces import Space, leaf_spaces, map_leaves
 
 CarryT = TypeVar("CarryT")
@@ -41,13 +42,6 @@ class NStepOptions(ReplayOptions, total=False):
     """The options of `ReplayOptions`, and `n_steps` for buffers that support transitions of several steps."""
 
     n_steps: int
-
-
-class HasGamma(Protocol):
-    """Settings with a discount factor."""
-
-    @property
-    def gamma(self) -> float: ...
 
 
 @explains_documented_members
@@ -94,7 +88,7 @@ class ReplayBuffer:
         """The discount factor."""
         return self.stored.gamma
 
-    def reconfigure(self, config: HasGamma) -> None:
+    def reconfigure(self, config: OffPolicyConfig) -> None:
         """Use `gamma` and `n_steps` of new settings, also for rows that are already stored.
 
         Raises:
@@ -122,7 +116,7 @@ class ReplayBuffer:
         return self.at(self.draw(size, generator))
 
     def sample_several(self, count: int, size: int, generator: Generator) -> Transitions:
-        """See `rlsdk.interfaces.SamplesSeveral`; raises like `sample`."""
+        """See `rlsdk.interfaces.BufferAbilities`; raises like `sample`."""
         return self.at(torch.cat([self.draw(size, generator) for _ in range(count)]))
 
     def draw(self, size: int, generator: Generator) -> Tensor:
@@ -357,7 +351,7 @@ class PrioritizedReplay:
         self.tree = SumTree(self.inner.stored.ring * context.num_envs)
         self.largest = 1.0
 
-    def reconfigure(self, config: HasGamma) -> None:
+    def reconfigure(self, config: OffPolicyConfig) -> None:
         """See `ReplayBuffer.reconfigure`."""
         self.inner.reconfigure(config)
 

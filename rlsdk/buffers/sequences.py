@@ -10,10 +10,11 @@ from torch import Generator, Tensor
 
 from rlsdk import tree
 from rlsdk.buffers.columns import ALL, NAMED, Columns, Names
-from rlsdk.buffers.replay import HasGamma, ReplayBuffer
+from rlsdk.buffers.replay import ReplayBuffer
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import State
 from rlsdk.records import Rollout, Sequences, StepData
+from rlsdk.settings.off_policy import OffPolicyConfig
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -68,7 +69,7 @@ class SequenceReplay(Generic[CarryT]):
                 f" {rows.context.num_envs} environments; enlarge buffer_size"
             )
 
-    def reconfigure(self, config: HasGamma) -> None:
+    def reconfigure(self, config: OffPolicyConfig) -> None:
         """Use `gamma` of new settings, also for rows that are already stored; raises like `ReplayBuffer.reconfigure`."""
         self.inner.reconfigure(config)
 

@@ -151,7 +151,10 @@ class EvalCallback(Callback):
 
     def on_training_start(self, run: Run) -> bool | None:
         self.documented.on_training_start(run)
-        self.counter.start(run.num_timesteps, 0 if self.own_step else steps_of_round(run.driven))
+        self.counter.start(
+            run.num_timesteps,
+            0 if self.own_step else steps_of_round(run.driven.parts.plan, run.driven.context.num_envs),
+        )
         if not self.history:
             self._take_up(run)
         answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]

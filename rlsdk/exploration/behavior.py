@@ -12,8 +12,8 @@ from torch import Generator, Tensor
 
 from rlsdk.distributions.categorical import Categorical, MultiCategorical
 from rlsdk.errors import PluginError, SettingsError, UsageError
-from rlsdk.interfaces import ActsInPlace, BuildContext, Policy, Reconfigurable, State
-from rlsdk.interfaces.abilities import shortcut
+from rlsdk.interfaces import BuildContext, Policy, PolicyAbilities, State
+from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.networks.action_heads import ActionScale
 from rlsdk.records import Act, Features, Observation
 from rlsdk.settings.action_noise import ActionNoise
@@ -62,7 +62,7 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
 
     @property
     def action_played(self) -> Callable[[NoiseCarry[CarryT], Tensor], NoiseCarry[CarryT]] | None:
-        """`action_played` (carry, actions [B, ..]) of the inner policy, see `RemembersActions`; None without one."""
+        """`action_played` (carry, actions [B, ..]) of the inner policy, see `PolicyAbilities`; None without one."""
         played = getattr(self.inner, "action_played", None)
         return None if played is None else lambda carry, action: NoiseCarry(carry.noise, played(carry.inner, action))
 
@@ -92,8 +92,8 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         if config.action_noise is None:
             raise UsageError("action_noise cannot end while the agent lives; give noise with sigma = 0")
         self.noise = config.action_noise
-        if isinstance(self.inner, Reconfigurable):
-            self.inner.reconfigure(config)
+        if (inner := ability(self.inner, PolicyAbilities, "reconfigure")) is not None:
+            inner.reconfigure(config)
 
     def state_dict(self) -> State:
         return dict(self.inner.state_dict())
@@ -122,7 +122,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
     def __init__(self, inner: Policy[CarryT, ExtrasT], space: Space, steps: int, num_envs: int | None = None) -> None:
         """`num_envs`: the number of environments in all groups, because one call acts for one group; None: one group."""
         self.inner, self.space, self.steps, self.num_envs = inner, space, steps, num_envs
-        given = shortcut(inner, ActsInPlace, "act")
+        given = shortcut(inner, PolicyAbilities, "act_in_place", "act")
         self._remembers = getattr(inner, "action_played", None) is not None
         self._in_place = None if given is None else given.act_in_place
 
@@ -137,7 +137,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
 
     @property
     def action_played(self) -> Callable[[WarmUpCarry[CarryT], Tensor], WarmUpCarry[CarryT]] | None:
-        """`action_played` (carry, actions [B, ..]) of the inner policy, see `RemembersActions`; None without one."""
+        """`action_played` (carry, actions [B, ..]) of the inner policy, see `PolicyAbilities`; None without one."""
         played = getattr(self.inner, "action_played", None)
         return None if played is None else lambda carry, action: WarmUpCarry(carry.taken, played(carry.inner, action))
 
@@ -162,7 +162,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
     def act_in_place(
         self, observation: Observation, carry: WarmUpCarry[CarryT], generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
-        """After the random actions, let `inner` prepare acting on rows [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
+        """After the random actions, let `inner` prepare acting on rows [T, B, ..]; see `rlsdk.interfaces.PolicyAbilities`."""
         if self._in_place is None or int(carry.taken) < self.steps:
             return None
         return self._in_place(observation, carry.inner, generator)
@@ -170,8 +170,8 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
     def reconfigure(self, config: object) -> None:
         """Take the number of steps from `learning_starts`, if the algorithm has this setting, and pass the settings on."""
         self.steps = getattr(config, "learning_starts", self.steps)
-        if isinstance(self.inner, Reconfigurable):
-            self.inner.reconfigure(config)
+        if (inner := ability(self.inner, PolicyAbilities, "reconfigure")) is not None:
+            inner.reconfigure(config)
 
     def state_dict(self) -> State:
         return dict(self.inner.state_dict())

@@ -1,136 +1,97 @@
-"""The interfaces of rlsdk. Read this first.
+"""The interfaces of rlsdk. Read this first. Six matter:
 
-The interfaces are Protocols (`typing.Protocol`): any object with the listed members implements one, without
-inheritance. Shapes use the letters defined in `rlsdk.records`. `rlsdk_testing` checks every requirement stated here;
-docs/contracts.md lists the checks with their ids.
+- `Policy` chooses actions and holds the networks:
+      carry = policy.initial_carry(env.num_envs)
+      act = policy.act(observation, carry, deterministic=False, generator=generator)
+      step, carry = env.step(act.action), act.carry
+- `Buffer` stores what was collected and samples batches of it:
+      buffer = parts.buffer
+      buffer.extend(rollout)
+      batch = buffer.sample(256, generator)
+- `Distribution` of actions, from the outputs of a network:
+      distribution = Categorical(logits)
+      action = distribution.sample(generator)
+      log_prob, entropy = distribution.log_prob(action), distribution.entropy()
+- `Algorithm` learns from batches; it sees no environment and no file:
+      algorithm = parts.algorithm
+      metrics = algorithm.update(batch, progress=0.5)
+      loss = metrics["train/loss"]
+- `Serializer` writes tensors with a JSON document; loading runs no code from the file:
+      serializer.save(path, tensors, document)
+      document = serializer.inspect(path)
+      tensors, document = serializer.load(path)
+- `Plan` is the training loop that uses the others, one round after another:
+      plan = OffPolicyPlan.of(config)
+      for cursor, report in plan.rounds(training, cursor):
+          print(report.env_steps, report.metrics)
+
+They are Protocols (`typing.Protocol`): any object with the listed members implements one, without inheritance. What a part
+may do in addition stands in `PolicyAbilities`, `BufferAbilities`, `AlgorithmAbilities`, `PlanAbilities` and
+`VectorEnvAbilities`: derive from them for the types, or just write the method. When an agent is assembled, its parts are
+looked at once, and a misspelt name is an error. `build` gets a `BuildContext` and returns `Parts`. Shapes use the letters
+defined in `rlsdk.records`. `rlsdk_testing` checks every requirement stated here; docs/contracts.md lists the checks.
 """
 
 from rlsdk.interfaces.abilities import ability, shortcut
-from rlsdk.interfaces.environment import (
-    CapturesState,
-    Collector,
-    EpisodePlayer,
-    HasDevice,
-    HasMasks,
-    HasSeparateEnvs,
-    InformsOfSteps,
-    KeepsInfos,
-    MasksStates,
-    PlaysEpisodes,
-    SelectsInfo,
-    StepsInPlace,
-    TorchEnv,
-    VectorEnv,
-)
+from rlsdk.interfaces.environment import Collector, EpisodePlayer, StepsInPlace, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.parts import (
     BuildContext,
-    ChecksParts,
     Conversion,
     Executor,
-    FollowsSettings,
     Frames,
     GoalRewards,
-    HasRolloutLength,
     HasStatefulWorkers,
-    LearnsOffline,
-    NormalizesEpisodes,
     Parts,
     Plan,
+    PlanAbilities,
     Serializer,
     StatefulWorkers,
     Training,
     require_spaces,
 )
 from rlsdk.interfaces.policy import (
-    ActsForRollouts,
-    ActsInPlace,
     Algorithm,
-    AllowsLag,
-    BeginsRollouts,
+    AlgorithmAbilities,
     Buffer,
+    BufferAbilities,
     ClosedForm,
-    Collected,
-    CountsUpdates,
     Distribution,
-    EstimatesValues,
-    FillsExtras,
-    FollowsPolicy,
-    HasEpisodeRewards,
-    HasObservations,
-    HasTdError,
-    Imitates,
     Policy,
-    Prioritized,
-    Proposes,
-    Reconfigurable,
-    RemembersActions,
-    SamplesSeveral,
-    SeesDiscarded,
+    PolicyAbilities,
     State,
     Stateful,
     TorchPolicy,
-    UpdatesSeveral,
 )
 
 __all__ = [
-    "ActsForRollouts",
-    "ActsInPlace",
     "Algorithm",
-    "AllowsLag",
-    "BeginsRollouts",
+    "AlgorithmAbilities",
     "Buffer",
+    "BufferAbilities",
     "BuildContext",
-    "CapturesState",
-    "ChecksParts",
     "ClosedForm",
-    "Collected",
     "Collector",
     "Conversion",
-    "CountsUpdates",
     "Distribution",
     "EpisodePlayer",
-    "EstimatesValues",
     "Executor",
-    "FillsExtras",
-    "FollowsPolicy",
-    "FollowsSettings",
     "Frames",
     "GoalRewards",
-    "HasDevice",
-    "HasEpisodeRewards",
-    "HasMasks",
-    "HasObservations",
-    "HasRolloutLength",
-    "HasSeparateEnvs",
     "HasStatefulWorkers",
-    "HasTdError",
-    "Imitates",
-    "InformsOfSteps",
-    "KeepsInfos",
-    "LearnsOffline",
-    "MasksStates",
-    "NormalizesEpisodes",
     "Parts",
     "Plan",
-    "PlaysEpisodes",
+    "PlanAbilities",
     "Policy",
-    "Prioritized",
-    "Proposes",
-    "Reconfigurable",
-    "RemembersActions",
-    "SamplesSeveral",
-    "SeesDiscarded",
-    "SelectsInfo",
+    "PolicyAbilities",
     "Serializer",
     "State",
+    "StatefulWorkers",
     "Stateful",
     "StepsInPlace",
-    "StatefulWorkers",
-    "TorchEnv",
     "TorchPolicy",
     "Training",
-    "UpdatesSeveral",
     "VectorEnv",
+    "VectorEnvAbilities",
     "ability",
     "require_spaces",
     "shortcut",

@@ -1,9 +1,9 @@
-"""The required and optional Protocols of each part, and the checks of parts when an agent is assembled."""
+"""The checks of parts when an agent is assembled, and the look-up of what a part may do in addition."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar, cast, get_origin, get_type_hints
@@ -14,40 +14,17 @@ from torch.optim import Optimizer
 from typing_extensions import get_protocol_members, is_protocol
 
 from rlsdk.errors import PluginError, SettingsError, UnknownAttributeError
-from rlsdk.interfaces.parts import (
-    ChecksParts,
-    FollowsSettings,
-    HasRolloutLength,
-    LearnsOffline,
-    NormalizesEpisodes,
-    Parts,
-    Plan,
-)
+from rlsdk.interfaces.parts import Parts, Plan, PlanAbilities
 from rlsdk.interfaces.policy import (
-    ActsForRollouts,
-    ActsInPlace,
+    Absent,
     Algorithm,
-    AllowsLag,
-    BeginsRollouts,
+    AlgorithmAbilities,
     Buffer,
-    Collected,
-    CountsUpdates,
-    EstimatesValues,
-    FillsExtras,
-    FollowsPolicy,
-    HasEpisodeRewards,
-    HasTdError,
-    Imitates,
+    BufferAbilities,
     Policy,
-    Prioritized,
-    Proposes,
-    Reconfigurable,
-    RemembersActions,
-    SamplesSeveral,
-    SeesDiscarded,
+    PolicyAbilities,
     State,
     Stateful,
-    UpdatesSeveral,
 )
 from rlsdk.records import Features
 from rlsdk.runtime.process import put_back
@@ -56,44 +33,14 @@ from rlsdk.spaces import Discrete, MultiBinary, MultiDiscrete, Space, map_leaves
 AbilityT = TypeVar("AbilityT")
 T = TypeVar("T", bound=type)
 
-
-OF_POLICIES = (
-    ActsForRollouts,
-    ActsInPlace,
-    BeginsRollouts,
-    EstimatesValues,
-    FillsExtras,
-    Imitates,
-    Reconfigurable,
-    RemembersActions,
-)
-REQUIRED: dict[str, type[object]] = {
-    "policy": Policy,
-    "behavior": Policy,
-    "algorithm": Algorithm,
-    "buffer": Buffer,
-    "plan": Plan,
+ROLES: dict[str, tuple[type[object], type[object]]] = {
+    "policy": (Policy, PolicyAbilities),
+    "behavior": (Policy, PolicyAbilities),
+    "algorithm": (Algorithm, AlgorithmAbilities),
+    "buffer": (Buffer, BufferAbilities),
+    "plan": (Plan, PlanAbilities),
 }
-"""Field of `Parts` -> the Protocol that the part must implement."""
-OPTIONAL: dict[str, tuple[type[object], ...]] = {
-    "policy": OF_POLICIES,
-    "behavior": OF_POLICIES,
-    "algorithm": (
-        AllowsLag,
-        Collected,
-        CountsUpdates,
-        EstimatesValues,
-        FollowsPolicy,
-        HasTdError,
-        Proposes,
-        Reconfigurable,
-        SeesDiscarded,
-        UpdatesSeveral,
-    ),
-    "buffer": (Collected, HasEpisodeRewards, Prioritized, Reconfigurable, SamplesSeveral),
-    "plan": (ChecksParts, FollowsSettings, HasRolloutLength, LearnsOffline, NormalizesEpisodes),
-}
-"""Field of `Parts` -> the Protocols that the part may implement in addition."""
+"""Field of `Parts` -> the Protocol that the part must implement, the class that names its optional members."""
 METHODS = {
     "begin_rollout": ("carry",),
     "action_played": ("carry", "action"),
@@ -104,24 +51,22 @@ SIMILAR = 0.9
 """The `difflib` ratio from which on a name counts as a misspelling; "prioritise" for "prioritize" has 0.9."""
 
 
-def ability(part: object, kind: type[AbilityT]) -> AbilityT | None:
-    """Return the part if it has all members of the Protocol `kind`; else None.
+def ability(part: object, kind: type[AbilityT], name: str) -> AbilityT | None:
+    """Return the part if it has the member `name`, which `kind` declares (`AlgorithmAbilities`, ...); else None.
 
-    Members that a part provides through `__getattr__` count; `isinstance` ignores them since Python 3.12. Call this
-    function once, outside of loops.
+    Of the other members of `kind`, the result may have none. Members that a part provides through `__getattr__` count;
+    `isinstance` ignores them since Python 3.12. Call this function once, outside of loops.
     """
-    return cast("AbilityT", part) if all(hasattr(part, name) for name in get_protocol_members(kind)) else None
+    vars(kind)[name]  # a name that nothing declares is a mistake of the caller, not an absent member
+    return cast("AbilityT", part) if hasattr(part, name) else None
 
 
-def shortcut(part: object, kind: type[AbilityT], method: str) -> AbilityT | None:
-    """Return the part if it implements the Protocol `kind`, whose single method replaces several calls of `method`;
-    else None.
+def shortcut(part: object, kind: type[AbilityT], name: str, method: str) -> AbilityT | None:
+    """Return the part if it has the member `name` of `kind`, which replaces several calls of `method`; else None.
 
-    Also None if a subclass or the object itself overrides `method` without the method of `kind`: the shortcut would
-    skip the override.
+    Also None if a subclass or the object itself overrides `method` without `name`: the shortcut would skip the override.
     """
-    (name,) = get_protocol_members(kind)
-    found = ability(part, kind)
+    found = ability(part, kind, name)
     if found is None or method in getattr(part, "__dict__", ()):
         return None
     owners = [owner for owner in type(part).__mro__ if name in vars(owner) or method in vars(owner)]
@@ -134,18 +79,19 @@ def check_part(part: object, role: str, algorithm: str) -> None:
 
     Args:
         part: a field of `rlsdk.interfaces.Parts`.
-        role: the name of that field, a key of `REQUIRED`.
+        role: the name of that field, a key of `ROLES`.
         algorithm: the id of the algorithm, for messages.
 
     Raises:
         PluginError: names the algorithm, the part, the member, and what to do.
     """
     what = f"{algorithm!r}: its {role}, {type(part).__name__},"
-    if missing := [name for name in _members(REQUIRED[role]) if not hasattr(part, name)]:
+    required, optional = ROLES[role]
+    if missing := [name for name in _members(required) if not hasattr(part, name)]:
         raise PluginError(
-            f"{what} has no {', '.join(missing)}; see rlsdk.interfaces.{REQUIRED[role].__name__} for what each part does"
+            f"{what} has no {', '.join(missing)}; see rlsdk.interfaces.{required.__name__} for what each part does"
         )
-    for kind in (REQUIRED[role], *OPTIONAL[role]):
+    for kind in (required, optional):
         for name in _members(kind):
             if hasattr(part, name):
                 _check_call(part, kind, name, what)
@@ -153,14 +99,16 @@ def check_part(part: object, role: str, algorithm: str) -> None:
 
 
 def _members(kind: type[object]) -> list[str]:
-    """The members of a Protocol in the order of declaration: those of the Protocol itself, then those of its bases."""
+    """The members of a Protocol, or of a class of abilities, in the order of declaration: its own, then those of its bases."""
+    if not is_protocol(kind):
+        return [name for name, member in vars(kind).items() if isinstance(member, Absent)]
     members = get_protocol_members(kind)
     return [name for owner in kind.__mro__ for name in vars(owner) if name in members]
 
 
 def _check_call(part: object, kind: type[object], name: str, what: str) -> None:
     """Check that a member that must be a method is callable, with the arguments that rlsdk passes to it."""
-    declared, found = inspect.getattr_static(kind, name), getattr(part, name)
+    declared, found = getattr(kind, name), getattr(part, name)
     arguments: tuple[int, list[str]]
     if (given := METHODS.get(name)) is not None and found is not None:
         arguments, call = (len(given), []), f"{name}({', '.join(given)})"
@@ -195,10 +143,9 @@ def _rendered(declared: Callable[..., object]) -> str:
 
 
 def _check_spelling(part: object, role: str, what: str) -> None:
-    known = {name for kinds in OPTIONAL.values() for kind in kinds for name in get_protocol_members(kind)}
-    known |= {name for kind in REQUIRED.values() for name in get_protocol_members(kind)}
+    known = {name for kinds in ROLES.values() for kind in kinds for name in _members(kind)}
     own = sorted({*dir(type(part)), *getattr(part, "__dict__", ())} - known)
-    for name in _optional_names(role):
+    for name in _members(ROLES[role][1]):
         if hasattr(part, name):
             continue
         similar = [other for other in own if other[0] == name[0]]
@@ -207,10 +154,6 @@ def _check_spelling(part: object, role: str, what: str) -> None:
                 f"{what} has {found[0]}, which nothing calls; rename it to {name}, the optional member of that name, or give"
                 " it a name less like it"
             )
-
-
-def _optional_names(role: str) -> Iterator[str]:
-    return (name for kind in OPTIONAL[role] for name in _members(kind))
 
 
 PLANS = (
@@ -262,7 +205,7 @@ def _check_plan(built: Parts, algorithm: str) -> None:
             raise PluginError(
                 f"{algorithm!r}: its plan, {type(plan).__name__}, has {name} = {value!r}; accepted: {one_of}"
             )
-    if (checker := ability(plan, ChecksParts)) is not None:
+    if (checker := ability(plan, PlanAbilities, "check_parts")) is not None:
         try:
             checker.check_parts(built)
         except (PluginError, SettingsError) as error:
@@ -318,7 +261,7 @@ def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None
             "learns from recordings, which hold no info",
             "drop them, or use a plan that needs an environment",
         )
-    elif ability(built.plan, NormalizesEpisodes):
+    elif ability(built.plan, PlanAbilities, "with_normalizer"):
         cause = "plays whole episodes, of which candidates' returns alone are learnt from"
         instead = "put them into the environment's reward, or use a plan that collects steps, such as OnPolicyPlan"
     else:

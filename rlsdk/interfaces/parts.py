@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from rlsdk.errors import UnsupportedSpaceError, UsageError
 from rlsdk.interfaces.environment import Collector
-from rlsdk.interfaces.policy import Algorithm, Buffer, Policy, Stateful
+from rlsdk.interfaces.policy import Algorithm, Buffer, Policy, Stateful, optional
 from rlsdk.records import Cursor, Metrics, Report, Unit
 from rlsdk.runtime.process import Streams
 from rlsdk.spaces import Box, Space, leaf_spaces
@@ -22,7 +22,6 @@ NestedT = TypeVar("NestedT")
 BatchT = TypeVar("BatchT", default=Any)
 """The type that the buffer samples and the algorithm takes: `Transitions`, `Rollout`, `Scored`, or a record of the plugin."""
 TrainingT_contra = TypeVar("TrainingT_contra", contravariant=True)
-PartsT_contra = TypeVar("PartsT_contra", contravariant=True)
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
@@ -173,17 +172,14 @@ class Plan(Protocol[TrainingT_contra]):
     @property
     def needs_environment(self) -> bool:
         """Whether `rounds` collects experience. If False, an agent trains without an environment."""
-        ...
 
     @property
     def unit(self) -> Unit:
         """The unit of `learn(total_timesteps)` and of progress: environment steps or updates."""
-        ...
 
     @property
     def log_every(self) -> Literal["episodes", "rounds"]:
         """The unit of `learn(log_interval)`: finished episodes (default interval 4) or rounds (default interval 1)."""
-        ...
 
     def rounds(self, training: TrainingT_contra, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train from `cursor` until `training.end`, and yield the new cursor and a report after every round.
@@ -191,43 +187,29 @@ class Plan(Protocol[TrainingT_contra]):
         A round is one pass of the loop: collect data, then update. The driver may leave the loop after any round and
         call `rounds` again with the last cursor. Counts never decrease.
         """
-        ...
 
 
-@runtime_checkable
-class ChecksParts(Protocol[PartsT_contra]):
-    """A plan with further requirements of the other parts, beyond their required members."""
+@optional
+class PlanAbilities:
+    """What a plan may do besides `Plan`. Derive from it or not: only the names count."""
 
-    def check_parts(self, parts: PartsT_contra, /) -> object:
-        """Check the parts; called when an agent is assembled.
+    def check_parts(self, parts: Any, /) -> object:
+        """Check the other `Parts` beyond their required members; called when an agent is assembled.
 
         Raises:
             PluginError: a part lacks a member that the plan calls.
         """
-        ...
-
-
-@runtime_checkable
-class HasRolloutLength(Protocol):
-    """A plan whose rounds each collect one rollout of `n_steps` vector steps and update the algorithm with it."""
+        raise NotImplementedError
 
     @property
-    def n_steps(self) -> int: ...
-
-
-@runtime_checkable
-class NormalizesEpisodes(Protocol):
-    """A plan that plays whole episodes with `EpisodePlayer` and normalises their observations itself."""
+    def n_steps(self) -> int:
+        """The length T of the rollout that each round collects and updates the algorithm with, in vector steps."""
+        raise NotImplementedError
 
     def with_normalizer(self, normalizer: Any) -> Any:
-        """Return the plan with `normalizer`, the running statistics of observations (an `ObservationNormalizer`); None:
-        without."""
-        ...
-
-
-@runtime_checkable
-class FollowsSettings(Protocol):
-    """A plan whose settings can be changed after the agent is built."""
+        """Return the plan with `normalizer`, the running statistics of observations (an `ObservationNormalizer`), or None:
+        without. For plans that play whole episodes with `EpisodePlayer` and normalise their observations themselves."""
+        raise NotImplementedError
 
     def with_settings(self, config: Any, context: Any) -> Any:
         """Return the plan with the settings of `config`; `context` is the `BuildContext`. Settings missing in `config`
@@ -236,17 +218,12 @@ class FollowsSettings(Protocol):
         Raises:
             SettingsError: the settings do not fit each other.
         """
-        ...
+        raise NotImplementedError
 
-
-@runtime_checkable
-class LearnsOffline(Protocol[TrainingT_contra]):
-    """A plan that can update from the buffer alone, without collecting (`Agent.train`)."""
-
-    def learn_offline(self, training: TrainingT_contra, count: int, batch_size: int | None) -> Metrics:
-        """Make `count` updates without collecting and return their mean metrics. `batch_size` None means the plan's
-        batch size."""
-        ...
+    def learn_offline(self, training: Any, count: int, batch_size: int | None) -> Metrics:
+        """Make `count` updates from the buffer alone, without collecting, and return their mean metrics (`Agent.train`).
+        `batch_size` None means the plan's batch size."""
+        raise NotImplementedError
 
 
 class GoalRewards(Protocol):
@@ -254,7 +231,6 @@ class GoalRewards(Protocol):
 
     def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return (reward float32 [M], terminated bool [M] or None) for `achieved` [M, ..] when the goal is `goal` [M, ..]."""
-        ...
 
 
 class Frames(Protocol):
@@ -265,11 +241,9 @@ class Frames(Protocol):
 
     def newest(self, features: NestedT) -> NestedT:
         """Return the last frame [.., *single] of stacked observations [.., *stacked]."""
-        ...
 
     def joined(self, frames: NestedT) -> NestedT:
         """Stack frames [N, count, *single], the newest last, into observations [N, *stacked]."""
-        ...
 
 
 class Conversion(Protocol):
@@ -291,15 +265,12 @@ class Executor(Protocol):
 
         The first exception ends the call: items that have not started are not run.
         """
-        ...
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
         """Run `work(item)` and return a future. At most one item per worker runs at a time."""
-        ...
 
     def close(self) -> None:
         """End all workers that this executor started. Do not call `map` or `submit` afterwards."""
-        ...
 
 
 class StatefulWorkers(Protocol):
@@ -312,16 +283,13 @@ class StatefulWorkers(Protocol):
         is raised in the calling process. Large arrays in fields of `attrs` records are passed by reference, and stored
         once if several requests contain them.
         """
-        ...
 
     def replace(self, index: int) -> None:
         """Start a new worker in place of one that died. It calls its maker again for a new function, without the
         earlier state."""
-        ...
 
     def close(self) -> None:
         """End the workers."""
-        ...
 
 
 @runtime_checkable
@@ -334,7 +302,6 @@ class HasStatefulWorkers(Executor, Protocol):
         The worker calls its maker, which returns the function that answers requests. Workers end when the calling
         process ends.
         """
-        ...
 
 
 @runtime_checkable
@@ -347,4 +314,3 @@ class Serializer(Protocol):
 
     def inspect(self, path: Path) -> dict[str, Any]:
         """Return the document and the names, dtypes and shapes of the tensors, without reading the tensors."""
-        ...

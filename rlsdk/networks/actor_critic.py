@@ -168,7 +168,7 @@ class ActorCritic(nn.Module):
 
     @property
     def begin_rollout(self) -> Callable[[ActorCriticCarry], ActorCriticCarry] | None:
-        """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.BeginsRollouts`."""
+        """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.PolicyAbilities`."""
         if self.sde is None:
             return None
         return lambda carry: ActorCriticCarry(
@@ -189,7 +189,7 @@ class ActorCritic(nn.Module):
 
     @property
     def act_in_place(self) -> ActInPlace | None:
-        """See `rlsdk.interfaces.ActsInPlace`; None if the kernel cannot."""
+        """See `rlsdk.interfaces.PolicyAbilities`; None if the kernel cannot."""
         return self._act_in_place if self._kernels()[1].acts_in_place else None
 
     def _act_in_place(
@@ -281,7 +281,7 @@ class ActorCritic(nn.Module):
             return self.values_after(observation, memory)
 
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N]; see `rlsdk.interfaces.EstimatesValues`."""
+        """V [N]; see `rlsdk.interfaces.PolicyAbilities`."""
         carry = self.initial_carry(len(observation.is_first))
         return self.values_after(observation, (carry.actor, carry.critic))
 
@@ -290,7 +290,7 @@ class ActorCritic(nn.Module):
         return cast("ActionHead", self.head).from_environment(action)
 
     def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
-        """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.Imitates`."""
+        """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.PolicyAbilities`."""
         distribution = with_least_deviation(self.evaluate(*as_recorded(self, observation, starts))[0])
         return -distribution.log_prob(self.internal(action))
 

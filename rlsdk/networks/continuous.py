@@ -124,7 +124,7 @@ class SquashedActor(nn.Module):
         return self.distribution(self.encoder(observation.features))
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
-        """The squared error [N] of the deterministic action, in unit actions; see `rlsdk.interfaces.Imitates`.
+        """The squared error [N] of the deterministic action, in unit actions; see `rlsdk.interfaces.PolicyAbilities`.
 
         The standard deviation is not fitted.
         """
@@ -142,7 +142,7 @@ class SquashedActor(nn.Module):
 
     @property
     def begin_rollout(self) -> Callable[[NoiseMatrices], NoiseMatrices] | None:
-        """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.BeginsRollouts`."""
+        """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.PolicyAbilities`."""
         return None if self.sde is None else StateDependentNoise.begin_rollout
 
     def act(
@@ -250,7 +250,7 @@ class DeterministicActor(nn.Module):
         return self.mean(self.body(features)).tanh()  # type: ignore[no-any-return]
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
-        """The squared error [N] of unit actions; see `rlsdk.interfaces.Imitates`."""
+        """The squared error [N] of unit actions; see `rlsdk.interfaces.PolicyAbilities`."""
         error = self.unit_action(self.encoder(observation.features)) - self.scale.to_unit(action)
         return error.square().mean(-1)
 

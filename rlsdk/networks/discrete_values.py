@@ -144,7 +144,7 @@ class DiscreteValuePolicy(nn.Module):
     def act_in_place(
         self, observation: Observation, carry: tuple[()], generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, tuple[()]] | None:
-        """Prepare acting on observations [T, B, ..]; see `rlsdk.interfaces.ActsInPlace`."""
+        """Prepare acting on observations [T, B, ..]; see `rlsdk.interfaces.PolicyAbilities`."""
         _, _, greedy = self._kernels()
         if greedy is None or self.has_train_mode or self._calls_encoder or observation.action_mask is not None:
             return None
@@ -164,14 +164,14 @@ class DiscreteValuePolicy(nn.Module):
         return Act(self.to_environment(action), carry, ())
 
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N] of the greedy actions, a mean over choices and K; see `rlsdk.interfaces.EstimatesValues`."""
+        """V [N] of the greedy actions, a mean over choices and K; see `rlsdk.interfaces.PolicyAbilities`."""
         values = self.values(observation.features)
         action = greedy_action(values, observation.action_mask, self.sizes)
         return values_at(values, flat_index(action, self.sizes)).mean((0, -1))
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
         """The cross-entropy [N] of a softmax over the mean values over K, summed over choices; see
-        `rlsdk.interfaces.Imitates`."""
+        `rlsdk.interfaces.PolicyAbilities`."""
         logits = self.values(observation.features).mean(-1)
         chosen = MultiCategorical.of(logits, self.sizes, observation.action_mask)
         return -chosen.log_prob(self.from_environment(action))

@@ -53,7 +53,7 @@ class SearchPolicy(nn.Module):
         return Act(self._action(self.layers(self.encoder(observation.features))), (), ())
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
-        """The loss [N]; see `rlsdk.interfaces.Imitates`. For choices and bits it is the cross-entropy of the outputs.
+        """The loss [N]; see `rlsdk.interfaces.PolicyAbilities`. For choices and bits it is the cross-entropy of the outputs.
 
         For a Box it is the squared error of the outputs; if they are squashed, of the unit actions.
         """

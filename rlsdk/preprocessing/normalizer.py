@@ -313,7 +313,7 @@ class RolloutNormalizer:
     ) -> Rollout[CarryT, ExtrasT]:
         """The normalised rollout [T, B], or the raw rollout for a replay buffer. Its valid rows update the statistics.
 
-        `estimates` is that of the policy, see `rlsdk.interfaces.FillsExtras`. It gets normalised observations.
+        `estimates` is that of the policy, see `rlsdk.interfaces.PolicyAbilities`. It gets normalised observations.
         """
         acted = rollout if self.keeps_raw and estimates is None else with_observations(rollout, self.observation)
         given = rollout if self.keeps_raw else acted

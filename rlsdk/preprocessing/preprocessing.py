@@ -17,16 +17,16 @@ from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.interfaces import (
     BuildContext,
-    CapturesState,
     GoalRewards,
-    NormalizesEpisodes,
     Parts,
+    PlanAbilities,
     Policy,
     State,
     Stateful,
     VectorEnv,
+    VectorEnvAbilities,
 )
-from rlsdk.interfaces.abilities import require_inside
+from rlsdk.interfaces.abilities import ability, require_inside
 from rlsdk.preprocessing.normalizer import Normalizer, RolloutNormalizer, normalized_batch
 from rlsdk.records import Act, EnvStep, Features, Observation
 from rlsdk.runtime.process import stored_like
@@ -80,14 +80,16 @@ class Preprocessing:
             SettingsError: population methods do not support the settings.
         """
         plan, normalizer = parts.plan, self.normalizer
-        if isinstance(plan, NormalizesEpisodes):
+        if (episodes := ability(plan, PlanAbilities, "with_normalizer")) is not None:
             if self.frames is not None:
                 raise SettingsError(
                     "frame_stack is not possible with population methods; stack frames in the environment"
                 )
             if normalizer is not None and normalizer.settings.sign_reward:
                 raise SettingsError("sign_reward is not possible with population methods, which compare whole returns")
-            return replace(parts, plan=plan.with_normalizer(None if normalizer is None else normalizer.observations))
+            return replace(
+                parts, plan=episodes.with_normalizer(None if normalizer is None else normalizer.observations)
+            )
         return parts if normalizer is None else replace(parts, preprocess_batch=partial(normalized_batch, normalizer))
 
     # --- training ----------------------------------------------------------------------------------------------------
@@ -98,7 +100,7 @@ class Preprocessing:
 
     def rollouts(self, parts: Parts) -> RolloutNormalizer | None:
         """The normaliser of the collector's observations and rewards; None if the collector normalises nothing."""
-        if self.normalizer is None or isinstance(parts.plan, NormalizesEpisodes):
+        if self.normalizer is None or ability(parts.plan, PlanAbilities, "with_normalizer") is not None:
             return None
         return RolloutNormalizer(self.normalizer, keeps_raw=parts.buffer is not None)
 
@@ -340,7 +342,7 @@ class FrameStackEnv(VectorWrapper):
 
     def set_state(self, state: State) -> None:
         """Restore a state from `get_state`. Raises ValueError when the frames do not fit, and as `set_state` of `env`."""
-        cast("CapturesState", self.env).set_state(state["stacked"])
+        cast("VectorEnvAbilities", self.env).set_state(state["stacked"])
         fresh = self.frames.initial(self.num_envs, self.device)
         memory: Tensor = stored_like(fresh, state["frames"])
         require_inside(self.frames.single, memory, "the file's frames")

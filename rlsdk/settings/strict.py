@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Callable as CallableOrigin
 from collections.abc import Mapping as TableOrigin
 from textwrap import fill
-from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints, runtime_checkable
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import attrs
 import cattrs
@@ -25,13 +25,6 @@ from rlsdk.errors import RlsdkError, SettingsError, known_as, suggest
 from rlsdk.settings.load import Dataset, as_dataset
 
 ConfigT = TypeVar("ConfigT")
-
-
-@runtime_checkable
-class HasSetting(Protocol):
-    """An object that defines its own form in settings files."""
-
-    def to_setting(self) -> object: ...
 
 
 SCALAR_NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -219,7 +212,7 @@ def unstructure(value: object) -> Any:
     Objects with `to_setting()` become what it returns. Classes, functions and tables with keys that are not text cannot be
     stored. They become `{"object": "module:name"}`, and loading replaces this entry through `custom_objects`.
     """
-    if isinstance(value, HasSetting) and not isinstance(value, type):
+    if hasattr(value, "to_setting") and not isinstance(value, type):
         return value.to_setting()
     if attrs.has(type(value)):
         fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))

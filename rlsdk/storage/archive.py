@@ -320,7 +320,7 @@ def _checked(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:
     return data
 
 
-def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, found: Digest) -> None:
+def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, found: hashlib._Hash) -> None:
     if found.hexdigest() != listed[member].get("sha256"):
         raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
 
@@ -405,15 +405,7 @@ LARGE = 16 * 2**20
 """From this many bytes on, another thread computes the digest."""
 
 
-class Digest(Protocol):
-    """The members of an object of hashlib that are used."""
-
-    def update(self, data: bytes | memoryview, /) -> None: ...
-
-    def hexdigest(self) -> str: ...
-
-
-def hashed(chunks: Iterable[BlockT], digest: Digest, size: int) -> Iterator[BlockT]:
+def hashed(chunks: Iterable[BlockT], digest: hashlib._Hash, size: int) -> Iterator[BlockT]:
     """Yield `chunks`, which have `size` bytes together, and add them to `digest`. It is complete after the last one.
 
     If they are large, another thread adds a chunk while the caller uses it and prepares the next one: hashlib, zlib and files

@@ -6,22 +6,20 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import torch
 from torch import Generator, Tensor
 
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import (
-    ActsForRollouts,
-    BeginsRollouts,
-    FillsExtras,
     Plan,
-    PlaysEpisodes,
     Policy,
+    PolicyAbilities,
     State,
     Training,
     VectorEnv,
+    VectorEnvAbilities,
 )
 from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.preprocessing import RolloutNormalizer
@@ -68,13 +66,13 @@ class _Actor(Generic[CarryT, ExtrasT]):
         acting: Policy[Any, ExtrasT] = policy
         if len(states) > 1:
             acting = self.grouped = GroupedPolicy(policy, [len(s.observation.is_first) for s in states], generators)
-        beginning: BeginsRollouts[CarryT] | None = ability(policy, BeginsRollouts)
-        self.begin = None if beginning is None else beginning.begin_rollout
-        filling: FillsExtras | None = None if ability(policy, FillsExtras) is None else ability(acting, FillsExtras)
+        self.begin: Callable[[CarryT], CarryT] | None = getattr(policy, "begin_rollout", None)
+        # asked of the policy: a grouped one has `estimates` always
+        filling = ability(policy, PolicyAbilities, "estimates") and ability(acting, PolicyAbilities, "estimates")
         self.estimates: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
         self.fill = self.estimates if normalizer is None else None  # otherwise the normaliser fills the extras
         self.in_place = in_place_of(acting, env, self._generator, normalizer)
-        self._preparing = shortcut(acting, ActsForRollouts, "act")
+        self._preparing = shortcut(acting, PolicyAbilities, "rollout_act", "act")
         self._act: Callable[[Observation, Any], Act[Any, ExtrasT]] = partial(self._first_act, self._bound(acting.act))
 
     def act_on(self) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
@@ -101,20 +99,13 @@ class _Actor(Generic[CarryT, ExtrasT]):
         return self._normalizer.acting(act, self._generator)
 
 
-class EndsRollouts(Protocol):
-    """Environments that are notified when collecting ends; those of a training whose callbacks watch rollouts."""
-
-    def rollout_ended(self) -> object: ...
-
-
 class CollectsInRounds:
     """The base class of collectors: their environments, and whether a round of collecting has begun and not ended."""
 
     def __init__(self, env: VectorEnv, watched: VectorEnv) -> None:
         """`watched`: the same environments as callbacks watch them."""
         self._in_round, self.num_envs = False, env.num_envs
-        ending = ability(watched, EndsRollouts)
-        self._rollout_ended = None if ending is None else ending.rollout_ended
+        self._rollout_ended: Callable[[], object] | None = getattr(watched, "rollout_ended", None)
 
     def end_round(self) -> None:
         """End a round that has begun; callbacks are notified once, however often a plan calls this."""
@@ -193,7 +184,7 @@ class LocalCollector(CollectsInRounds):
             UsageError: the environments cannot play whole episodes.
         """
         self._in_round = True
-        player = ability(self.env, PlaysEpisodes)
+        player = ability(self.env, VectorEnvAbilities, "map")
         if player is None:
             raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
         return player.map(work, items)
@@ -245,7 +236,7 @@ def collect(
 
     The contents of the rollout do not depend on the optional abilities of policy and environments.
     """
-    filling = ability(policy, FillsExtras)
+    filling = ability(policy, PolicyAbilities, "estimates")
     fill = None if filling is None else filling.estimates
     in_place = in_place_of(policy, env, generator)
     rollout = None if in_place is None else in_place.collect(acting, length, on_step=on_step, fill=fill)
@@ -256,8 +247,8 @@ def collect(
 
 
 def rollout_act(policy: Policy[CarryT, ExtrasT]) -> Callable[..., Act[CarryT, ExtrasT]]:
-    """Return the function that acts during one rollout; see `rlsdk.interfaces.ActsForRollouts`."""
-    preparing = shortcut(policy, ActsForRollouts, "act")
+    """Return the function that acts during one rollout; see `rlsdk.interfaces.PolicyAbilities`."""
+    preparing = shortcut(policy, PolicyAbilities, "rollout_act", "act")
     return policy.act if preparing is None else preparing.rollout_act()
 
 
@@ -295,7 +286,8 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         self.policy, self.generators = policy, generators
         ends = [sum(sizes[: group + 1]) for group in range(len(sizes))]
         self.rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        self._preparing, self._filling = shortcut(policy, ActsForRollouts, "act"), ability(policy, FillsExtras)
+        self._preparing = shortcut(policy, PolicyAbilities, "rollout_act", "act")
+        self._filling = ability(policy, PolicyAbilities, "estimates")
 
     def joined(self, states: Sequence[ActingState[CarryT]]) -> ActingState[tuple[CarryT, ...]]:
         """Join the acting states of all groups into one; its carry is the tuple of the groups' carries."""
@@ -329,7 +321,7 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         return self._act(self.policy.act, observation, carry, deterministic)
 
     def rollout_act(self) -> Callable[..., Act[tuple[CarryT, ...], ExtrasT]]:
-        """See `rlsdk.interfaces.ActsForRollouts`."""
+        """See `rlsdk.interfaces.PolicyAbilities`."""
         prepared = self.policy.act if self._preparing is None else self._preparing.rollout_act()
 
         def act(
@@ -354,7 +346,7 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         return Act(joined([act.action for act in acts]), tuple(act.carry for act in acts), extras)
 
     def estimates(self, steps: StepData[ExtrasT]) -> ExtrasT:
-        """See `rlsdk.interfaces.FillsExtras`. If the policy does not implement it, return the extras unchanged."""
+        """See `rlsdk.interfaces.PolicyAbilities`. If the policy does not implement it, return the extras unchanged."""
         if self._filling is None:
             return steps.extras
         columns = [map_tensors(lambda leaf, at=at: leaf[:, at], steps) for at in self.rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from torch import Generator, Tensor
 
@@ -14,15 +14,12 @@ from rlsdk.environments.vector.sync_vector import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
 from rlsdk.interfaces import (
     Algorithm,
+    AlgorithmAbilities,
+    BufferAbilities,
     BuildContext,
-    Collected,
-    HasTdError,
     Parts,
     Policy,
-    Prioritized,
-    SamplesSeveral,
     Training,
-    UpdatesSeveral,
 )
 from rlsdk.interfaces.abilities import ability, require_batches, shortcut
 from rlsdk.interfaces.parts import as_it_is
@@ -62,7 +59,7 @@ class OffPolicyPlan:
         )
 
     def with_settings(self, config: object, context: BuildContext) -> OffPolicyPlan:
-        """See `rlsdk.interfaces.FollowsSettings`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         names = ("gradient_steps", "batch_size", "learning_starts")
         changes = {name: getattr(config, name) for name in names if hasattr(config, name)}
         if isinstance(frequency := getattr(config, "train_freq", None), TrainFrequency):
@@ -70,7 +67,7 @@ class OffPolicyPlan:
         return replace(self, **changes)
 
     def check_parts(self, parts: Parts) -> None:
-        """See `rlsdk.interfaces.ChecksParts`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         ReplayUpdates.check(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
@@ -81,8 +78,8 @@ class OffPolicyPlan:
         callback cut short is stored, without updates. `collected(env_steps, progress)` is called after every vector
         step if the algorithm has this method, and after every round if the buffer has it.
         """
-        counter = ability(training.parts.buffer, Collected)
-        listener = ability(training.parts.algorithm, Collected)
+        counter = ability(training.parts.buffer, BufferAbilities, "collected")
+        listener = ability(training.parts.algorithm, AlgorithmAbilities, "collected")
         updating = ReplayUpdates(training.parts, training.streams)
         acting = training.parts.behavior_policy, updating.memory.extend, training.collector.num_envs
         while cursor.env_steps < training.end:
@@ -101,7 +98,7 @@ class OffPolicyPlan:
             yield cursor, Report(steps, updates, episodes, metrics)
 
     def _collect_round(
-        self, training: Training, acting: _Acting, steps: int, listener: Collected | None
+        self, training: Training, acting: _Acting, steps: int, listener: AlgorithmAbilities | None
     ) -> tuple[int, tuple[Episode, ...], bool]:
         """Collect one round into the buffer, beginning at `steps` environment steps.
 
@@ -135,14 +132,14 @@ class OffPolicyPlan:
                 due = require_end(getattr(collector, "env", None), "of the training", waited)
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
-        """Make `count` updates without collecting; see `rlsdk.interfaces.LearnsOffline`.
+        """Make `count` updates without collecting; see `rlsdk.interfaces.PlanAbilities`.
 
         An algorithm with `collected` receives counts of environment steps after every update, as if steps had been
         collected. Afterwards it receives the real count.
         """
         size = self.batch_size if batch_size is None else batch_size
         updating = ReplayUpdates(training.parts, training.streams)
-        listener = ability(training.parts.algorithm, Collected)
+        listener = ability(training.parts.algorithm, AlgorithmAbilities, "collected")
         if listener is None:
             return updating.update(count, size, 0.0)
         steps = self.train_every * max(1, training.collector.num_envs)
@@ -156,7 +153,7 @@ class OffPolicyPlan:
         return metrics
 
 
-def _listening(listener: Collected, training: Training, steps: int) -> Callable[[int], None]:
+def _listening(listener: AlgorithmAbilities, training: Training, steps: int) -> Callable[[int], None]:
     """Return a function that calls the algorithm's `collected` after every vector step of steps collected after `steps`."""
 
     def on_step(done: int) -> None:
@@ -179,11 +176,11 @@ class OfflinePlan:
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
     def with_settings(self, config: object, context: BuildContext) -> OfflinePlan:
-        """See `rlsdk.interfaces.FollowsSettings`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         return replace(self, batch_size=getattr(config, "batch_size", self.batch_size))
 
     def check_parts(self, parts: Parts) -> None:
-        """See `rlsdk.interfaces.ChecksParts`. Raises SettingsError: there is no data set."""
+        """See `rlsdk.interfaces.PlanAbilities`. Raises SettingsError: there is no data set."""
         if parts.buffer is None:
             raise SettingsError(
                 "it learns from recorded episodes: give dataset=PATH, or --dataset FILE (its build makes them Parts.buffer)"
@@ -201,7 +198,7 @@ class OfflinePlan:
             yield cursor, Report(cursor.env_steps, cursor.updates, (), metrics)
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
-        """See `rlsdk.interfaces.LearnsOffline`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         size = self.batch_size if batch_size is None else batch_size
         return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)
 
@@ -209,7 +206,7 @@ class OfflinePlan:
 class ReplayUpdates:
     """Updates the algorithm from samples of the buffer.
 
-    If the buffer is `Prioritized`, it receives the algorithm's `td_error` after each update. Create this object once,
+    If the buffer has `prioritize`, it receives the algorithm's `td_error` after each update. Create this object once,
     before the training loop.
     """
 
@@ -233,7 +230,7 @@ class ReplayUpdates:
 
     @staticmethod
     def check(parts: Parts) -> None:
-        """Check the parts as the constructor does, for `rlsdk.interfaces.ChecksParts`."""
+        """Check the parts as the constructor does, for `rlsdk.interfaces.PlanAbilities`."""
         ReplayUpdates(parts, Streams(0))
 
     def update(
@@ -270,18 +267,16 @@ BYTES_AT_ONCE = 2**20
 class UpdatesTogether:
     """Makes several updates with batches that are sampled together; the result equals that of single updates bit by bit."""
 
-    def __init__(
-        self, memory: SamplesSeveral[Any], algorithm: Algorithm[Any], preprocess: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, memory: BufferAbilities, algorithm: Algorithm[Any], preprocess: Callable[[Any], Any]) -> None:
         """`preprocess` converts what the buffer samples into what the algorithm learns from."""
         self.memory, self.algorithm, self.preprocess = memory, algorithm, preprocess
-        self.shared = shortcut(algorithm, UpdatesSeveral, "update")
+        self.shared = shortcut(algorithm, AlgorithmAbilities, "update_several", "update")
         self._row_bytes = 0
 
     @classmethod
     def of(cls, parts: Parts) -> UpdatesTogether | None:
         """Return the `UpdatesTogether` of these parts; None if the buffer has no `sample_several`."""
-        memory = shortcut(parts.buffer, SamplesSeveral, "sample")
+        memory = shortcut(parts.buffer, BufferAbilities, "sample_several", "sample")
         return None if memory is None else cls(memory, parts.algorithm, parts.preprocess_batch)
 
     def __call__(self, count: int, size: int, progress: float, generator: Generator) -> Iterator[object]:
@@ -298,51 +293,43 @@ class UpdatesTogether:
             count -= at_once
 
 
-class IndexedBatch(Protocol):
-    """A batch with the indices of its rows in the buffer, as prioritised buffers sample it."""
-
-    @property
-    def index(self) -> Tensor:
-        """The index of each row in the buffer, int64 [N]."""
-        ...
-
-
 class Priorities:
     """Sets the priorities of a prioritised buffer to the errors of an algorithm."""
 
-    def __init__(self, memory: Prioritized, algorithm: HasTdError) -> None:
+    def __init__(self, memory: BufferAbilities, algorithm: AlgorithmAbilities) -> None:
         self.memory, self.algorithm = memory, algorithm
 
     @classmethod
     def of(cls, parts: Parts) -> Priorities | None:
-        """Return the `Priorities` of these parts; None if the buffer is not `Prioritized`.
+        """Return the `Priorities` of these parts; None if the buffer has no `prioritize`.
 
         Raises:
             SettingsError: the buffer is prioritised, but the algorithm has no `td_error`.
         """
-        memory, algorithm = ability(parts.buffer, Prioritized), ability(parts.algorithm, HasTdError)
+        memory = ability(parts.buffer, BufferAbilities, "prioritize")
+        algorithm = ability(parts.algorithm, AlgorithmAbilities, "td_error")
         if memory is None:
             return None
         if algorithm is None:
             raise SettingsError(
                 f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
-                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.HasTdError); choose a memory without"
-                " priorities, such as replay_buffer_class = 'uniform'"
+                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.AlgorithmAbilities); choose a memory"
+                " without priorities, such as replay_buffer_class = 'uniform'"
             )
         return cls(memory, algorithm)
 
-    def follow(self, batch: IndexedBatch) -> None:
+    def follow(self, batch: object) -> None:
         """Pass the errors of the rows of `batch`, the batch of the last update, to the buffer.
 
         Raises:
             PluginError: the batch has no `index`, or the algorithm has no errors.
         """
-        if not isinstance(getattr(batch, "index", None), Tensor):
+        if not isinstance(index := getattr(batch, "index", None), Tensor):
             raise PluginError(
-                f"its memory is Prioritized and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
+                f"its memory has prioritize and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
             )
         if (error := self.algorithm.td_error) is None:
             raise PluginError(
                 f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
             )
-        self.memory.prioritize(batch.index, error)
+        self.memory.prioritize(index, error)

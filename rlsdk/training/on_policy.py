@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import BuildContext, CountsUpdates, SeesDiscarded, Training
+from rlsdk.interfaces import AlgorithmAbilities, BuildContext, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor, Report
 from rlsdk.training.collector import unlike_metrics
@@ -46,7 +46,7 @@ class OnPolicyPlan:
         return OnPolicyPlan(config.n_steps)
 
     def with_settings(self, config: object, context: BuildContext) -> OnPolicyPlan:
-        """See `rlsdk.interfaces.FollowsSettings`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         if hasattr(config, "n_steps") and hasattr(config, "normalize_advantage"):
             return OnPolicyPlan.of(config, context)
         return replace(self, n_steps=getattr(config, "n_steps", self.n_steps))
@@ -60,7 +60,8 @@ class OnPolicyPlan:
         """
         collector, parts = training.collector, training.parts
         policy, algorithm = parts.behavior_policy, parts.algorithm
-        counter, discarding = ability(algorithm, CountsUpdates), ability(algorithm, SeesDiscarded)
+        counter = ability(algorithm, AlgorithmAbilities, "updates")
+        discarding = ability(algorithm, AlgorithmAbilities, "discarded")
         while cursor.env_steps < training.end:
             rollout = collector.collect(policy, self.n_steps)
             length = rollout.steps.reward.shape[0]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal, Protocol, SupportsFloat
+from typing import ClassVar, Literal, SupportsFloat
 
 import attrs
 import numpy as np
@@ -27,7 +27,7 @@ from rlsdk.environments.vector.connected import seed_spaces
 from rlsdk.environments.vector.stepping import Faults, StepResult
 from rlsdk.environments.vector.sync_vector import LONG, require_end
 from rlsdk.errors import EnvironmentFault, PluginError, UsageError, shown
-from rlsdk.interfaces import BuildContext, EpisodePlayer, Parts, Proposes, Training
+from rlsdk.interfaces import AlgorithmAbilities, BuildContext, EpisodePlayer, Parts, Training
 from rlsdk.interfaces.abilities import ability
 from rlsdk.networks.encoders import encoded_slices, encoder_of, flat_vector
 from rlsdk.networks.normalizer import Moments, ObservationNormalizer
@@ -63,17 +63,17 @@ class PopulationPlan:
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
     def with_settings(self, config: object, context: BuildContext) -> PopulationPlan:
-        """See `rlsdk.interfaces.FollowsSettings`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         episodes = getattr(config, "n_eval_episodes", self.episodes)
         offset = getattr(config, "alive_bonus_offset", self.alive_bonus_offset)
         return replace(self, episodes=episodes, alive_bonus_offset=offset)
 
     def with_normalizer(self, normalizer: ObservationNormalizer | None) -> PopulationPlan:
-        """See `rlsdk.interfaces.NormalizesEpisodes`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         return replace(self, normalizer=normalizer)
 
     def check_parts(self, parts: Parts) -> None:
-        """See `rlsdk.interfaces.ChecksParts`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         _proposer(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
@@ -116,13 +116,13 @@ def _episode_player(collector: object) -> EpisodePlayer:
     return collector
 
 
-def _proposer(parts: Parts) -> Proposes:
-    """Return the algorithm as `Proposes`. Raises PluginError if it has no `propose`."""
-    proposer = ability(parts.algorithm, Proposes)
+def _proposer(parts: Parts) -> AlgorithmAbilities:
+    """Return the algorithm. Raises PluginError if it has no `propose`."""
+    proposer = ability(parts.algorithm, AlgorithmAbilities, "propose")
     if proposer is None:
         kind = type(parts.algorithm).__name__
         raise PluginError(
-            f"its plan plays candidates, and {kind} has no propose(progress=); see rlsdk.interfaces.Proposes"
+            f"its plan plays candidates, and {kind} has no propose(progress=); see rlsdk.interfaces.AlgorithmAbilities"
         )
     return proposer
 
@@ -168,13 +168,7 @@ def _episodes(results: Sequence[EpisodeResult]) -> tuple[Episode, ...]:
 Vector = NDArray[np.float64]
 
 
-class Actions(Protocol):
-    """Actions of several environments, such as an array [P, ..] or a list."""
-
-    def __getitem__(self, row: int, /) -> object: ...
-
-
-Act = Callable[[Vector], Actions]
+Act = Callable[[Vector], Sequence[object] | NDArray[np.generic]]
 """A function: encoded observations [P, F] -> P actions in the form that the environment takes."""
 MakeAct = Callable[[NDArray[np.float32]], Act]
 """A function: parameters [P, D] -> an `Act` that uses row p of the parameters for row p of the observations."""

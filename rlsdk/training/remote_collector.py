@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.environments import CollectorsVectorEnv
 from rlsdk.environments.vector.collectors_vector import Places
 from rlsdk.errors import EnvironmentFault, PluginError
-from rlsdk.interfaces import Collected, Collector, Policy, State, Training, VectorEnv
+from rlsdk.interfaces import AlgorithmAbilities, Collector, Policy, State, Training, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import ActingState, Features, Observation, Rollout
@@ -230,7 +230,7 @@ class CollectingCopy:
 
         Exploration may depend on this number.
         """
-        listener, counts = ability(self.agent.parts.algorithm, Collected), shared.counts
+        listener, counts = ability(self.agent.parts.algorithm, AlgorithmAbilities, "collected"), shared.counts
         if listener is None or counts is None:
             return None
         agent, total = self.agent, self.agent.context.num_envs

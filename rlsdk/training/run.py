@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 import torch
@@ -19,18 +19,16 @@ from rlsdk.environments.vector.sync_vector import UNHEARD, hint_of_silence
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import (
     Collector,
-    HasRolloutLength,
-    KeepsInfos,
-    NormalizesEpisodes,
     Plan,
-    PlaysEpisodes,
+    PlanAbilities,
     Policy,
     StepsInPlace,
     Training,
     VectorEnv,
+    VectorEnvAbilities,
 )
 from rlsdk.interfaces.abilities import ability, shortcut
-from rlsdk.records import ActingState, Cursor, EnvStep, Episode, Metrics, Observation, Report, Rollout
+from rlsdk.records import ActingState, Cursor, EnvStep, Metrics, Observation, Report, Rollout
 from rlsdk.runtime.process import affordable, keep_freed_memory, limited_threads
 from rlsdk.storage.tensors import nested_state
 from rlsdk.training import collector as plan_errors
@@ -328,10 +326,10 @@ def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
         if plan.episodes:
             return episodes + remedy
         size = plan.train_every * num_envs
-    elif isinstance(plan, NormalizesEpisodes):  # exact_steps is refused there
+    elif ability(plan, PlanAbilities, "with_normalizer"):  # exact_steps is refused there
         return episodes
     else:
-        rollouts = ability(plan, HasRolloutLength)
+        rollouts = ability(plan, PlanAbilities, "n_steps")
         size = 1 if rollouts is None or plan.unit != "steps" else rollouts.n_steps * num_envs
     if not total % size:
         return None
@@ -345,7 +343,7 @@ def require_exact(plan: Plan[Training], num_envs: int, total: int, algorithm: st
         UsageError: the algorithm plays whole episodes.
         SettingsError: the environments, which are stepped together, cannot make this number of steps.
     """
-    if isinstance(plan, NormalizesEpisodes):
+    if ability(plan, PlanAbilities, "with_normalizer"):
         raise _whole_episodes(algorithm)
     if plan.unit == "steps" and total % num_envs:
         near = total - total % num_envs
@@ -412,20 +410,8 @@ class ExactCollector:
         raise _whole_episodes("the plan")
 
 
-class Watching(Protocol):
-    """A training whose callbacks receive its steps."""
-
-    steps_in_round: int
-    episodes_in_round: list[Episode]
-    stopping: bool
-
-    def notify(self, event: str, *details: object) -> None:
-        """Call the method `event` of the callbacks."""
-        ...
-
-
 @contextmanager
-def gathered_infos(env: KeepsInfos | None, wanted: bool) -> Iterator[None]:
+def gathered_infos(env: VectorEnvAbilities | None, wanted: bool) -> Iterator[None]:
     """Make the steps of `env` contain infos inside the `with` block, if `wanted`."""
     if env is None or not wanted:
         yield
@@ -440,7 +426,7 @@ def gathered_infos(env: KeepsInfos | None, wanted: bool) -> Iterator[None]:
 class Watched(VectorWrapper):
     """Calls callbacks after every step and at the end of collecting. All other calls are passed to the environment."""
 
-    def __init__(self, env: VectorEnv, run: Watching, *, infos: bool) -> None:
+    def __init__(self, env: VectorEnv, run: Run, *, infos: bool) -> None:
         super().__init__(env)
         self.run, self.infos = run, infos
 
@@ -456,7 +442,7 @@ class Watched(VectorWrapper):
         self, observation: Observation, action: Tensor, reward: Tensor
     ) -> Callable[[int], EnvStep | None] | None:
         """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..], with a record of each for callbacks."""
-        env = shortcut(self.env, StepsInPlace, "step")
+        env = shortcut(self.env, StepsInPlace, "step_in_place", "step")
         if env is None or (inner := env.step_in_place(observation, action, reward)) is None:
             return None
         none = torch.zeros(self.num_envs, dtype=torch.bool)
@@ -484,7 +470,7 @@ class Watched(VectorWrapper):
         As many requests are played at a time as there are environments. Once a callback stops the training, no further
         ones are played.
         """
-        player, results = ability(self.env, PlaysEpisodes), list[EpisodeResult]()
+        player, results = ability(self.env, VectorEnvAbilities, "map"), list[EpisodeResult]()
         if player is None:
             raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
         for start in range(0, len(requests), self.num_envs):

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.interfaces import ActsInPlace, StepsInPlace, VectorEnv
+from rlsdk.interfaces import PolicyAbilities, StepsInPlace, VectorEnv
 from rlsdk.interfaces.abilities import shortcut
 from rlsdk.interfaces.policy import ActInPlace
 from rlsdk.networks.normalizer import ObservationNormalizer
@@ -280,14 +280,14 @@ def in_place_of(
 
     None if a subclass, a wrapper or the object itself overrides `act` or `step`, which would not be called.
     """
-    act, stepping = act_in_place(policy), shortcut(env, StepsInPlace, "step")
+    act, stepping = act_in_place(policy), shortcut(env, StepsInPlace, "step_in_place", "step")
     if act is None or stepping is None:
         return None
     return InPlace(act, stepping, generator, None if normalizer is None else normalizer.normalizer.observations)
 
 
 def act_in_place(policy: object) -> ActInPlace | None:
-    """Return the method of `ActsInPlace` if the policy has it, and nothing overrides `act` or `rollout_act`."""
-    given = shortcut(policy, ActsInPlace, "act")
-    given = None if given is None else shortcut(given, ActsInPlace, "rollout_act")
+    """Return `act_in_place` if the policy has it, and nothing overrides `act` or `rollout_act`."""
+    given = shortcut(policy, PolicyAbilities, "act_in_place", "act")
+    given = given and shortcut(given, PolicyAbilities, "act_in_place", "rollout_act")
     return None if given is None else given.act_in_place

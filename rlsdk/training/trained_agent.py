@@ -62,11 +62,9 @@ class ActingSession(Protocol):
 
     def action_on(self, observation: Observation) -> Tensor:
         """Return actions [n] or [n, A] for a record of `n` observations, on the CPU, nested like the action space."""
-        ...
 
     def act_on(self, observation: Observation) -> Act[object, object]:
         """Return the complete result of the policy."""
-        ...
 
 
 class TrainedAgent(Protocol):

@@ -57,7 +57,7 @@ class SoftActorCritic(Generic[ConfigT]):
 
     @property
     def td_error(self) -> Tensor | None:
-        """Errors [N] of the last batch with importance weights; see `rlsdk.interfaces.HasTdError`."""
+        """Errors [N] of the last batch with importance weights; see `rlsdk.interfaces.AlgorithmAbilities`."""
         return self.trained.td_error
 
     def reconfigure(self, config: ConfigT) -> None:
@@ -114,7 +114,7 @@ class SoftActorCritic(Generic[ConfigT]):
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N]: the mean over all critics at the modes of the policy; see `rlsdk.interfaces.EstimatesValues`."""
+        """V [N]: the mean over all critics at the modes of the policy; see `rlsdk.interfaces.PolicyAbilities`."""
         noise = torch.zeros(len(observation.is_first), self.actor.scale.size, device=self.generator.device)
         (action, _), _ = self.actor.evaluate(self.actor.encoder(observation.features), noise)
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
@@ -217,7 +217,7 @@ class DeterministicActorCritic:
 
     @property
     def td_error(self) -> Tensor | None:
-        """Errors [N] of the last batch with importance weights; see `rlsdk.interfaces.HasTdError`."""
+        """Errors [N] of the last batch with importance weights; see `rlsdk.interfaces.AlgorithmAbilities`."""
         return self.trained.td_error
 
     def reconfigure(self, config: DeterministicSettings) -> None:
@@ -231,12 +231,12 @@ class DeterministicActorCritic:
         self.config = config
 
     def policy_replaced(self) -> None:
-        """Copy the actor to the target actor; see `rlsdk.interfaces.FollowsPolicy`."""
+        """Copy the actor to the target actor; see `rlsdk.interfaces.AlgorithmAbilities`."""
         self.actor_target.update(1.0)
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
-        """V [N]: the mean over all critics at the policy's actions; see `rlsdk.interfaces.EstimatesValues`."""
+        """V [N]: the mean over all critics at the policy's actions; see `rlsdk.interfaces.PolicyAbilities`."""
         action, _ = self.actor.evaluate(self.actor.encoder(observation.features))
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 

@@ -92,7 +92,7 @@ class QLearning(Generic[ConfigT]):
             self._warn_of_short_interval()
 
     def policy_replaced(self) -> None:
-        """Copy the policy to the target network; see `rlsdk.interfaces.FollowsPolicy`."""
+        """Copy the policy to the target network; see `rlsdk.interfaces.AlgorithmAbilities`."""
         self.target.update(1.0)
 
     def collected(self, env_steps: int, progress: float) -> None:
@@ -118,7 +118,7 @@ class QLearning(Generic[ConfigT]):
         return self._finished(self._learn_batch(batch, self.config.learning_rate(1.0 - progress)))
 
     def update_several(self, batches: Transitions, count: int, *, progress: float) -> Iterator[Metrics]:
-        """See `rlsdk.interfaces.UpdatesSeveral`. The target network does not change in between, so it is evaluated once."""
+        """See `rlsdk.interfaces.AlgorithmAbilities`. The target network does not change in between, so it is evaluated once."""
         size = len(batches.reward) // count
         parts = tree.split(batches, size)
         if self.config.double_q or self.policy.has_train_mode or batches.reward.is_cuda:  # GPUs replay whole updates

@@ -6,7 +6,7 @@ import math
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -128,15 +128,6 @@ Environment = gymnasium.Env[object, object]
 """Any gymnasium environment."""
 Indices = int | Sequence[int] | None
 """Which environments: one, several, or all (None)."""
-
-
-@runtime_checkable
-class HasWrapperAttributes(Protocol):
-    """An environment that finds attributes through its wrappers, as gymnasium's environments do."""
-
-    def get_wrapper_attr(self, name: str) -> object:
-        """The value of an attribute. Raises AttributeError if neither the environment nor a wrapper has it."""
-        ...
 
 
 def chosen(indices: Indices, count: int) -> list[int]:

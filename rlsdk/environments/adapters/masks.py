@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.environments.adapters.checks import (
-    HasWrapperAttributes,
     Indices,
     attribute_of,
     unreadable,
 )
 from rlsdk.environments.adapters.observations import Arrays, rows_of
 from rlsdk.errors import EnvironmentFault, MaskError, UsageError, shown
-from rlsdk.interfaces import HasMasks, HasSeparateEnvs, VectorEnv
+from rlsdk.interfaces import VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep
 from rlsdk.spaces import Space, choice_places, choices_of, leaf_spaces
 
@@ -82,7 +81,7 @@ def mask_methods(environments: Sequence[object]) -> list[Callable[[], object]] |
     found: list[Callable[[], object]] = []
     for environment in environments:
         try:
-            method = environment.get_wrapper_attr(METHOD) if isinstance(environment, HasWrapperAttributes) else None
+            method = environment.get_wrapper_attr(METHOD) if hasattr(environment, "get_wrapper_attr") else None
         except AttributeError:
             return None
         except Exception as error:
@@ -105,8 +104,8 @@ def is_masking_supported(env: object) -> bool:
     `env` is a gymnasium environment or a vector environment such as that of `model.get_env()`. A gymnasium environment or one
     of its wrappers must have a method `action_masks`, and so must all environments of a vector environment.
     """
-    if isinstance(env, HasSeparateEnvs):
-        return (isinstance(env, HasMasks) and env.has_masks) or all(env.env_method("has_wrapper_attr", METHOD))
+    if (separate := ability(env, VectorEnvAbilities, "env_method")) is not None:
+        return getattr(env, "has_masks", False) or all(separate.env_method("has_wrapper_attr", METHOD))
     return mask_methods([env]) is not None
 
 
@@ -116,10 +115,10 @@ def get_action_masks(env: object) -> NDArray[np.bool_]:
     Raises:
         MaskError: an environment has no method `action_masks`.
     """
-    if isinstance(env, HasSeparateEnvs):
-        if not all(env.env_method("has_wrapper_attr", METHOD)):
+    if (separate := ability(env, VectorEnvAbilities, "env_method")) is not None:
+        if not all(separate.env_method("has_wrapper_attr", METHOD)):
             raise MaskError(f"environments have no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
-        return np.stack([np.asarray(mask, dtype=bool) for mask in env.env_method(METHOD)])
+        return np.stack([np.asarray(mask, dtype=bool) for mask in separate.env_method(METHOD)])
     methods = mask_methods([env])
     if methods is None:
         raise MaskError(f"{type(env).__name__} has no method {METHOD!r}; rlsdk_envs.ActionMasker adds one")
@@ -169,9 +168,10 @@ class MaskValidator:
             the Dicts of its action space have their keys in another order.
         """
         reordered = self.used and choice_places(self._space, env.action_space) is not None
-        if not (self.required or reordered) or not isinstance(env, HasMasks):
+        masked = ability(env, VectorEnvAbilities, "has_masks")
+        if not (self.required or reordered) or masked is None:
             return
-        if (given := env.has_masks or env.reset(0).action_mask is not None) and reordered:
+        if (given := masked.has_masks or env.reset(0).action_mask is not None) and reordered:
             orders = [", ".join(path for path, _ in leaf_spaces(each, "")) for each in (self._space, env.action_space)]
             raise MaskError(
                 f"the entries of action masks go by position: the agent has the actions {orders[0]}, in this order, and the"
@@ -191,7 +191,7 @@ class GoalEnv(Protocol):
     name: str
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> Sequence[object]:
-        """See `rlsdk.interfaces.HasSeparateEnvs`."""
+        """See `rlsdk.interfaces.VectorEnvAbilities`."""
         ...
 
 

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -32,6 +32,7 @@ from rlsdk.environments.states.values import (
     require_fit,
 )
 from rlsdk.errors import ArtifactError, fitting
+from rlsdk.interfaces import VectorEnvAbilities, ability
 
 GENERATORS = (np.random.Generator, type(None))
 OWN_SPACES = ("action_space", "observation_space", "_action_space", "_observation_space")
@@ -275,22 +276,15 @@ def _stored(parts: Iterable[CodeType]) -> set[str]:
 MAX_LENGTH = 2**62
 
 
-@runtime_checkable
-class GivesState(Protocol):
-    """A vector environment whose state can be read."""
-
-    def get_state(self) -> Mapping[str, object]: ...
-
-
 def read_state(env: object) -> Mapping[str, object]:
     """The state of a vector environment.
 
     Raises:
         OpaqueValue: it has no method `get_state`, or it contains a value whose state cannot be read.
     """
-    if not isinstance(env, GivesState):
+    if (able := ability(env, VectorEnvAbilities, "get_state")) is None:
         raise OpaqueValue(f"{type(env).__name__} has no method get_state")
-    return env.get_state()
+    return able.get_state()
 
 
 def state_of(states: Sequence[dict[str, object]], has_masks: bool) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import attrs
 import numpy as np
@@ -59,7 +59,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
     ) -> None:
         """Raises SettingsError when the executor has no stateful workers."""
         super().__init__(*spaces, name, seed)
-        if (able := ability(executor, HasStatefulWorkers)) is None:
+        if (able := ability(executor, HasStatefulWorkers, "stateful_workers")) is None:
             raise SettingsError(
                 f"executor {type(executor).__name__} has no workers that hold environments"
                 " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
@@ -291,18 +291,13 @@ MOVING = frozenset({"reset", "begin", "set", "call", "set_state", "attach", "col
 """Requests that change the environments. The answer contains their new state, for a new worker in case this one dies."""
 
 
-class Attached(Protocol):
-    """A function that collects a rollout in the environments of one collector."""
+Attached: TypeAlias = Callable[[Any, Any, Observation | None], object]
+"""A function (shared, own, fresh) -> a rollout in the environments of one collector, with the data that the next one needs.
 
-    def __call__(self, shared: Any, own: Any, fresh: Observation | None) -> object:
-        """A rollout, and the data that the next rollout needs.
-
-        Args:
-            shared: data that is the same for all collectors.
-            own: data of this collector.
-            fresh: None, or the first observation of new episodes, if the worker was replaced and its episodes are lost.
-        """
-        ...
+`shared` is the same for all collectors, `own` is data of this collector. `fresh` is None, or the first observation of new
+episodes, if the worker was replaced and its episodes are lost.
+"""
+MakesAttached: TypeAlias = Callable[[VectorEnv], Attached]
 
 
 @attrs.frozen(eq=False)
@@ -419,6 +414,5 @@ class CollectorWorker:
         self.env.close()
 
 
-MakesAttached: TypeAlias = Callable[[VectorEnv], Attached]
 OWN = frozenset({"reset", "begin", "step", "attach", "collect", "set_state"})
 """Requests that only collectors answer, and requests that collectors answer differently from `REQUESTS`."""

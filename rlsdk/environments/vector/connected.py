@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeGuard,
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
-from rlsdk.environments.adapters.checks import Environment, Indices, layers_of
+from rlsdk.environments.adapters.checks import Environment, layers_of
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
 from rlsdk.environments.adapters.observations import spaces_of, told_apart
 from rlsdk.errors import EnvironmentFault, SettingsError, UnknownAttributeError, UsageError, shown
-from rlsdk.interfaces import CapturesState, HasMasks, HasSeparateEnvs, KeepsInfos, PlaysEpisodes, SelectsInfo, VectorEnv
+from rlsdk.interfaces import VectorEnv, VectorEnvAbilities
 from rlsdk.records import Observation
 from rlsdk.runtime.process import checked_seed, derive
 from rlsdk.spaces import Space
@@ -25,67 +25,7 @@ OF_LOOPS = ("envs", "env_is_wrapped", "get_images", "render", "seed", "step_asyn
 
 
 @runtime_checkable
-class GetsAttributes(Protocol):
-    """A vector environment that can read attributes of its environments."""
-
-    def get_attr(self, name: str, indices: Indices = None) -> Sequence[object]: ...
-
-
-@runtime_checkable
-class SetsAttributes(Protocol):
-    """A vector environment that can set attributes of its environments."""
-
-    def set_attr(self, name: str, value: object, indices: Indices = None) -> object: ...
-
-
-@runtime_checkable
-class CallsMethods(Protocol):
-    """A vector environment that can call methods of its environments."""
-
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> Sequence[object]: ...
-
-
-@runtime_checkable
-class HasWrappers(Protocol):
-    """A vector environment that can name the wrappers of its environments."""
-
-    def wrappers(self, indices: Indices = None) -> Sequence[Sequence[str]]:
-        """The class names of the wrappers of each environment; see `rlsdk.environments.adapters.checks.wrappers_of`."""
-        ...
-
-
-@runtime_checkable
-class HasResetInfos(Protocol):
-    """A vector environment that gives the `info` of resets."""
-
-    def reset_infos(self) -> Sequence[dict[str, object]]:
-        """The `info` of each environment's last reset."""
-        ...
-
-
-@runtime_checkable
-class SetsOptions(Protocol):
-    """A vector environment that gives its environments options at a reset."""
-
-    def set_options(self, options: object = None) -> None:
-        """Set the options that `reset` of each environment gets next: a dict for all, or a list with one for each."""
-        ...
-
-
-@runtime_checkable
-class ConnectedEnv(
-    VectorEnv,
-    HasMasks,
-    CapturesState,
-    SelectsInfo,
-    KeepsInfos,
-    HasSeparateEnvs,
-    HasWrappers,
-    HasResetInfos,
-    SetsOptions,
-    PlaysEpisodes,
-    Protocol,
-):
+class ConnectedEnv(VectorEnv, VectorEnvAbilities, Protocol):
     """B environments with all members that agents, evaluations and callbacks use.
 
     A method that a kind of vector environment does not support raises `UsageError`.

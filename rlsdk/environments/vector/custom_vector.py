@@ -14,12 +14,6 @@ from rlsdk.environments.adapters.observations import to_space
 from rlsdk.environments.states import read_state
 from rlsdk.environments.vector.connected import (
     SPACES_OF_VECTORS,
-    CallsMethods,
-    GetsAttributes,
-    HasResetInfos,
-    HasWrappers,
-    SetsAttributes,
-    SetsOptions,
     SteppedVector,
     count_reset,
     no_separate,
@@ -30,7 +24,7 @@ from rlsdk.environments.vector.connected import (
 from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
 from rlsdk.environments.vector.sync_vector import device_of
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, raised, shown
-from rlsdk.interfaces import CapturesState, HasMasks, KeepsInfos, PlaysEpisodes, SelectsInfo, State, VectorEnv
+from rlsdk.interfaces import State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
 from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
@@ -40,8 +34,7 @@ from rlsdk.tree import map_tensors
 class CustomVectorEnv(SteppedVector):
     """Wraps an object with the members of `VectorEnv`, and checks the records that it returns.
 
-    The object may also have the members of `HasDevice`, `CapturesState`, `HasMasks`, `SelectsInfo`, `KeepsInfos`,
-    `HasSeparateEnvs` and `PlaysEpisodes`. Calls of these are passed on to the object.
+    The object may also have members of `VectorEnvAbilities`. Calls of these are passed on to the object.
 
     Records of steps are not checked if the object has an attribute `checks_steps` that is True: it checks them itself.
     """
@@ -54,7 +47,7 @@ class CustomVectorEnv(SteppedVector):
         super().__init__(*pair, own if isinstance(own, str) else type(env).__name__)
         self._moves, self.device = 0, _device(env)
         self._checks = getattr(env, "checks_steps", False) is not True
-        self.has_masks = isinstance(env, HasMasks) and bool(env.has_masks)
+        self.has_masks = bool(getattr(env, "has_masks", False))
         self.environments = [env]
 
     def reset(self, seed: int | None = None) -> Observation:
@@ -105,21 +98,21 @@ class CustomVectorEnv(SteppedVector):
     def select_info(self, names: Sequence[str]) -> None:
         """Set the entries that `EnvStep.info` must have from now on, and pass them to `select_info` of the object, if any."""
         super().select_info(names)
-        if isinstance(self.env, SelectsInfo):
-            self.env.select_info(self.info_names)
+        if (env := self._able("select_info")) is not None:
+            env.select_info(self.info_names)
 
     def set_options(self, options: object = None) -> None:
         """The result of `set_options` of the object. Raises UsageError if it has no such method."""
-        if isinstance(self.env, SetsOptions):
-            self.env.set_options(options)
+        if (env := self._able("set_options")) is not None:
+            env.set_options(options)
         elif options:
             no_separate(self.name, "set_options")
 
     def keep_infos(self, keep: bool) -> None:
         """Set whether steps have `infos` from now on, if the object supports it."""
         super().keep_infos(keep)
-        if isinstance(self.env, KeepsInfos):
-            self.env.keep_infos(keep)
+        if (env := self._able("keep_infos")) is not None:
+            env.keep_infos(keep)
 
     def get_state(self) -> State:
         """The state of the object. Raises OpaqueValue if it has no method `get_state`."""
@@ -131,34 +124,37 @@ class CustomVectorEnv(SteppedVector):
         Raises:
             UsageError: the object lacks `get_state` or `set_state`.
         """
-        self._able(CapturesState, "set_state").set_state(state)
+        self._needed("set_state").set_state(state)
 
     def get_attr(self, name: str, indices: Indices = None) -> list[object]:
         """The result of `get_attr` of the object. Raises UsageError if it has no such method.
 
         `set_attr`, `env_method` and `wrappers` work in the same way.
         """
-        return list(self._able(GetsAttributes, "get_attr").get_attr(name, indices))
+        return list(self._needed("get_attr").get_attr(name, indices))
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> None:
-        self._able(SetsAttributes, "set_attr").set_attr(name, value, indices)
+        self._needed("set_attr").set_attr(name, value, indices)
 
     def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        return list(self._able(CallsMethods, "env_method").env_method(name, *args, indices=indices, **kwargs))
+        return list(self._needed("env_method").env_method(name, *args, indices=indices, **kwargs))
 
     def wrappers(self, indices: Indices = None) -> list[Sequence[str]]:
-        return list(self._able(HasWrappers, "wrappers").wrappers(indices))
-
-    def _able(self, kind: type[ResultT], member: str) -> ResultT:
-        """The object as a `kind`, the Protocol that has `member`. Raises UsageError if it lacks a member of the Protocol."""
-        if not isinstance(self.env, kind):
-            no_separate(self.name, member)
-        return self.env
+        return list(self._needed("wrappers").wrappers(indices))
 
     def reset_infos(self) -> list[dict[str, object]]:
         """The `info` of each environment's last reset; empty mappings if the object has no method `reset_infos`."""
-        own = self.env.reset_infos() if isinstance(self.env, HasResetInfos) else [{} for _ in range(self.num_envs)]
-        return list(own)
+        env = self._able("reset_infos")
+        return [{} for _ in range(self.num_envs)] if env is None else list(env.reset_infos())
+
+    def _able(self, name: str) -> VectorEnvAbilities | None:
+        return ability(self.env, VectorEnvAbilities, name)
+
+    def _needed(self, name: str) -> VectorEnvAbilities:
+        """The object. Raises UsageError if it lacks the method `name`."""
+        if (env := self._able(name)) is None:
+            no_separate(self.name, name)
+        return env
 
     def _call(self, call: Callable[[], ResultT], what: str) -> ResultT:
         """The result of `call`, a function that calls the object. Its errors become an EnvironmentFault with its name."""
@@ -200,12 +196,12 @@ class CustomVectorEnv(SteppedVector):
         Raises:
             UsageError: the object has no method `map`.
         """
-        if not isinstance(self.env, PlaysEpisodes):
+        if (env := self._able("map")) is None:
             raise UsageError(
                 f"{self.name!r} is a vector by itself and plays no single episodes; population methods need"
                 " make_vec_env(id, n, vectorization='sync' or 'async'), or a method `map`"
             )
-        return self.env.map(work, items)
+        return env.map(work, items)
 
     def close(self) -> None:
         self._call(self.env.close, "close")

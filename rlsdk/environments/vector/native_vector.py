@@ -40,13 +40,6 @@ ResultT = TypeVar("ResultT")
 GymVector: TypeAlias = "gymnasium.vector.VectorEnv[object, object, object]"
 
 
-@runtime_checkable
-class HasEnvs(Protocol):
-    """A vector environment that gives access to its environments."""
-
-    envs: Sequence[Environment]
-
-
 def _final_info(infos: Mapping[str, object]) -> Mapping[str, object]:
     """The infos of episodes that ended, with same-step autoreset; empty if no episode ended."""
     final = infos.get("final_info")
@@ -200,7 +193,7 @@ class NativeVectorEnv(SteppedVector):
 
     def _inside(self) -> Sequence[Environment]:
         """The gymnasium environments inside the vector environment; empty if they cannot be accessed."""
-        return self.env.unwrapped.envs if isinstance(self.env.unwrapped, HasEnvs) else ()
+        return getattr(self.env.unwrapped, "envs", ())
 
     def _ask(self, call: Callable[[], ResultT]) -> ResultT:
         """The result of `call`, a function that calls the environment. Errors become an EnvironmentFault with its name."""

@@ -21,7 +21,7 @@ from rlsdk.environments.states import masks_in, read_state, state_of, states_in
 from rlsdk.environments.vector.connected import SteppedVector, VectorWrapper, has_members
 from rlsdk.environments.vector.stepping import EnvironmentGroup, ItemT, ResultT, StepArrays, StepRecords, Work
 from rlsdk.errors import EnvironmentFault, UsageError
-from rlsdk.interfaces import HasDevice, VectorEnv
+from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.runtime.files import LastPrepared
 from rlsdk.runtime.process import is_same
@@ -142,7 +142,7 @@ class SyncVectorEnv(SteppedVector):
 
 def device_of(env: object) -> str:
     """The device of the tensors of a vector environment; `cpu` for anything else."""
-    return str(env.device) if has_members(env) and isinstance(env, HasDevice) else "cpu"
+    return str(getattr(env, "device", "cpu")) if has_members(env) else "cpu"
 
 
 def on_device(env: VectorEnv, device: str) -> VectorEnv:

@@ -31,7 +31,8 @@ class ActorCriticWithReplay:
     """Maximises the policy's objective in a trust region, and minimises .5 (Q_ret - Q)^2. All terms are means over states."""
 
     allows_lag = True
-    """Importance weights use the probabilities of the policy that collected the steps; see `rlsdk.interfaces.AllowsLag`."""
+    """Importance weights use the probabilities of the policy that collected the steps; see
+    `rlsdk.interfaces.AlgorithmAbilities.allows_lag`."""
 
     def __init__(self, network: ACERNetwork, config: ACERConfig) -> None:
         self.network, self.config = network, config

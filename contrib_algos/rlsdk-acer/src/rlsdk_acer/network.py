@@ -103,7 +103,7 @@ class ACERNetwork(nn.Module):
         return self._state_values(continued, tuple(part[rows] for part in memory))
 
     def imitation_loss(self, observation: Observation, action: Tensor, starts: Tensor | None = None) -> Tensor:
-        """-log pi(a|s) [N]; see `rlsdk.interfaces.Imitates`."""
+        """-log pi(a|s) [N]; see `rlsdk.interfaces.PolicyAbilities`."""
         begins = torch.ones_like(observation.is_first) if starts is None else starts
         carry, first = self.initial_carry(len(begins)), observation.is_first | begins
         latent = self.memory.sequence(self.encoder(observation.features), carry, first, begins)
@@ -116,7 +116,7 @@ class ACERNetwork(nn.Module):
         return self.policy(latent, observation.action_mask)
 
     def state_values(self, observation: Observation) -> Tensor:
-        """V of observations [N], float [N]; see `rlsdk.interfaces.EstimatesValues`."""
+        """V of observations [N], float [N]; see `rlsdk.interfaces.PolicyAbilities`."""
         return self._state_values(observation, self.initial_carry(len(observation.is_first)))
 
     def _state_values(self, observation: Observation, carry: Carry) -> Tensor:

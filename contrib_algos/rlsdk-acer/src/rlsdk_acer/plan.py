@@ -56,11 +56,11 @@ class ReplayedRollouts:
         return ReplayedRollouts(config.n_steps, config.replay_ratio, config.replay_start, config.gamma)
 
     def with_settings(self, config: ACERConfig, context: BuildContext) -> ReplayedRollouts:
-        """See `rlsdk.interfaces.FollowsSettings`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         return ReplayedRollouts.of(config)
 
     def check_parts(self, parts: Parts) -> None:
-        """See `rlsdk.interfaces.ChecksParts`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         ReplayUpdates.check(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:

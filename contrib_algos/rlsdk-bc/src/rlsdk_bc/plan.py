@@ -42,13 +42,13 @@ class CloningPlan:
         self.inner, self.patience, self.lowest = replace(inner, updates_per_round=rounds), patience, Lowest()
 
     def with_settings(self, config: BCConfig, context: BuildContext) -> CloningPlan:
-        """See `rlsdk.interfaces.FollowsSettings`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         plan = CloningPlan(self.inner.with_settings(config, context), config.patience)
         plan.lowest = self.lowest
         return plan
 
     def check_parts(self, parts: Parts) -> None:
-        """See `rlsdk.interfaces.ChecksParts`. Raises SettingsError: there is no data set."""
+        """See `rlsdk.interfaces.PlanAbilities`. Raises SettingsError: there is no data set."""
         self.inner.check_parts(parts)
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
@@ -85,7 +85,7 @@ class CloningPlan:
         return True
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
-        """See `rlsdk.interfaces.LearnsOffline`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         return self.inner.learn_offline(training, count, batch_size)
 
     def state_dict(self) -> State:

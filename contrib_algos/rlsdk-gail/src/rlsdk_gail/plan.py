@@ -40,7 +40,7 @@ class ImitationPlan:
         return self.loop.n_steps
 
     def with_settings(self, config: object, context: BuildContext) -> ImitationPlan:
-        """See `rlsdk.interfaces.FollowsSettings`."""
+        """See `rlsdk.interfaces.PlanAbilities`."""
         return replace(self, loop=self.loop.with_settings(config, context))
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlsdk_envs.atari import make_atari_env as make_atari_env
     from rlsdk_envs.c_vector import make_c_vec_env as make_c_vec_env
     from rlsdk_envs.envpool_vector import make_envpool_vec_env as make_envpool_vec_env
+    from rlsdk_envs.torch_vector import TorchEnv as TorchEnv
     from rlsdk_envs.torch_vector import make_torch_vec_env as make_torch_vec_env
     from rlsdk_envs.wrappers import ActionMasker as ActionMasker
     from rlsdk_envs.wrappers import CheckNan as CheckNan
@@ -31,7 +32,7 @@ HOMES = {
     **dict.fromkeys(("AtariWrapper", "make_atari_env"), "rlsdk_envs.atari"),
     "make_c_vec_env": "rlsdk_envs.c_vector",
     "make_envpool_vec_env": "rlsdk_envs.envpool_vector",
-    "make_torch_vec_env": "rlsdk_envs.torch_vector",
+    **dict.fromkeys(("TorchEnv", "make_torch_vec_env"), "rlsdk_envs.torch_vector"),
     "toy": "rlsdk_envs.toy:",
     **dict.fromkeys(
         (
@@ -56,6 +57,7 @@ __all__ = [
     "MaskVelocity",
     "Monitor",
     "TimeFeature",
+    "TorchEnv",
     "load_results",
     "make_atari_env",
     "make_c_vec_env",

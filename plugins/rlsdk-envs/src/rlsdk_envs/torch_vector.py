@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import gymnasium
 import torch
@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.environments import ConnectedEnv, connect, require_copies, require_features, require_tensor, to_space
 from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, UsageError, shown
-from rlsdk.interfaces import InformsOfSteps, MasksStates, State, TorchEnv
+from rlsdk.interfaces import State
 from rlsdk.kernels import graphed_transition
 from rlsdk.records import EnvStep, Episode, Features, Observation
 from rlsdk.runtime import choose_device, fresh_seed
@@ -24,8 +24,68 @@ from rlsdk.runtime.process import put_back, stored_like
 from rlsdk.spaces import Box, Space, choices_of, dtype_of, leaf_spaces, map_leaves, shape_of
 
 StateT = TypeVar("StateT")
+State_contra = TypeVar("State_contra", contravariant=True)
 MEMBERS = ("initial", "max_episode_steps", "observation", "reward", "terminal", "transition")
 """The members of `TorchEnv` besides its spaces."""
+
+
+class TorchEnv(Protocol[StateT]):
+    """An environment as functions of tensors, for `make_torch_vec_env`.
+
+    The names are those of gymnasium's `FuncEnv`. A state is a tensor, or a tuple, named tuple, dict or dataclass of tensors,
+    all [B, ..]: the states of B environments. Functions return new tensors and change nothing else: neither their arguments
+    nor, for example, a list. They draw random numbers from `rng` only. A GPU can replay them as a CUDA graph if they do not
+    read values of tensors in Python, as in `if float(state[0]) > 1`.
+    """
+
+    @property
+    def observation_space(self) -> object: ...
+
+    @property
+    def action_space(self) -> object: ...
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """The step that truncates an episode; None: no limit."""
+        ...
+
+    def initial(self, count: int, rng: Generator) -> StateT:
+        """Return `count` first states, on the device of `rng`."""
+        ...
+
+    def transition(self, state: StateT, action: Features, rng: Generator) -> StateT:
+        """Return the next states. `action` is [B, ..], nested like the action space; actions of a float Box are clipped."""
+        ...
+
+    def observation(self, state: StateT) -> Features:
+        """Return the observations [B, ..], nested like the space, in the dtypes of `rlsdk.spaces.dtype_of`."""
+        ...
+
+    def reward(self, state: StateT, action: Features, next_state: StateT) -> Tensor:
+        """Return the rewards, float32 [B]."""
+        ...
+
+    def terminal(self, state: StateT) -> Tensor:
+        """Return whether the episodes end in these states, bool [B]."""
+        ...
+
+
+@runtime_checkable
+class InformsOfSteps(Protocol[State_contra]):
+    """Environments in torch with entries of `info`, for algorithms that declare some."""
+
+    def info(self, state: State_contra, action: Features, next_state: State_contra) -> Mapping[str, Tensor]:
+        """Return the entries of `EnvStep.info` by name, float32 [B] each. It is called only if some are declared."""
+        ...
+
+
+@runtime_checkable
+class MasksStates(Protocol[State_contra]):
+    """Environments in torch that allow some actions only."""
+
+    def action_mask(self, state: State_contra) -> Tensor:
+        """Return the masks of these states, bool [B, A], True where the action is allowed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,7 +340,7 @@ def make_torch_vec_env(
     """A vector environment of an environment that is written in torch.
 
     Args:
-        env: functions of states; see `rlsdk.interfaces.TorchEnv`. With a method `action_mask(state)` it has action masks.
+        env: functions of states; see `rlsdk_envs.TorchEnv`. With a method `action_mask(state)` it has action masks.
         n_envs: number of environments.
         seed: seed of the first reset that gets no seed.
         device: the torch device of all tensors; `auto` is a GPU if there is one.
@@ -291,7 +351,7 @@ def make_torch_vec_env(
     """
     require_copies(n_envs)
     if missing := [name for name in ("observation_space", "action_space", *MEMBERS) if not hasattr(env, name)]:
-        raise EnvironmentFault(f"{shown(env)} lacks {', '.join(missing)} (rlsdk.interfaces.TorchEnv)")
+        raise EnvironmentFault(f"{shown(env)} lacks {', '.join(missing)} (rlsdk_envs.TorchEnv)")
     limit = env.max_episode_steps
     if limit is not None and (type(limit) is not int or limit < 1):
         raise SettingsError(f"max_episode_steps = {limit!r} must be a positive whole number, or None")

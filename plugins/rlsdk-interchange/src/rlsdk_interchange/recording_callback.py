@@ -13,7 +13,6 @@ from rlsdk import tree
 from rlsdk.buffers import RecordedEpisode, require_place, write_episodes
 from rlsdk.callbacks import Callback, set_aside
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import EnvStep, Observation
 from rlsdk_interchange.recorder import Recorder
 
@@ -56,7 +55,7 @@ class RecordEpisodes(Callback):
         """
         require_place(self.path)
         agent, self.episodes = run.driven, []
-        if not agent.acting or isinstance(agent.parts.plan, NormalizesEpisodes):
+        if not agent.acting or hasattr(agent.parts.plan, "with_normalizer"):
             raise UsageError("this algorithm plays whole episodes; record with record_episodes(agent, ...) after learn")
         if agent.config.frame_stack > 1:
             raise UsageError(

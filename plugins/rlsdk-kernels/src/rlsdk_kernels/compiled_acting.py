@@ -1,6 +1,6 @@
 """Acting in compiled code: one call evaluates a network and chooses the actions.
 
-For a rollout, actions are written directly to its storage, see `rlsdk.interfaces.ActsInPlace`. Then addresses are determined
+For a rollout, actions are written directly to its storage, see `PolicyAbilities.act_in_place`. Then addresses are determined
 once, and a step makes one call of compiled code, and one or two of torch for random numbers.
 """
 

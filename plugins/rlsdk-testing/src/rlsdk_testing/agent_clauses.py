@@ -14,7 +14,6 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.errors import ArtifactError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.tree import flatten, unflatten
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.kit import clause, require
@@ -156,9 +155,7 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
 )
 def preprocessing_travels(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalised")
-    episodes = isinstance(
-        subject.agent().parts.plan, NormalizesEpisodes
-    )  # such methods stack frames in the environment
+    episodes = hasattr(subject.agent().parts.plan, "with_normalizer")  # such methods stack frames in the environment
     frames = 1 if episodes else 2
     agent = subject.trained(normalize={"norm_reward": True}, frame_stack=frames)
     normalizer = agent.normalizer

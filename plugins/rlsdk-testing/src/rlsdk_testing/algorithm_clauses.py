@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes, SamplesSeveral, Stateful, UpdatesSeveral, shortcut
+from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, Stateful, shortcut
 from rlsdk.records import Rollout, Scored
 from rlsdk.runtime import Streams
 from rlsdk.training import ReplayUpdates
@@ -22,11 +22,11 @@ from rlsdk_testing.subject import Subject, differing, equal_values, flat_state
 
 def _batch(agent: Agent) -> object:
     """Return a batch that the algorithm can learn from: transitions of its buffer, a rollout, or candidates with scores."""
-    if isinstance(agent.parts.plan, NormalizesEpisodes):
+    if hasattr(agent.parts.plan, "with_normalizer"):
         return scored(agent)
     if agent.parts.buffer is not None:  # checked first: a plugin's own plan may have both a buffer and a rollout length
         return agent.parts.sample(16, torch.Generator().manual_seed(5))
-    if isinstance(agent.parts.plan, HasRolloutLength):
+    if hasattr(agent.parts.plan, "n_steps"):
         return rollout_of(agent, agent.parts.plan.n_steps)
     raise NotApplicable("the algorithm learns from nothing the kit knows")
 
@@ -139,8 +139,8 @@ def several_equal_single(subject: Subject) -> None:
     agents = small_agent(subject), small_agent(subject)
     parts = agents[0].parts
     has_several = (
-        shortcut(parts.buffer, SamplesSeveral, "sample"),
-        shortcut(parts.algorithm, UpdatesSeveral, "update"),
+        shortcut(parts.buffer, BufferAbilities, "sample_several", "sample"),
+        shortcut(parts.algorithm, AlgorithmAbilities, "update_several", "update"),
     )
     if has_several == (None, None) or parts.buffer is None:
         raise NotApplicable("it has neither sample_several nor update_several")

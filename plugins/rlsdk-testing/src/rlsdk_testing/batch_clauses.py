@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rlsdk.interfaces import HasTdError, ability
+from rlsdk.interfaces import AlgorithmAbilities, ability
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.spaces import choices_of
 from rlsdk.tree import map_tensors
@@ -175,7 +175,9 @@ def weights(subject: Subject) -> None:
     rows = torch.arange(batch.discount.shape[-1]) % 3 == 1
     ones = torch.ones(len(rows))
     equal, some = replace(batch, weight=ones), replace(batch, weight=ones.masked_fill(rows, 0.0))
-    if ability(learner.agent.parts.algorithm, HasTdError) is None and not learner.reads(equal, some):
+    if ability(learner.agent.parts.algorithm, AlgorithmAbilities, "td_error") is None and not learner.reads(
+        equal, some
+    ):
         raise NotApplicable("its update reads no weights, and it has no td_error for prioritised memories")
     reward = reward_of(some) + LARGE * rows
     others = with_rewards(_with_other_next(some, rows.expand_as(batch.discount)), reward)
@@ -188,7 +190,7 @@ def weights(subject: Subject) -> None:
 
 def _errors(learner: Learner, batch: Transitions) -> Tensor:
     """Make an update with `batch`, and return the algorithm's `td_error` [N]."""
-    holder = ability(learner.agent.parts.algorithm, HasTdError)
+    holder = ability(learner.agent.parts.algorithm, AlgorithmAbilities, "td_error")
     if holder is None:
         raise NotApplicable("it has no td_error")
     learner.after(batch)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import Buffer, Prioritized, ability
+from rlsdk.interfaces import Buffer, BufferAbilities, ability
 from rlsdk.records import Sequences, Transitions
 from rlsdk.tree import flatten
 from rlsdk_testing.experience import FilledMemory
@@ -275,7 +275,7 @@ def _rows(memory: FilledMemory, size: int, seed: int = 1) -> Transitions:
 
 def _priorities(memory: FilledMemory) -> None:
     """Check that a step with a large error is sampled more often and has a smaller importance weight."""
-    prioritized = ability(memory.buffer, Prioritized)
+    prioritized = ability(memory.buffer, BufferAbilities, "prioritize")
     if prioritized is None:
         return
     index = torch.tensor(sorted({at for seed in range(8) for at in _rows(memory, SAMPLED, seed).index.tolist()}))

@@ -13,7 +13,6 @@ import torch
 
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.kernels import kernels_off
 from rlsdk.records import Report, Scored
 from rlsdk_testing.alternatives import Setting, settings_of
@@ -83,7 +82,7 @@ def _counts(subject: Subject, name: str, value: int) -> Counts | None:
             given: dict[str, Any] = {name: value}
             agent = subject.agent(envs, **given)
             plan, algorithm = agent.parts.plan, agent.parts.algorithm
-            population = isinstance(plan, NormalizesEpisodes)
+            population = hasattr(plan, "with_normalizer")
             length = 1 if population else LENGTH if plan.unit == "steps" else UPDATES
             moves: list[tuple[str, float]] = []
 
@@ -229,7 +228,7 @@ def episodes_reported(subject: Subject) -> None:
     reports: list[Report] = []
     with quietly():
         agent = subject.agent(make_vec_env(lambda: subject.with_info(NotedEnv(subject, played)), 2))
-        if not agent.parts.plan.needs_environment or isinstance(agent.parts.plan, NormalizesEpisodes):
+        if not agent.parts.plan.needs_environment or hasattr(agent.parts.plan, "with_normalizer"):
             raise NotApplicable("it collects no steps in environments")
         played.clear()
         agent.learn(4 * LENGTH, LambdaCallback(on_report=lambda run, report: reports.append(report)))
@@ -261,7 +260,7 @@ def progress_of_round(subject: Subject) -> None:
         after = reports[min(number, len(reports) - 1)].env_steps
         low, high = before / (4 * LENGTH), min(1.0, after / (4 * LENGTH))
         require(
-            low < progress <= high + 1e-6 or isinstance(agent.parts.plan, NormalizesEpisodes),
+            low < progress <= high + 1e-6 or hasattr(agent.parts.plan, "with_normalizer"),
             f"an update after the steps {before + 1} to {after} of {4 * LENGTH} has progress {progress:.4g}, which is not"
             f" in ({low:.4g}, {high:.4g}]",
         )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import Collected
+from rlsdk.interfaces import AlgorithmAbilities, ability
 from rlsdk.kernels import kernels_off
 from rlsdk.settings.schedules import Constant, Piecewise
 from rlsdk_testing.acting import act_on, chosen, observations
@@ -351,7 +351,7 @@ def exploration(subject: Subject) -> None:
     agent = subject.agent(
         exploration_fraction=FRACTION, exploration_final_eps=FINAL, exploration_initial_eps=first, learning_starts=0
     )
-    if not isinstance(agent.parts.algorithm, Collected):
+    if ability(agent.parts.algorithm, AlgorithmAbilities, "collected") is None:
         raise NotApplicable("its exploration does not follow `collected`")
     begins, nearly, done, end = (_random_share(agent, progress) for progress in (0.0, 0.8 * FRACTION, FRACTION, 1.0))
     what = f"with exploration_fraction = {FRACTION} and exploration_final_eps = {FINAL}"
@@ -367,8 +367,8 @@ def exploration(subject: Subject) -> None:
 
 def _random_share(agent: Agent, progress: float) -> float:
     """Return the share of random actions of the behaviour policy after the share `progress` of the training."""
-    listener, policy = agent.parts.algorithm, agent.parts.behavior_policy
-    assert isinstance(listener, Collected)
+    listener, policy = ability(agent.parts.algorithm, AlgorithmAbilities, "collected"), agent.parts.behavior_policy
+    assert listener is not None
     listener.collected(1000 + int(1000 * progress), progress)
     seen, space = observations(agent, SEEN, seed=2), agent.context.action_space
     answers = [

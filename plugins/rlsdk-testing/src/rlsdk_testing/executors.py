@@ -291,7 +291,7 @@ def evaluation(subject: ExecutorSubject) -> None:
 )
 def collectors(subject: ExecutorSubject) -> None:
     with subject.made() as executor:
-        if ability(executor, HasStatefulWorkers) is None:
+        if ability(executor, HasStatefulWorkers, "stateful_workers") is None:
             raise NotApplicable("its workers keep no state")
     collectors_equal(subject.name, subject.workers)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.agent import Agent
-from rlsdk.interfaces import ActsInPlace, Policy, shortcut
+from rlsdk.interfaces import Policy, PolicyAbilities, shortcut
 from rlsdk.records import Act, Observation
 from rlsdk.tree import leaves, map_tensors, stack
 from rlsdk_testing.acting import acting_policies, observations
@@ -41,8 +41,10 @@ def _compare(what: str, agent: Agent) -> bool:
         return False
     tried = False
     for name, policy in acting_policies(agent):
-        given = shortcut(policy, ActsInPlace, "act")
-        given = None if given is None else shortcut(given, ActsInPlace, "rollout_act")  # an override is called instead
+        given = shortcut(policy, PolicyAbilities, "act_in_place", "act")
+        given = given and shortcut(
+            given, PolicyAbilities, "act_in_place", "rollout_act"
+        )  # an override is called instead
         if given is not None and (prepare := given.act_in_place) is not None:
             tried |= _acts_alike(f"{what}: {name.removesuffix('act')}act_in_place()", prepare, policy, seen)
     return tried

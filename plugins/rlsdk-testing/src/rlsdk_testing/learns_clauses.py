@@ -19,7 +19,7 @@ from torch import Tensor
 from rlsdk.agent import Agent
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interfaces import EstimatesValues, ability
+from rlsdk.interfaces import AlgorithmAbilities, PolicyAbilities, ability
 from rlsdk.records import Observation, Sequences, Transitions
 from rlsdk.settings import structure
 from rlsdk.tree import leaves
@@ -323,7 +323,7 @@ def _require_values(subject: Subject, name: str, scale: float, shift: float) -> 
         raise NotApplicable("the algorithm has no setting gamma")
     if _estimator(subject.agent()) is None:
         raise NotApplicable(
-            "neither the policy nor the algorithm has state_values(observation), see rlsdk.interfaces.EstimatesValues"
+            "neither the policy nor the algorithm has state_values(observation), see rlsdk.interfaces.PolicyAbilities"
         )
     remembers = bool(leaves(subject.agent().parts.policy.initial_carry(1)))
     outcomes, values = _paying(scale, shift, at_once=not remembers)
@@ -350,9 +350,10 @@ def _value_score(values: Tensor, agent: Agent) -> float:
     return 1.0 - float((found.cpu() - values).abs().max())
 
 
-def _estimator(agent: Agent) -> EstimatesValues | None:
+def _estimator(agent: Agent) -> PolicyAbilities | AlgorithmAbilities | None:
     """Return the part that estimates values: the policy or the algorithm; None if neither does."""
-    return ability(agent.parts.policy, EstimatesValues) or ability(agent.parts.algorithm, EstimatesValues)
+    policy = ability(agent.parts.policy, PolicyAbilities, "state_values")
+    return policy or ability(agent.parts.algorithm, AlgorithmAbilities, "state_values")
 
 
 @clause(

@@ -11,7 +11,6 @@ import attrs
 from hypothesis import given
 
 from rlsdk.errors import PluginError, SettingsError, UnsupportedSpaceError, message_of, shown
-from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.registry import extension, presets
 from rlsdk.settings import describe, structure, unstructure
 from rlsdk.tree import leaves
@@ -147,7 +146,7 @@ def claims_backed(subject: Subject) -> None:
         "action_noise": "action_noise" in names,
         "action_mask": spec.action_masks == "optional",
         "requires_action_mask": spec.action_masks == "required",
-        "parallel": isinstance(small.parts.plan, NormalizesEpisodes),
+        "parallel": hasattr(small.parts.plan, "with_normalizer"),
     }
     own = [trait for trait in subject.manifest.traits if not trait.startswith("x-")]
     unknown = [trait for trait in own if trait not in context]

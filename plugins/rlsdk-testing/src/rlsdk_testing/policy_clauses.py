@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.interfaces import HasRolloutLength, NormalizesEpisodes
 from rlsdk.records import Observation
 from rlsdk.spaces import Space, choices_of
 from rlsdk.tree import leaves, map_tensors
@@ -158,7 +157,7 @@ def randomness_from_generator(subject: Subject) -> None:
 )
 def samples_vary(subject: Subject) -> None:
     plan = subject.agent().parts.plan
-    if isinstance(plan, NormalizesEpisodes) or not plan.needs_environment:
+    if hasattr(plan, "with_normalizer") or not plan.needs_environment:
         raise NotApplicable(f"{subject.spec.id} does not explore by sampling actions")
     for space in action_spaces(subject):
         agent = _acting_on(subject, space)
@@ -380,7 +379,7 @@ def ratio_is_one(subject: Subject) -> None:
     for what, agent in subject.agents():
         policy: Any = agent.policy
         is_actor_critic = {"evaluate", "estimates", "internal"} <= set(dir(policy))
-        if not isinstance(agent.parts.plan, HasRolloutLength):
+        if not hasattr(agent.parts.plan, "n_steps"):
             continue
         if not is_actor_critic:
             checked += _own_ratio_is_one(what, agent)

@@ -13,7 +13,6 @@ import torch
 from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.interfaces import NormalizesEpisodes
 from rlsdk.records import Report
 from rlsdk.settings import dataset_names
 from rlsdk.settings.schedules import Constant, Linear
@@ -211,7 +210,7 @@ def _state(agent: Agent) -> dict[str, object]:
     """Return name -> copy of all state that later training depends on: the content of files, and samples of the buffer."""
     state = agent.training_state()
     found = dict(_flat({"policy": state["policy"], **state["training"]}))
-    if isinstance(agent.parts.plan, NormalizesEpisodes):  # which environment played the last episode has no effect
+    if hasattr(agent.parts.plan, "with_normalizer"):  # which environment played the last episode has no effect
         found = {name: value for name, value in found.items() if not name.startswith("episodes/environments")}
     buffer = agent.parts.buffer
     if buffer is not None and len(buffer):

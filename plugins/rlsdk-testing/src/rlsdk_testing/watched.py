@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from rlsdk.agent import Agent
 from rlsdk.errors import ContractViolation
-from rlsdk.interfaces import Proposes
+from rlsdk.interfaces import AlgorithmAbilities, ability
 from rlsdk.kernels import kernels_off
 from rlsdk_testing.batches import Batch, Learner, small_agent
 from rlsdk_testing.equal_noise import EqualNoise
@@ -172,8 +172,8 @@ class Observed:
 
     def proposal(self, progress: float = 0.5) -> Effect:
         """Return the candidates of a population method, as an effect; empty for other algorithms."""
-        proposer = self.agent.parts.algorithm
-        if not isinstance(proposer, Proposes):
+        proposer = ability(self.agent.parts.algorithm, AlgorithmAbilities, "propose")
+        if proposer is None:
             return {}
         self.restore()
         with kernels_off():

@@ -31,7 +31,7 @@ class TwoValuePolicy(nn.Module):
         return values.T
 
     def state_values(self, observation: Observation) -> Tensor:
-        """The value of the environment's reward, [N]; the contract kit calls it (`rlsdk.interfaces.EstimatesValues`)."""
+        """The value of the environment's reward, [N]; the contract kit calls it (`rlsdk.interfaces.PolicyAbilities`)."""
         return self.values(observation)[0]
 
     def initial_carry(self, batch: int) -> tuple[()]:

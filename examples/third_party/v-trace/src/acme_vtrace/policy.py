@@ -35,7 +35,7 @@ class ActorCriticNetwork(nn.Module):
         return values.squeeze(-1)
 
     def state_values(self, observation: Observation) -> Tensor:
-        """The same as `value`; the contract kit calls it by this name (`rlsdk.interfaces.EstimatesValues`)."""
+        """The same as `value`; the contract kit calls it by this name (`rlsdk.interfaces.PolicyAbilities`)."""
         return self.value(observation)
 
     def initial_carry(self, batch: int) -> tuple[()]:
