@@ -17,8 +17,8 @@ from rlsdk.training.trained_agent import Locals, TrainedAgent, require_two_argum
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
-    from rlsdk.interfaces import Plan
     from rlsdk.training.run import Run
+    from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
 
 HOOKS = {
     "_on_step": "on_step(run, step)",
@@ -155,8 +155,9 @@ class LambdaCallback(Callback):
         return "on_rollout_end" in vars(self)
 
 
-def steps_of_round(plan: Plan, num_envs: int) -> int:
+def steps_of_round(agent: DrivenAgent | TrainedAgent) -> int:
     """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
+    plan, num_envs = agent.parts.plan, agent.context.num_envs
     if isinstance(length := getattr(plan, "n_steps", None), int):  # see `rlsdk.interfaces.PlanAbilities`
         return length * num_envs
     if isinstance(plan, OffPolicyPlan):

@@ -92,7 +92,7 @@ class CheckpointCallback(Callback):
         self.counter = self.counter.changed(value)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps, steps_of_round(run.driven.parts.plan, run.driven.context.num_envs))
+        self.counter.start(run.num_timesteps, steps_of_round(run.driven))
         self._look(run.agent)
         return None
 

@@ -153,7 +153,7 @@ class EvalCallback(Callback):
         self.documented.on_training_start(run)
         self.counter.start(
             run.num_timesteps,
-            0 if self.own_step else steps_of_round(run.driven.parts.plan, run.driven.context.num_envs),
+            0 if self.own_step else steps_of_round(run.driven),
         )
         if not self.history:
             self._take_up(run)

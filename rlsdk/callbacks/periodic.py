@@ -63,9 +63,7 @@ class EveryNSteps(Callback):
     def on_training_start(self, run: Run) -> bool | None:
         self.rounds.start(
             run.num_timesteps,
-            steps_of_round(run.driven.parts.plan, run.driven.context.num_envs)
-            if self.function or self.at_rounds
-            else 0,
+            steps_of_round(run.driven) if self.function or self.at_rounds else 0,
         )
         self.steps.start(run.num_timesteps, run.agent.context.num_envs if self.at_steps else 0)
         answers = [child.on_training_start(run) for child in self.children]
@@ -115,7 +113,7 @@ class ParameterHistograms(Callback):
         self.counter = StepCounter(every, "ParameterHistograms every")
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.counter.start(run.num_timesteps, steps_of_round(run.driven.parts.plan, run.driven.context.num_envs))
+        self.counter.start(run.num_timesteps, steps_of_round(run.driven))
         run.write_histograms()
         return None
 

@@ -278,7 +278,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
                 " it out"
             )
         agent.env_name = env
-        options |= _whole_rounds(options, request, steps_of_round(agent.parts.plan, agent.context.num_envs))
+        options |= _whole_rounds(options, request, steps_of_round(agent))
         config = attrs.evolve(agent.config, env=env)  # the agent set `env_groups`: one per collector
         record = RunRecord(
             algorithm=spec.id,
