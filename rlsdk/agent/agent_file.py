@@ -513,14 +513,14 @@ class ConstructionLimit:
     def __exit__(self, *_: object) -> None:
         BEFORE_OPERATION.reset(self._before)
 
-    def _charge(self, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> None:
+    def _charge(self, name: str, args: Sequence[object], options: Mapping[str, object]) -> None:
         """Count one operation of torch. Raises ArtifactError before it would allocate a tensor that passes the limit."""
         if name in BY_SIZE or name in OF_TENSOR:
-            dtype = options.get("dtype")
+            size, dtype = args[name in OF_TENSOR], options.get("dtype")
             itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
-            self.left -= math.prod(args[name in OF_TENSOR]) * itemsize
-        elif name == "linalg_qr":
-            self.work_left -= args[0].numel() * min(args[0].shape[-2:])
+            self.left -= math.prod(size if isinstance(size, Sequence) else ()) * itemsize
+        elif name == "linalg_qr" and isinstance(matrix := args[0], Tensor):
+            self.work_left -= matrix.numel() * min(matrix.shape[-2:])
         if self.left < 0 or self.work_left < 0:
             raise ArtifactError(
                 "the file's settings and spaces describe networks that are far larger than the file; they do not belong to it"

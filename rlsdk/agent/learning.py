@@ -83,7 +83,7 @@ def run_training(
     if request.exact:
         require_exact(agent.parts.plan, agent.context.num_envs, total, agent.spec.id)
     elif (line := rounded_up(agent.parts.plan, agent.context.num_envs, total)) and line not in agent.notices:
-        agent.notices.add(line)  # a program that calls learn in a loop is told once
+        agent.notices.add(line)  # a program that calls learn in a loop gets it once
         warnings.warn(f"learn: {line}", stacklevel=4)  # no print: a program that embeds rlsdk can silence a warning
     if request.fresh:
         agent.step_offset = agent.total_steps
@@ -99,7 +99,7 @@ def run_training(
         train(run, env, log_every=interval, threads=threads)
     finally:  # also after an error or Ctrl-C, so that the agent can be saved and `learn` called again
         agent.run, agent.stored_log = None, run.episode_statistics.state_dict()
-        # tells the next `learn` whether somebody stepped the environments meanwhile
+        # the next `learn` compares it, as somebody may step the environments meanwhile
         agent.fingerprint = None if agent.env is None else fingerprint_of(agent.env)
         if run.new_episodes:
             training_state.leave_episodes(agent)

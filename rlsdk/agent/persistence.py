@@ -249,7 +249,7 @@ class StoredPolicy:
             ArtifactError: the networks are far larger than the file, which describes them.
         """
         own = given.get("policy_kwargs", {})
-        # whoever gives an environment and the networks may want some that are far larger than those of the file
+        # a user who gives an environment and networks may want some that are far larger than the file
         of_file = env is None or "policy_kwargs" not in given
         try:
             with ConstructionLimit(agent_file.bytes_of(self.state)) if of_file else nullcontext():

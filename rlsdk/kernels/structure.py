@@ -240,7 +240,7 @@ def _inside(state: str) -> Iterator[None]:
         kernel_states.pop()
 
 
-BEFORE_OPERATION: ContextVar[Callable[[str, Sequence[Any], Mapping[str, Any]], None] | None] = ContextVar(
+BEFORE_OPERATION: ContextVar[Callable[[str, Sequence[object], Mapping[str, object]], None] | None] = ContextVar(
     "BEFORE_OPERATION", default=None
 )
 """A function that `SeededDraws` calls with the name and arguments of every operation, to refuse it by an error."""
