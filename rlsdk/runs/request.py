@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import attrs
 
@@ -16,6 +16,7 @@ from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.files import PLACES
 from rlsdk.runtime.packages import pip_install
 
+MAX_COUNT = 2**53
 MAX_ENVS, MAX_THREADS, MAX_EPISODES, MAX_RESTORES = 2**16, 2**12, 10**7, 10**6
 """The largest counts of a run. `MAX_RESTORES` is also the largest number of rounds that collectors may be ahead."""
 
@@ -94,38 +95,14 @@ class RunRecord:
     def of(table: Mapping[str, object], source: str) -> RunRecord:
         """Return the record in a table. `source` names the table in errors. Raises as `read`."""
         entries = Entries(table, source)
-        steps, dataset = entries.count("steps"), entries.optional_text("dataset")
-        return RunRecord(
-            algorithm=entries.text("algorithm"),
-            env=entries.text("env") if dataset is None else entries.optional_text("env"),
-            dataset=dataset,
-            steps=steps,
-            n_envs=entries.count("n_envs", most=MAX_ENVS),
-            eval_every=entries.count("eval_every", max(1, steps // 10), least=0),
-            checkpoint_every=entries.count("checkpoint_every", max(1, steps // 5)),
-            seed=entries.count("seed", least=0),
-            device=entries.text("device", "auto"),
-            vectorization=entries.text("vectorization", "auto"),
-            preset=entries.flag("preset", False),
-            eval_episodes=entries.count("eval_episodes", 10, most=MAX_EPISODES),
-            stop_at=entries.optional_number("stop_at"),
-            threads=entries.count("threads", 1, most=MAX_THREADS),
-            collectors=entries.optional_count("collectors", least=1, most=MAX_ENVS),
-            executor=entries.text("executor", "processes"),
-            max_lag=entries.count("max_lag", 0, least=0),
-            max_restores=entries.count("max_restores", 0, least=0),
-            schedule_until=entries.optional_count("schedule_until", least=1),
-            exact_steps=entries.flag("exact_steps", False),
-            sinks=entries.texts("sinks"),
-            policy_from=entries.optional_text("policy_from"),
-            places=_places(entries),
-            status=entries.text("status", "running"),
-            error=entries.optional_text("error"),
-            env_steps=entries.optional_count("env_steps"),
-            seconds=entries.number("seconds", 0.0),
-            final_evaluation=_final(entries),
-            system=entries.table_of("system"),
-        )
+        steps = entries.count("steps")
+        rounds = {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
+        found = Entries({**rounds, **table}, source).fields(RunRecord)
+        if found.get("dataset") is None:
+            entries.require("env", "a text")
+        places = Entries(found.get("places", {}), f"{source}, places")
+        known = {name: places.text(name) for name in PLACES if name in places.table}
+        return RunRecord(**{**found, "places": known})
 
 
 def require_enough_steps(asked: int | None, planned: int, trained: int, folder: Path) -> None:
@@ -140,20 +117,6 @@ def require_enough_steps(asked: int | None, planned: int, trained: int, folder: 
         raise SettingsError(
             f"--steps {asked} is less than the {trained} steps that {folder} has been trained for; give more, or leave it out"
         )
-
-
-def _places(entries: Entries) -> dict[str, str]:
-    places = entries.table_of("places")
-    inner = Entries(places, f"{entries.source}, places")
-    return {name: inner.text(name) for name in PLACES if name in places}
-
-
-def _final(entries: Entries) -> FinalEvaluation | None:
-    table = entries.table_of("final_evaluation")
-    if not table:
-        return None
-    final = Entries(table, f"{entries.source}, final_evaluation")
-    return FinalEvaluation(mean=final.number("mean"), std=final.number("std"), episodes=final.count("episodes"))
 
 
 RESUMABLE = (
@@ -173,15 +136,18 @@ RESUMABLE = (
     "exact_steps",
 )
 """Options that a resumed run takes from its record, unless they are given again."""
-FROM_ZERO = ("eval_every", "max_lag", "max_restores")
-MOST = {
-    "eval_episodes": MAX_EPISODES,
-    "threads": MAX_THREADS,
-    "collectors": MAX_ENVS,
-    "max_lag": MAX_RESTORES,
-    "max_restores": MAX_RESTORES,
+LIMITS = {
+    "n_envs": (1, MAX_ENVS),
+    "seed": (0, MAX_COUNT),
+    "eval_every": (0, MAX_COUNT),
+    "eval_episodes": (1, MAX_EPISODES),
+    "threads": (1, MAX_THREADS),
+    "collectors": (1, MAX_ENVS),
+    "max_lag": (0, MAX_RESTORES),
+    "max_restores": (0, MAX_RESTORES),
+    "env_steps": (0, MAX_COUNT),
 }
-"""Option -> its largest value; `MAX_COUNT` for the others."""
+"""Whole number of a request or record -> its least and largest value; 1 and `MAX_COUNT` for the others."""
 
 
 @attrs.frozen(kw_only=True)
@@ -236,7 +202,7 @@ class RunRequest:
         values = {name: getattr(self, name) for name in RESUMABLE}
         given = {name: value for name, value in values.items() if value is not None and value is not False}
         for name, value in given.items():
-            least, most = 0 if name in FROM_ZERO else 1, MOST.get(name, MAX_COUNT)
+            least, most = LIMITS.get(name, (1, MAX_COUNT))
             if isinstance(value, int) and not isinstance(value, bool) and not least <= value <= most:
                 option = name.replace("_", "-")
                 wanted = "a positive whole number" if least else "a whole number, 0 or more"
@@ -261,30 +227,9 @@ class RunRequest:
         Raises:
             SettingsError: an entry is missing or has a wrong type or value.
         """
-        known: dict[str, Any] = {
-            "steps": entries.optional_count("steps", least=1),
-            "n_envs": entries.optional_count("n_envs", least=1, most=MAX_ENVS),
-            "eval_every": entries.optional_count("eval_every"),
-            "eval_episodes": entries.optional_count("eval_episodes", least=1, most=MAX_EPISODES),
-            "checkpoint_every": entries.optional_count("checkpoint_every", least=1),
-            "threads": entries.optional_count("threads", least=1, most=MAX_THREADS),
-            "stop_at": entries.optional_number("stop_at"),
-            "env": entries.optional_text("env"),
-            "preset": entries.optional_text("preset"),
-            "vectorization": entries.optional_text("vectorization"),
-            "collectors": entries.optional_count("collectors", least=1, most=MAX_ENVS),
-            "executor": entries.optional_text("executor"),
-            "max_lag": entries.optional_count("max_lag"),
-            "max_restores": entries.optional_count("max_restores"),
-            "schedule_until": entries.optional_count("schedule_until", least=1),
-            "exact_steps": entries.flag("exact_steps", False),
-            "policy_from": Path(begun) if (begun := entries.optional_text("policy_from")) else None,
-            "sinks": entries.texts("sinks") or None,
-            "settings": entries.table_of("settings"),
-            "use_preset": entries.flag("use_preset", True),
-            "profile": entries.flag("profile", False),
-        }
-        return RunRequest(algorithm=entries.text("algorithm"), **known)
+        # a file does not say where a run writes, that it is resumed, or that it is trusted
+        table = {name: value for name, value in entries.table.items() if name not in ("out", "resume", "trust")}
+        return RunRequest(**Entries(table, entries.source).fields(RunRequest))
 
 
 PRESET_FILES = (".yaml", ".yml")
@@ -314,7 +259,6 @@ def chosen_preset(name: str, spec: AlgorithmSpec, env: str | None) -> Preset:
 
 
 MAX_BYTES = 1 << 24
-MAX_COUNT = 2**53
 
 
 def read_text(path: Path, limit: int = MAX_BYTES) -> str:
@@ -367,52 +311,25 @@ class Entries:
             return SettingsError(f"{self.source} is damaged: it has no {name}; it needs {wanted}")
         return SettingsError(f"{self.source} is damaged: {name} = {str(self.table[name])[:80]!r} is not {wanted}")
 
-    def count(self, name: str, default: int | None = None, least: int = 1, most: int = MAX_COUNT) -> int:
-        """Return the entry `name` as a whole number from `least` to `most`. Without a default, it is required."""
-        value = self.table.get(name, default)
+    def require(self, name: str, wanted: str) -> object:
+        """Return the entry `name`. `wanted` says in the error what it must be."""
+        if self.table.get(name) is None:
+            raise self._wrong(name, wanted)
+        return self.table[name]
+
+    def count(self, name: str, least: int = 1, most: int = MAX_COUNT) -> int:
+        """Return the entry `name` as a whole number from `least` to `most`."""
+        value = self.require(name, wanted := f"a whole number from {least} to {most}")
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self._wrong(name, f"a whole number from {least} to {most}")
+            raise self._wrong(name, wanted)
         return value
 
-    def number(self, name: str, default: float | None = None) -> float:
-        """Return the entry `name` as a finite number. Without a default, it is required."""
-        value = self.table.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not -1e300 < value < 1e300:
-            raise self._wrong(name, "a finite number")
-        return float(value)
-
-    def optional_number(self, name: str) -> float | None:
-        """Return the entry `name` as a finite number; None if it is absent."""
-        return None if self.table.get(name) is None else self.number(name)
-
-    def optional_count(self, name: str, least: int = 0, most: int = MAX_COUNT) -> int | None:
-        """Return the entry `name` as a whole number from `least` to `most`; None if it is absent."""
-        return None if self.table.get(name) is None else self.count(name, least=least, most=most)
-
-    def optional_text(self, name: str) -> str | None:
-        """Return the entry `name` as text; None if it is absent."""
-        return None if self.table.get(name) is None else self.text(name)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """Return the entry `name` as text. Without a default, it is required."""
-        value = self.table.get(name, default)
+    def text(self, name: str) -> str:
+        """Return the entry `name` as text."""
+        value = self.require(name, "a text")
         if not isinstance(value, str):
             raise self._wrong(name, "a text")
         return value
-
-    def flag(self, name: str, default: bool) -> bool:
-        """Return the entry `name` as a bool, or `default` if it is absent."""
-        value = self.table.get(name, default)
-        if not isinstance(value, bool):
-            raise self._wrong(name, "true or false")
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return the entry `name` as a tuple of texts, empty if it is absent."""
-        value = self.table.get(name) or []
-        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-            raise self._wrong(name, "a list of texts")
-        return tuple(value)
 
     def table_of(self, name: str) -> dict[str, Any]:
         """Return the entry `name` as a table, empty if it is absent."""
@@ -422,3 +339,39 @@ class Entries:
         if not isinstance(value, dict):
             raise self._wrong(name, "a table")
         return value
+
+    def fields(self, kind: type[attrs.AttrsInstance]) -> dict[str, Any]:
+        """Return the entries that are fields of an attrs class, each checked by the type of its field.
+
+        An entry that is None or an empty list or table is left out where the field has a default, and so is an absent one.
+        """
+        types = get_type_hints(kind)
+        return {
+            field.name: self._of_type(field.name, types[field.name])
+            for field in attrs.fields(kind)
+            if field.default is attrs.NOTHING or self.table.get(field.name) not in (None, [], (), {})
+        }
+
+    def _of_type(self, name: str, declared: Any) -> object:
+        kinds = [each for each in get_args(declared) or (declared,) if each is not type(None)]
+        kind = get_origin(declared) if get_origin(declared) in (tuple, dict) else get_origin(kinds[0]) or kinds[0]
+        value = self.table.get(name)
+        if kind is int:
+            return self.count(name, *LIMITS.get(name, (1, MAX_COUNT)))
+        if kind in (str, Path):
+            return None if value is None and declared != kind else kind(self.text(name))
+        if kind is dict:
+            return self.table_of(name)
+        if kind is bool and isinstance(value, bool):
+            return value
+        if kind is tuple and isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
+        if kind is float and number:
+            return float(value)  # type: ignore[arg-type]
+        if attrs.has(kind):
+            return kind(**Entries(self.table_of(name), f"{self.source}, {name}").fields(kind))
+        raise self._wrong(name, WANTED[kind])
+
+
+WANTED = {bool: "true or false", tuple: "a list of texts", float: "a finite number"}

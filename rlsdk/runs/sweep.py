@@ -195,7 +195,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     if folder is None or not (folder / REQUEST).exists():
         return None
     source = folder / REQUEST
-    entries = Entries(read_table(source), str(source))
+    entries = Entries({"jobs": 1, "executor": "processes", **read_table(source)}, str(source))
     if "request" not in entries.table:
         raise SettingsError(f"{source} is damaged: it has no request")
     request = RunRequest.of(Entries(entries.table_of("request"), f"{source}, request"))
@@ -210,7 +210,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     env, files = request.env or request.settings.get("env"), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
     trust = asked.trust or record_made_here(source) is not None
-    executor = asked.executor or entries.text("executor", "processes")
+    executor = asked.executor or entries.text("executor")
     require_own_executor(executor, str(source), trust=trust or asked.executor is not None)
     stepped = request.vectorization or "auto"
     require_own_executor(stepped, str(source), trust=trust or asked.vectorization is not None)
@@ -221,9 +221,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     return Sweep(
         request=laid_over,
         seeds=_seeds(entries),
-        jobs=jobs_for(
-            jobs or entries.count("jobs", 1), len(_seeds(entries)), asked.threads or request.threads, executor
-        ),
+        jobs=jobs_for(jobs or entries.count("jobs"), len(_seeds(entries)), asked.threads or request.threads, executor),
         executor=executor,
     )
 
