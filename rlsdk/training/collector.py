@@ -107,24 +107,7 @@ class EndsRollouts(Protocol):
     def rollout_ended(self) -> object: ...
 
 
-class CollectsInRounds:
-    """The base class of collectors: their environments, and whether a round of collecting has begun and not ended."""
-
-    def __init__(self, env: VectorEnv, watched: VectorEnv) -> None:
-        """`watched`: the same environments as callbacks watch them."""
-        self._in_round, self.num_envs = False, env.num_envs
-        ending = ability(watched, EndsRollouts)
-        self._rollout_ended = None if ending is None else ending.rollout_ended
-
-    def end_round(self) -> None:
-        """End a round that has begun; callbacks are notified once, however often a plan calls this."""
-        if self._in_round:
-            self._in_round = False
-            if self._rollout_ended is not None:
-                self._rollout_ended()
-
-
-class LocalCollector(CollectsInRounds):
+class LocalCollector:
     """Collects in environments that are all stepped together, in one group or several."""
 
     def __init__(
@@ -145,10 +128,16 @@ class LocalCollector(CollectsInRounds):
             space: the observation space of the agent, whose Dict keys may have another order than those of `env`; None: that
                 of `env`.
         """
-        super().__init__(env, env)
         self.observation_space = env.observation_space if space is None else space
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
+        self._in_round = False
+        ending = ability(env, EndsRollouts)
+        self._rollout_ended = None if ending is None else ending.rollout_ended
         self._actor: _Actor[Any, Any] | None = None
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
 
     def collect(
         self,
@@ -183,6 +172,12 @@ class LocalCollector(CollectsInRounds):
         if ends_round:
             self.end_round()
         return rollout
+
+    def end_round(self) -> None:
+        if self._in_round:
+            self._in_round = False
+            if self._rollout_ended is not None:
+                self._rollout_ended()
 
     def play(
         self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
