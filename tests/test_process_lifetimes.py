@@ -223,3 +223,28 @@ def test_ctrl_c_while_processes_start_does_not_end_them(tmp_path: Path) -> None:
     )
     assert done.stdout == "[(0, 1), (1, 2)] 3 True 0 1\n"
     assert not done.stderr
+
+
+UNSENDABLE = """
+from rlsdk.errors import WorkError
+from rlsdk.executors.processes import StatefulProcesses
+
+def make():
+    return abs
+
+if __name__ == "__main__":
+    stateful = StatefulProcesses([make, make])
+    try:
+        stateful.ask({0: -1, 1: lambda: None})
+    except WorkError as error:
+        print(str(error).partition(":")[0])
+    print(sorted(stateful.ask({0: -2, 1: -3}).items()))
+    stateful.close()
+"""
+
+
+def test_a_request_that_cannot_be_sent_leaves_no_worker_waiting(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(UNSENDABLE)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "the work or an item cannot be sent to another process\n[(0, 2), (1, 3)]\n"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from concurrent.futures import Executor as Pool
 from importlib import import_module
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -37,7 +37,7 @@ class FuturesExecutor:
         self._make = None if isinstance(pool, Pool) else pool
         self._pool = pool if isinstance(pool, Pool) else None
         self._changing = threading.Lock()
-        self._submitting = Submitting[Any](self, workers)
+        self._submitting = Submitting(lambda work, item: self.map(work, [item])[0], workers)
         self._given = set[Future[Any]]()
         self.workers = workers
         self.repeated = 0
@@ -232,27 +232,21 @@ def unsendable(what: str, error: BaseException) -> WorkError:
     )
 
 
-class Maps(Protocol):
-    """An executor with a method `map`, which `Submitting` needs."""
+class Submitting:
+    """Adds `submit` to an executor with a function `run(work, item)` that may be called from several threads.
 
-    def map(self, work: Callable[[ItemT], ResultT], items: list[ItemT], /) -> list[ResultT]: ...
-
-
-class Submitting(Generic[ItemT]):
-    """Adds `submit` to an executor whose `map` may be called from several threads.
-
-    There are as many threads as workers. Each thread calls `map` with one item.
+    There are as many threads as workers, each for one item.
     """
 
-    def __init__(self, executor: Maps, workers: int) -> None:
-        self.executor, self.workers = executor, workers
+    def __init__(self, run: Callable[[Callable[[Any], Any], Any], Any], workers: int) -> None:
+        self.run, self.workers = run, workers
         self._threads: ThreadPoolExecutor | None = None
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
         """Run `work(item)` in one of the threads, and return the future of its result."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="rlsdk-submitted")
-        return self._threads.submit(lambda: self.executor.map(work, [item])[0])
+        return self._threads.submit(self.run, work, item)
 
     def close(self) -> None:
         """Cancel the work that has not begun; running work is not waited for."""

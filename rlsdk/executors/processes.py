@@ -9,17 +9,18 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
-from rlsdk.errors import WorkError
-from rlsdk.executors.futures import attempt, result_of, traced, unsendable
+from rlsdk.errors import EnvironmentFault, WorkError
+from rlsdk.executors.futures import Submitting, attempt, result_of, traced, unsendable
 from rlsdk.executors.shared_memory import SharedArrays
 from rlsdk.executors.workers import (
+    End,
     Failure,
     RepeatedFailure,
     Worker,
@@ -59,15 +60,12 @@ class Processes:
             return []
         for number in range(len(self._workers), min(self.count, len(items))):
             self._workers.append(started(number))
-        requests = [("call", work, item) for item in self._shared.pack(items)]
+        requests = [(work, item) for item in self._shared.pack(items)]
         try:
             return spread(self._workers, requests, timeout=math.inf, accept=_accept, replaced=self.count_repeated)
         except RepeatedFailure as error:
             self._end()
             raise WorkError(str(error)) from None
-        except _Unsendable as error:
-            self._end()
-            raise unsendable("the work or an item", error.cause) from None
         except KeyboardInterrupt:
             self._stop()
             raise
@@ -117,41 +115,16 @@ def _accept(answer: Any) -> None:
     result_of(answer)
 
 
-class _Unsendable(Exception):  # noqa: N818  # named after the event
-    """A request cannot be pickled; `cause` is the exception from pickling."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-class _PieceWorker(Worker):
-    """A process that calls functions with items."""
-
-    def send(self, request: str, *arguments: object) -> None:
-        """See `Worker.send`; raises `_Unsendable` if the arguments cannot be pickled."""
-        try:
-            super().send(request, *arguments)
-        except OSError:
-            raise
-        except Exception as error:
-            raise _Unsendable(error) from error
-
-
 class _Submitted:
     """Runs submitted items. Each running item has one thread and one process; at most `executor.count` items run."""
 
     def __init__(self, executor: Processes) -> None:
         self.executor = executor
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = Submitting(self._done, executor.count)
+        self.submit = self._threads.submit
         self._idle = SimpleQueue[Worker]()
         self._all: list[Worker] = []
         self._closed = False
-
-    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.executor.count, thread_name_prefix="rlsdk-submitted")
-        return self._threads.submit(self._done, work, item)
 
     def _done(self, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
         try:
@@ -168,11 +141,9 @@ class _Submitted:
         """Return the result of the worker. If the item ends its process, it is tried once more in a new process."""
         for last in (False, True):
             try:
-                worker.send("call", work, item)
+                worker.send((work, item))
                 result: ResultT = result_of(worker.receive(math.inf))
                 return result
-            except _Unsendable as error:
-                raise unsendable("the work or the item", error.cause) from None
             except WorkerDied as reason:
                 if self._closed:
                     raise WorkError("the executor was closed") from None
@@ -186,8 +157,7 @@ class _Submitted:
     def close(self) -> None:
         """End the processes. The results of running items are lost."""
         self._closed = True
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         for worker in self._all:
             worker.process.kill()
 
@@ -196,11 +166,11 @@ def started(number: int) -> Worker:
     """Start a process that waits for work; `number` is its number in messages."""
     shown = warnings.formatwarning
     ours = shown if shown.__module__.startswith("rlsdk.") else None  # a user's function may not be importable there
-    return _PieceWorker(multiprocessing.get_context("spawn"), _serve, ours, f"worker {number}", daemon=False)
+    return Worker(multiprocessing.get_context("spawn"), _serve, ours, f"worker {number}", daemon=False)
 
 
 def _serve(pipe: Connection, shown: Callable[..., str] | None) -> None:
-    """Answer requests ("call", (work, item)) until the pipe closes; `shown` formats warnings, None is Python's format."""
+    """Answer requests (work, item) until the pipe closes; `shown` formats warnings, None is Python's format."""
     if shown is not None:
         warnings.formatwarning = shown
     if hasattr(os, "setsid"):
@@ -209,7 +179,7 @@ def _serve(pipe: Connection, shown: Callable[..., str] | None) -> None:
     end_with_parent()  # SIGTERM comes first, so that a running training can save
     while True:
         try:
-            _name, (work, item) = pipe.recv()
+            work, item = pipe.recv()
         except (EOFError, OSError):
             break
         try:
@@ -238,6 +208,11 @@ Maker: TypeAlias = Callable[[], Callable[[Any], object]]
 """A function that makes the function which answers the requests of a worker."""
 
 
+Answers: TypeAlias = Iterator[tuple[int, Any, Any]]
+"""Yields (number of the worker, request, answer); the answer of a worker that died is a `WorkerDied`, and that of one whose
+function raised an exception is a `Failure`."""
+
+
 class StatefulHere:
     """Stateful workers that are functions in this process, called one after another."""
 
@@ -263,79 +238,117 @@ class StatefulProcesses:
     The processes do not receive the Ctrl-C of the terminal. They end a few seconds after this process.
     """
 
-    def __init__(self, makers: Sequence[Maker]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._shared = SharedArrays()  # first, so that the processes share the tracker that cleans up after a crash
-        self._workers = [Worker(context, serve, make, f"worker {i}") for i, make in enumerate(makers)]
-        self._owed: set[int] = set()
-        """The indices of workers whose last answer has not been received, for example after Ctrl-C."""
+    def __init__(
+        self,
+        makers: Sequence[Maker],
+        context: Any = None,
+        labels: Sequence[str] = (),
+        timeout: float = math.inf,
+        *,
+        apart: bool = True,
+    ) -> None:
+        """Start the processes with `context`; `labels` are their names in messages.
+
+        A process that does not answer for `timeout` seconds counts as dead. With `apart`, each is in a session of its own.
+        """
+        context, self.timeout = context or multiprocessing.get_context("spawn"), timeout
+        self.shared = SharedArrays()  # first, so that the processes share the tracker that cleans up after a crash
+        labels = labels or [f"worker {i}" for i in range(len(makers))]
+        answering = serve_apart if apart else serve
+        self.workers = [Worker(context, answering, make, label) for make, label in zip(makers, labels, strict=True)]
 
     @property
     def pids(self) -> list[int | None]:
         """The process ids of the workers."""
-        return [worker.process.pid for worker in self._workers]
+        return [worker.process.pid for worker in self.workers]
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
-        self._answers(self._owed.copy())  # receive old answers first: `pack` below overwrites the shared memory
-        for index, request in zip(requests, self._shared.pack(list(requests.values())), strict=True):
-            self._owed.add(index)
-            self._workers[index].send("ask", request)
-        answers = self._answers(set(requests))
-        for index in requests:
-            if isinstance(failure := answers[index], Failure):
-                raise traced((failure.kind or WorkError)(failure.message), failure.trace)
+        for _ in self.late():  # before `pack`, which overwrites the shared memory that those workers may still read
+            pass
+        packed = self.shared.pack(list(requests.values()))
+        answers = {i: answer for i, _, answer in self.exchange(dict(zip(requests, packed, strict=True)))}
+        for answer in answers.values():
+            if isinstance(answer, Failure):
+                raise traced((answer.kind or WorkError)(answer.message), answer.trace)
         return answers
 
-    def _answers(self, waiting: set[int]) -> dict[int, Any]:
-        """Wait for the answers of these workers, and return index -> answer; a worker that died has a `WorkerDied`."""
-        answers: dict[int, Any] = {}
-        while waiting:
-            ready = set(wait([s for i in waiting for s in (self._workers[i].pipe, self._workers[i].process.sentinel)]))
-            for index in sorted(waiting):
-                worker = self._workers[index]
-                if worker.pipe in ready or worker.process.sentinel in ready:
-                    try:
-                        answers[index] = worker.receive(time.monotonic())
-                    except WorkerDied as death:
-                        answers[index] = death
-                    waiting.discard(index)
-                    self._owed.discard(index)
-        return answers
+    def late(self) -> Answers:
+        """The answers that were not waited for, as after Ctrl-C, so that later answers belong to later requests."""
+        return self._received([i for i, worker in enumerate(self.workers) if worker.owed])
+
+    def exchange(self, requests: Mapping[int, object]) -> Answers:
+        """Send requests now; the result yields the answers when they are there.
+
+        Raises:
+            WorkError: a request cannot be pickled.
+        """
+        for index, request in requests.items():
+            self.workers[index].send(request)
+        return self._received(requests)
+
+    def _received(self, indices: Iterable[int]) -> Answers:
+        deadline = time.monotonic() + self.timeout
+        for index in indices:  # in this order, not in that of the answers: the slowest is waited for in any case
+            worker = self.workers[index]
+            (request,) = worker.owed
+            try:
+                answer = worker.receive(deadline, self.timeout)
+            except WorkerDied as death:
+                answer = death
+            yield index, request, answer
 
     def replace(self, index: int) -> None:
-        self._workers[index].kill()
-        self._workers[index].start()
-        self._owed.discard(index)
+        self.workers[index].kill()
+        self.workers[index].start()
 
-    def close(self) -> None:
-        """Let each process close its function, and end it; a process that needs more than `CLOSING` seconds is killed."""
-        for worker in self._workers:
-            worker.send("end")
-        end_all(self._workers, CLOSING, owed=bool(self._owed))
-        self._workers = []
-        self._shared.close()
+    def close(self, seconds: float = CLOSING) -> None:
+        """Let each process close its function, and end it; a process that needs more than `seconds` is killed."""
+        owed = any(worker.owed for worker in self.workers)  # before `End` is sent, which nobody answers
+        for worker in self.workers:
+            worker.send(End())
+        end_all(self.workers, seconds, owed=owed)
+        self.end()
+
+    def end(self) -> None:
+        """End the processes at once."""
+        for worker in self.workers:
+            worker.kill()
+        self.workers = []
+        self.shared.close()
 
 
 def serve(pipe: Connection, make: Maker) -> None:
-    """Answer requests ("ask", (request,)) until a request of another name comes or the pipe closes."""
+    """Answer requests with the function that `make()` returns, until an `End` comes or the pipe closes.
+
+    The function is made with the first request, so that an exception of `make` is the answer to it.
+    """
     function: Callable[[Any], object] | None = None
-    if hasattr(os, "setsid"):
-        os.setsid()
     obey_parent_only()
     end_with_parent()
     with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or ends this process
-        while True:
-            name, arguments = pipe.recv()
-            if name != "ask":
-                break
+        while not isinstance(request := pipe.recv(), End):
             try:
                 function = function or make()
-                answer = function(*arguments)
+                answer = function(request)
             except Exception as error:
                 answer = Failure.of(error)
             reply(pipe, answer)
     clean_up_undisturbed()
-    _close(function)
+    try:
+        _close(function)
+    except EnvironmentFault as fault:  # the parent no longer reads answers, so this can only be a warning
+        warnings.warn(str(fault), RuntimeWarning, stacklevel=2)
+
+
+def serve_apart(pipe: Connection, make: Maker) -> None:
+    """`serve` in a session of its own, so that signals to the group of the parent reach only the parent.
+
+    Not for environments that are stepped together: Linux shares its cores among sessions, so each of the short waits of a
+    step would take longer on a busy machine.
+    """
+    if hasattr(os, "setsid"):
+        os.setsid()
+    serve(pipe, make)
 
 
 def _close(function: object) -> None:

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any, TypeVar
@@ -94,7 +94,8 @@ class SharedArrays:
             shared[key] = SharedArray(self._memory.name, layout.used, value)
             layout(value.shape, value.dtype)[...] = value
         changes = [{name: shared[id(value)] for name, value in large.items()} for large in found]
-        return [_with(item, change) if change else item for item, change in zip(items, changes, strict=True)]
+        pairs: Iterable[tuple[Any, dict[str, SharedArray]]] = zip(items, changes, strict=True)
+        return [attrs.evolve(item, **change) if change else item for item, change in pairs]
 
     def close(self) -> None:
         """Free the shared memory."""
@@ -125,11 +126,6 @@ def _large(item: object) -> dict[str, NDArray[np.generic]]:
         for name, value in fields.items()
         if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject
     }
-
-
-def _with(record: Any, changes: dict[str, SharedArray]) -> object:
-    """Return the attrs record with `changes` in the fields that it names."""
-    return attrs.evolve(record, **changes)
 
 
 def _remove(memory: SharedMemory, owner: int) -> None:

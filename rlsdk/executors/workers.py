@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 import attrs
 
 from rlsdk.errors import RlsdkError, UsageError, raised
+from rlsdk.executors.futures import unsendable
 from rlsdk.runtime.process import limited_threads
 
 OVERSLEPT = 1.0
@@ -37,7 +38,12 @@ GRACE = 5.0
 TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
 """The signals that a terminal sends to all its processes."""
 Serve = Callable[[Connection, Any], None]
-"""The function that runs in a process: it answers requests (name, arguments) from the pipe until the pipe closes."""
+"""The function that runs in a process: it answers requests from the pipe until an `End` comes or the pipe closes."""
+
+
+@attrs.frozen
+class End:
+    """The request that ends a process. Closing the pipe is not enough: processes that are forked later have copies of it."""
 
 
 class WorkerDied(Exception):  # noqa: N818  # named after the event
@@ -66,6 +72,9 @@ class Failure:
 class Worker:
     """One process and its pipe. The process runs `serve(pipe, argument)`; `label` is its name in messages."""
 
+    owed: tuple[Any, ...]
+    """The request whose answer has not been received, as after Ctrl-C; empty if there is none."""
+
     def __init__(self, context: Any, serve: Serve, argument: Any, label: str, *, daemon: bool = True) -> None:
         self.context, self.serve, self.argument, self.label, self.daemon = context, serve, argument, label, daemon
         self.failures = 0
@@ -90,11 +99,24 @@ class Worker:
         with _terminal_signals_held(), hidden(self._script):
             self.process.start()
         theirs.close()
+        self.owed = ()
 
-    def send(self, request: str, *arguments: object) -> None:
-        """Send a request. If the process is dead, this raises nothing; `receive` raises `WorkerDied` then."""
-        with contextlib.suppress(BrokenPipeError, ConnectionError):
-            self.pipe.send((request, arguments))
+    def send(self, request: object) -> None:
+        """Send a request. If the process is dead, this raises nothing; `receive` raises `WorkerDied` then.
+
+        Raises:
+            WorkError: the request cannot be pickled; the cause is the exception from pickling. Nothing was sent.
+        """
+        self.owed = (request,)  # before sending: Ctrl-C during `send` must not leave an answer that nobody expects
+        try:
+            self.pipe.send(request)
+        except (BrokenPipeError, ConnectionError):
+            return
+        except OSError:
+            raise
+        except Exception as error:  # pickling may raise any error
+            self.owed = ()
+            raise unsendable("the work or an item", error) from error
 
     def receive(self, deadline: float, extension: float = 0.0) -> Any:
         """Wait for the answer to the last request and return it.
@@ -110,11 +132,15 @@ class Worker:
         signals = [self.pipe, self.process.sentinel]
         while not wait(signals, _left(deadline)):
             if not extension or not _overslept(deadline):
+                self.owed = ()
                 raise WorkerDied("did not answer in time; it hangs")
             deadline = time.monotonic() + extension
         with contextlib.suppress(EOFError, OSError):
             if self.pipe.poll():
-                return self.pipe.recv()
+                answer = self.pipe.recv()
+                self.owed = ()
+                return answer
+        self.owed = ()
         self.process.join(1.0)
         if self._script is not None and self.process.exitcode == NEEDS_MAIN:
             raise UsageError(f"{self.label}: its process {self._script.why()}")
@@ -178,42 +204,39 @@ class RepeatedFailure(Exception):  # noqa: N818  # named after the event
 
 def spread(
     workers: Sequence[Worker],
-    requests: Sequence[tuple[str, *tuple[object, ...]]],
+    requests: Sequence[object],
     *,
     timeout: float,
     accept: Callable[[object], None],
     replaced: Callable[[], None],
-    owed: dict[Worker, tuple[Any, ...]] | None = None,
 ) -> list[Any]:
     """Send each request to the next process that is free, and return the answers in the order of the requests.
 
+    After an error, such as KeyboardInterrupt, some workers may owe an answer.
+
     Args:
         workers: the processes.
-        requests: the requests, each (name, arguments...).
+        requests: the requests.
         timeout: seconds after which a process that does not answer counts as hung.
         accept: a function that gets each answer when it arrives. If it raises an exception, `spread` raises it.
         replaced: called whenever a process was replaced, because it died or hung. Its request is tried once more.
-        owed: after an error, such as KeyboardInterrupt, the workers whose answer was not received, and the request.
 
     Raises:
         RepeatedFailure: a request ended its process for the second time.
     """
     answers: dict[int, object] = {}
-    owed = {} if owed is None else owed
     waiting, tried = list(range(len(requests)))[::-1], set[int]()
     busy: dict[Worker, tuple[int, float]] = {}
     while len(answers) < len(requests):
         for worker in workers:
             if waiting and worker not in busy:
                 index = waiting.pop()
-                owed[worker] = requests[index]
-                worker.send(*requests[index])
+                worker.send(requests[index])
                 busy[worker] = index, time.monotonic() + timeout
         for worker in _ready(busy, timeout):
             index, _ = busy.pop(worker)
             try:
                 answers[index] = answer = worker.receive(time.monotonic())
-                del owed[worker]
                 accept(answer)
             except WorkerDied as reason:
                 if index in tried:
@@ -221,7 +244,6 @@ def spread(
                         f"item {index} ended its process twice; the process of {worker.label} {reason}"
                     ) from None
                 tried.add(index)
-                del owed[worker]
                 worker.kill()
                 worker.start()
                 waiting.append(index)

@@ -99,23 +99,7 @@ class _Actor(Generic[CarryT, ExtrasT]):
         return self._normalizer.acting(act, self._generator)
 
 
-class CollectsInRounds:
-    """The base class of collectors: their environments, and whether a round of collecting has begun and not ended."""
-
-    def __init__(self, env: VectorEnv, watched: VectorEnv) -> None:
-        """`watched`: the same environments as callbacks watch them."""
-        self._in_round, self.num_envs = False, env.num_envs
-        self._rollout_ended: Callable[[], object] | None = getattr(watched, "rollout_ended", None)
-
-    def end_round(self) -> None:
-        """End a round that has begun; callbacks are notified once, however often a plan calls this."""
-        if self._in_round:
-            self._in_round = False
-            if self._rollout_ended is not None:
-                self._rollout_ended()
-
-
-class LocalCollector(CollectsInRounds):
+class LocalCollector:
     """Collects in environments that are all stepped together, in one group or several."""
 
     def __init__(
@@ -136,10 +120,15 @@ class LocalCollector(CollectsInRounds):
             space: the observation space of the agent, whose Dict keys may have another order than those of `env`; None: that
                 of `env`.
         """
-        super().__init__(env, env)
         self.observation_space = env.observation_space if space is None else space
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
+        self._in_round = False
+        self._rollout_ended: Callable[[], object] | None = getattr(env, "rollout_ended", None)
         self._actor: _Actor[Any, Any] | None = None
+
+    @property
+    def num_envs(self) -> int:
+        return self.env.num_envs
 
     def collect(
         self,
@@ -174,6 +163,12 @@ class LocalCollector(CollectsInRounds):
         if ends_round:
             self.end_round()
         return rollout
+
+    def end_round(self) -> None:
+        if self._in_round:
+            self._in_round = False
+            if self._rollout_ended is not None:
+                self._rollout_ended()
 
     def play(
         self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]

@@ -20,7 +20,6 @@ from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import ActingState, Features, Observation, Rollout
 from rlsdk.runtime.process import limited_threads
 from rlsdk.training.collector import (
-    CollectsInRounds,
     LocalCollector,
     NoCollector,
     group_generators,
@@ -41,11 +40,11 @@ def left(collector: Collector) -> bool:
     """Discard what a collector collected ahead. Returns False if the environments then have steps that the cursor does
     not count."""
     # found by its name, because a collector that ends exactly passes it on from the collector inside
-    leave: Callable[[], bool] = getattr(collector, "leave", lambda: True)
-    return leave()
+    leave: Callable[[], bool] | None = getattr(collector, "leave", None)
+    return leave is None or leave()
 
 
-class RemoteCollector(CollectsInRounds):
+class RemoteCollector:
     """Collects in several workers in parallel and returns one joined rollout.
 
     The result equals that of one `LocalCollector` with the same number of groups. Workers return rollouts without
@@ -54,13 +53,13 @@ class RemoteCollector(CollectsInRounds):
 
     def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: RunRecord) -> None:
         """`watched` is the same environment as `env`, as callbacks watch it."""
-        super().__init__(env, watched)
-        self.env, self.run, self._agent = env, run, run.driven
+        self.env, self.run, self._agent, self.num_envs = env, run, run.driven, env.num_envs
         self.acting = self._agent.acting
         self.generators: list[Generator] = group_generators(self._agent.streams, len(self.acting))
         self.normalizer = self._agent.preprocessing.rollouts(self._agent.parts)
         self._groups = len(self.acting) // env.collectors
-        self._env_steps = run.cursor.env_steps
+        self._in_round, self._env_steps = False, run.cursor.env_steps
+        self._rollout_ended: Callable[[], object] | None = getattr(watched, "rollout_ended", None)
         self._attached_with: object = None
         self._ahead = RunningAhead(env, self._agent) if env.max_lag else None
 
@@ -108,6 +107,12 @@ class RemoteCollector(CollectsInRounds):
         Returns False if the environments cannot be restored; they then begin new episodes.
         """
         return self._ahead is None or self._ahead.leave()
+
+    def end_round(self) -> None:
+        if self._in_round:
+            self._in_round = False
+            if self._rollout_ended is not None:
+                self._rollout_ended()
 
     def _attach(self) -> None:
         """Create copies of the agent in the workers, at first and after its settings have changed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,12 +20,14 @@ MERSENNE_WORDS = 624
 BUFFERED = {"has_uint32": (0, 1), "uinteger": (0, 2**32 - 1)}
 """The entries for the unused half of a 64-bit word. All numpy generators except MT19937 have them."""
 LARGEST = 2**128 - 1
-PERMUTED: Mapping[str, Any] = {
+Entries: TypeAlias = Mapping[str, Any]
+"""The entries of a state; see `STATES`."""
+PERMUTED: Entries = {
     "bit_generator": None,
     "state": {"state": (0, LARGEST), "inc": (0, LARGEST)},
     **BUFFERED,
 }
-STATES: Mapping[str, Mapping[str, Any]] = {
+STATES: Mapping[str, Entries] = {
     "PCG64": PERMUTED,
     "PCG64DXSM": PERMUTED,
     "MT19937": {"bit_generator": None, "state": {"key": (np.uint32, MERSENNE_WORDS), "pos": (0, MERSENNE_WORDS)}},
@@ -91,7 +93,7 @@ def python_generator(state: Any) -> random.Random:
     return made
 
 
-def _require_state(state: object, wanted: Mapping[str, Any]) -> None:
+def _require_state(state: object, wanted: Entries) -> None:
     """Raises ArtifactError unless `state` has exactly the entries of `wanted`, within their bounds; see `STATES`."""
     if not isinstance(state, dict) or set(state) != set(wanted):
         raise _refused(f"a generator without exactly {sorted(wanted)}")
@@ -102,7 +104,7 @@ def _require_state(state: object, wanted: Mapping[str, Any]) -> None:
             _require_number(name, state[name], *kind)
 
 
-def _require_number(name: str, value: object, low: Any, high: int) -> None:
+def _require_number(name: str, value: object, low: int | type[np.generic], high: int) -> None:
     """Raises ArtifactError unless `value` is a whole number from `low` to `high`, or `high` words of the type `low`."""
     if isinstance(low, int):
         if type(value) is not int or not low <= value <= high:

@@ -89,14 +89,9 @@ class Writer:
         except TypeError:
             raise OpaqueValue(f"{where} is a tensor of dtype {value.dtype}") from None
 
-    def _generator(self, value: np.random.Generator, where: str) -> dict[str, object]:
-        return {"generator": self(value.bit_generator.state, where)}
-
-    def _legacy(self, value: np.random.RandomState, where: str) -> dict[str, object]:
-        return {"legacy": self(value.get_state(legacy=False), where)}
-
-    def _python_random(self, value: random.Random, where: str) -> dict[str, object]:
-        return {"random": self(value.getstate(), where)}
+    def _generator(self, value: object, where: str) -> dict[str, object]:
+        kind, read = GENERATORS[type(value)]
+        return {kind: self(read(value), where)}
 
     def _torch_generator(self, value: torch.Generator, where: str) -> dict[str, object]:
         return {"torch": self._array(value.get_state().numpy(), where)}
@@ -119,11 +114,15 @@ class Writer:
         return {type(value).__name__: [self(item, f"{where}[{i}]") for i, item in enumerate(items)]}
 
 
+GENERATORS: dict[type, tuple[str, Callable[[Any], object]]] = {
+    np.random.Generator: ("generator", lambda made: made.bit_generator.state),
+    np.random.RandomState: ("legacy", lambda made: made.get_state(legacy=False)),
+    random.Random: ("random", random.Random.getstate),
+}
+"""Class of a generator -> (its kind in files, the function that reads its state)."""
 ENCODERS: dict[type, Callable[[Writer, Any, str], dict[str, object]]] = {
     np.ndarray: Writer._array,
-    np.random.Generator: Writer._generator,
-    np.random.RandomState: Writer._legacy,
-    random.Random: Writer._python_random,
+    **dict.fromkeys(GENERATORS, Writer._generator),
     torch.Generator: Writer._torch_generator,
     torch.Tensor: Writer._tensor,
     dict: Writer._dict,
@@ -254,14 +253,9 @@ class Reader:
             part._np_random = generator
         return present
 
-    def _generator(self, code: dict[str, object], present: object) -> np.random.Generator:
-        return generators.numpy_generator(self(code["generator"]))
-
-    def _legacy(self, code: dict[str, object], present: object) -> np.random.RandomState:
-        return generators.legacy_generator(self(code["legacy"]))
-
-    def _python_random(self, code: dict[str, object], present: object) -> random.Random:
-        return generators.python_generator(self(code["random"]))
+    def _generator(self, code: dict[str, object], present: object) -> object:
+        ((kind, state),) = code.items()
+        return MAKERS[kind](self(state))
 
     def _torch_generator(self, code: dict[str, Any], present: object) -> torch.Generator:
         made = torch.Generator()
@@ -295,14 +289,18 @@ class Reader:
         return CONTAINERS[kind](map(_hashable, made) if kind.endswith("set") else made)
 
 
+MAKERS: dict[str, Callable[[Any], object]] = {
+    "generator": generators.numpy_generator,
+    "legacy": generators.legacy_generator,
+    "random": generators.python_generator,
+}
+"""Kind of a generator in files -> the function that makes one with a state, after checking the state."""
 READERS: dict[str, Callable[[Reader, dict[str, Any], object], object]] = {
     "array": Reader._array,
     "scalar": Reader._scalar,
     "tensor": Reader._tensor,
     "space": Reader._space,
-    "generator": Reader._generator,
-    "legacy": Reader._legacy,
-    "random": Reader._python_random,
+    **dict.fromkeys(MAKERS, Reader._generator),
     "torch": Reader._torch_generator,
     "simulation": Reader._simulation,
     "dict": Reader._dict,

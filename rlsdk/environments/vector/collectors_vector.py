@@ -19,7 +19,7 @@ from rlsdk.environments.vector.connected import Seeds, SteppedVector, seed_of
 from rlsdk.environments.vector.process_vector import SpreadRequests, even_ranges
 from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
-from rlsdk.environments.vector.worker import REQUESTS, ByValue, sendable
+from rlsdk.environments.vector.worker import REQUESTS, ByValue, numbers_in, sendable
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors.choice import SerialExecutor, done_now
 from rlsdk.executors.processes import Background
@@ -192,7 +192,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         if self._background is not None:
-            self._background.settle()
+            self._background.settle()  # a worker answers one request at a time, and the pipe keeps their order
         try:
             answers = self._workers.ask(dict(enumerate(requests)))
         except Exception as error:
@@ -211,13 +211,15 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
 
     def _again(self, index: int, request: Request, death: WorkerDied) -> Answer:
         """Replace a worker that died, and return the answer of the new worker to the same request."""
-        where = f"environment {self.name!r}: the collector of {_named(self.rows[index])}"
-        if request.name == "step":
+        where = f"environment {self.name!r}: the collector of {numbers_in(self.rows[index])}"
+        if request.name == "step":  # its actions were chosen for observations that new episodes would not have
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")
         if self._closed:  # `close` ended the workers while they collected in the background
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         self.restarts += 1
         self._workers.replace(index)
+        # the state comes back before the fingerprint is read: then the new fingerprint stands for the old one, and
+        # `learn` does not take the replacement for a step that other code made
         known = self._states[index] is not None and index in self._fingerprints
         for repeated in (*self._restoring(index), *[self._request("fingerprint", ())] * known, request):
             answer = self._workers.ask({index: repeated})[index]
@@ -254,10 +256,6 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
             self._executor.close()
             if self._background is not None:
                 self._background.close()
-
-
-def _named(rows: range) -> str:
-    return f"number {rows.start}" if len(rows) == 1 else f"numbers {rows.start} to {rows.stop - 1}"
 
 
 def _joined(parts: Sequence[NodeT]) -> NodeT:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-import time
 import uuid
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from multiprocessing.process import BaseProcess
@@ -38,11 +37,11 @@ from rlsdk.environments.vector.stepping import (
     groups,
 )
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
-from rlsdk.environments.vector.worker import END, Assignment, ByValue, WithInfos, arrays_in, bytes_for, serve
-from rlsdk.errors import EnvironmentFault, UsageError, raised
+from rlsdk.environments.vector.worker import Assignment, ByValue, WithInfos, arrays_in, bytes_for, numbers_in
+from rlsdk.errors import EnvironmentFault, UsageError, WorkError, raised
 from rlsdk.executors.futures import traced
-from rlsdk.executors.shared_memory import SharedArrays
-from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, end_all, spread
+from rlsdk.executors.processes import Answers, StatefulProcesses
+from rlsdk.executors.workers import Failure, RepeatedFailure, Worker, WorkerDied, spread
 from rlsdk.interfaces import Executor
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import fresh_seed
@@ -156,8 +155,6 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         super().__init__(observation_space, action_space, name, seed)
         self.num_envs, self.options = len(makers), options
         self.has_masks = self._closed = False
-        self._owed = dict[Worker, tuple[Any, ...]]()
-        """Processes whose answer was not received, as after Ctrl-C, and the request."""
         self._base = 0
         """The seed of the last reset. Seeds for replaced processes are derived from it."""
         self._ahead: set[str] = set()
@@ -166,13 +163,12 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         pair, count = (observation_space, action_space), self.num_envs
         block = context.RawArray("B", bytes_for(*pair, count))
         self._decode, self._records = ActionDecoder(action_space), StepRecords(arrays_in(block, *pair, count))
-        self._shared = SharedArrays()
-        self._workers: list[Worker] = []
         self.rows = even_ranges(count, min(options.workers, count))
-        for rows in self.rows:
-            own = ByValue([makers[i] for i in rows])
-            assignment = Assignment(own, *pair, name, rows.start, rows.stop, count, block)
-            self._workers.append(Worker(context, serve, assignment, assignment.label))
+        owns = [ByValue([makers[i] for i in rows]) for rows in self.rows]
+        parts = [Assignment(own, *pair, name, r, count, block) for own, r in zip(owns, self.rows, strict=True)]
+        labels = [numbers_in(rows) for rows in self.rows]
+        self._pool = StatefulProcesses(parts, context, labels, options.timeout, apart=False)
+        self._workers, self._shared = self._pool.workers, self._pool.shared
         self.has_masks = self._have_masks()
 
     def _have_masks(self) -> bool:
@@ -198,7 +194,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         chosen = pending if seed is None else seed
         self._base = fresh_seed() if chosen is None else chosen
         self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
-        self._ahead.clear()
+        self._ahead.clear()  # all episodes begin now, so no environment is ahead of the others
         options = self.reset_options.take()
         parts = [worker.argument.part for worker in self._workers]
         self.has_masks = all(self._ask("reset", [(seeds[part], options[part]) for part in parts]))
@@ -238,11 +234,10 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         self._settle()
-        deadline = time.monotonic() + self.options.timeout
-        asked = [None if own is None else (request, *own) for own in arguments]
-        self._send_all(asked)
-        pairs = zip(self._workers, asked, strict=True)
-        answers = [_RESTARTED if own is None else self._answer(worker, own, deadline) for worker, own in pairs]
+        requests = {i: (request, *own) for i, own in enumerate(arguments) if own is not None}
+        answers: list[Any] = [_RESTARTED] * len(self._workers)
+        for index, sent, answer in self._send(requests):
+            answers[index] = self._checked(index, sent, answer)
         for answer in answers:
             if isinstance(answer, Failure):
                 raise self._error(answer)
@@ -250,45 +245,35 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
 
     def _settle(self) -> None:
         """Receive the answers that were not waited for, so that later answers belong to later requests."""
-        deadline = time.monotonic() + self.options.timeout
-        for worker, request in list(self._owed.items()):
-            if self._answer(worker, request, deadline) is _RESTARTED:
-                self._ahead.add(worker.label)
+        for index, request, answer in self._pool.late():
+            if self._checked(index, request, answer) is _RESTARTED:
+                self._ahead.add(self._workers[index].label)
 
-    def _send(self, worker: Worker, request: tuple[Any, ...]) -> None:
-        self._owed[worker] = request
-        worker.send(*request)
-
-    def _send_all(self, requests: Sequence[tuple[Any, ...] | None]) -> None:
+    def _send(self, requests: Mapping[int, tuple[Any, ...]]) -> Answers:
         try:
-            for worker, request in zip(self._workers, requests, strict=True):
-                if request is not None:
-                    self._send(worker, request)
-        except Exception as error:
-            name, what, *_ = requests[0] or ("", "")
+            return self._pool.exchange(requests)
+        except WorkError as error:
+            name, what, *_ = next(iter(requests.values()))
             if name not in LEAVE_RUNNING:
                 raise
-            # the value of an attribute or a call, which all processes get: the first one could not be pickled
-            self._owed.clear()
+            # all processes get the same value, so the first one was not sent either, and nothing has changed
             raise EnvironmentFault(
                 f"environment {self.name!r}: the values given for {what!r} cannot be sent to its processes: it"
-                f" {raised(error, 'pickling')}; give plain values, or a function that a module holds, or use"
-                " vectorization='sync'"
+                f" {raised(error.__cause__ or error, 'pickling')}; give plain values, or a function that a module holds, or"
+                " use vectorization='sync'"
             ) from None
 
-    def _answer(self, worker: Worker, request: tuple[Any, ...], deadline: float) -> object:
-        try:
-            answer = worker.receive(deadline, self.options.timeout)
-            self._owed.pop(worker, None)
-        except WorkerDied as reason:
-            self._owed.pop(worker, None)
+    def _checked(self, index: int, request: tuple[Any, ...], answer: object) -> object:
+        """An answer of a process, or of the process that replaced it. Raises the error that ends the training."""
+        worker = self._workers[index]
+        if isinstance(answer, WorkerDied):
             worker.failures += 1
             if self.options.restart and worker.failures <= MAX_RESTARTS_IN_A_ROW:
-                return self._replace(worker, request)
-            how = str(reason) if "exit" in str(reason) else f"did not answer for {self.options.timeout} s; it hangs"
+                return self._replace(index, request)
+            how = str(answer) if "exit" in str(answer) else f"did not answer for {self.options.timeout} s; it hangs"
             self._fail(EnvironmentFault, f"environment {self.name!r}: the process of {worker.label} {how}")
         if isinstance(answer, Failure):
-            if request[0] not in LEAVE_RUNNING:
+            if request[0] not in LEAVE_RUNNING:  # the other environments made the step, so the copies are apart
                 self._end()
                 raise self._error(answer)
             return answer
@@ -296,27 +281,30 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         worker.failures = 0 if isinstance(ended, Ended) else worker.failures
         return answer
 
-    def _replace(self, worker: Worker, request: tuple[Any, ...]) -> object:
+    def _answer(self, index: int, request: tuple[Any, ...]) -> object:
+        ((_, _, answer),) = self._send({index: request})
+        return self._checked(index, request, answer)
+
+    def _replace(self, index: int, request: tuple[Any, ...]) -> object:
         """Replace a dead process, and repeat the request. A step is not repeated: its answer is `_RESTARTED`."""
         self.restarts += 1
-        worker.kill()
-        worker.start()
+        self._pool.replace(index)
         if request[0] != "reset":
-            self._begin_episodes(worker)
+            self._begin_episodes(index)
         if request[0] == "step":
             return _RESTARTED
-        self._send(worker, request)
-        answer = self._answer(worker, request, time.monotonic() + self.options.timeout)
+        answer = self._answer(index, request)
         if request[0] != "reset":
-            self._ahead.add(worker.label)
+            self._ahead.add(self._workers[index].label)
         return answer
 
-    def _begin_episodes(self, worker: Worker) -> None:
+    def _begin_episodes(self, index: int) -> None:
         """Reset the environments of a new process, with seeds of their own."""
-        seeds = [seed_of(self._base, i + self.restarts * self.num_envs) for i in worker.argument.rows]
-        self._send(worker, ("reset", seeds))
-        self._answer(worker, ("reset", seeds), time.monotonic() + self.options.timeout)
-        part = worker.argument.arrays()
+        assignment = self._workers[index].argument
+        seeds = [seed_of(self._base, i + self.restarts * self.num_envs) for i in assignment.rows]
+        self._answer(index, ("reset", seeds))
+        part = assignment.arrays()
+        # the process may have died in the middle of writing a step, and its rows are part of the next record
         part.reward[:], part.terminated[:], part.truncated[:] = 0.0, False, False
 
     def _error(self, failure: Failure) -> Exception:
@@ -342,9 +330,7 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
         timeout, accept, replaced = self.options.timeout, self._accept, self._count_restart
         self._settle()
         try:
-            answers = spread(
-                self._workers, requests, timeout=timeout, accept=accept, replaced=replaced, owed=self._owed
-            )
+            answers = spread(self._workers, requests, timeout=timeout, accept=accept, replaced=replaced)
             return list(chain.from_iterable(answers))
         except RepeatedFailure as error:
             self._fail(EnvironmentFault, f"environment {self.name!r}: {error}")
@@ -359,17 +345,12 @@ class ProcessVectorEnv(SpreadRequests, SteppedVector):
     def close(self) -> None:
         """Close the environments, and end the processes."""
         if not self._closed:
-            for worker in self._workers:
-                worker.send(END)
             self._closed = True
-            end_all(self._workers, self.options.timeout, owed=bool(self._owed))
-            self._end()
+            self._pool.close(self.options.timeout)
 
     def _end(self) -> None:
         self._closed = True
-        self._shared.close()
-        for worker in self._workers:
-            worker.kill()
+        self._pool.end()
 
 
 _RESTARTED = object()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -22,14 +19,9 @@ from rlsdk.environments.vector.connected import Options
 from rlsdk.environments.vector.stepping import Ended, EnvironmentGroup, StepArrays, Work
 from rlsdk.errors import EnvironmentFault
 from rlsdk.executors.shared_memory import ALIGNMENT, Layout
-from rlsdk.executors.workers import Failure, clean_up_undisturbed, end_with_parent, obey_parent_only, reply
 from rlsdk.spaces import Space
 
 T = TypeVar("T")
-
-
-END = "end"
-"""The request that ends the process. Closing the pipe is not enough: processes that are forked later have copies of it."""
 
 
 @attrs.frozen(eq=False)
@@ -44,71 +36,49 @@ class WithInfos:
 
 @attrs.frozen
 class Assignment:
-    """The copies that a process steps, rows `first` to `end` (exclusive) of `total`, and the memory for their results."""
+    """The copies that a process steps, `rows` of `total`, and the memory for their results."""
 
     makers: ByValue[list[Callable[[], Environment]]]
     """The functions that make the environments."""
     observation_space: Space
     action_space: Space
     name: str
-    first: int
-    end: int
+    rows: range
+    """The numbers of the copies."""
     total: int
     block: Block
 
     @property
-    def rows(self) -> range:
-        """The numbers of the copies."""
-        return range(self.first, self.end)
-
-    @property
     def part(self) -> slice:
         """The rows of the copies in the arrays of all copies."""
-        return slice(self.first, self.end)
-
-    @property
-    def label(self) -> str:
-        """The numbers of the environments in this process, for messages."""
-        return f"number {self.first}" if len(self.rows) == 1 else f"numbers {self.first} to {self.end - 1}"
+        return slice(self.rows.start, self.rows.stop)
 
     def arrays(self) -> StepArrays:
         """The arrays for the environments of this process: views of its rows in the shared memory."""
         whole = arrays_in(self.block, self.observation_space, self.action_space, self.total)
-        return whole.part(self.first, self.end)
+        return whole.part(self.rows.start, self.rows.stop)
+
+    def __call__(self) -> SteppedGroup:
+        """Make the environments, in the process that steps them."""
+        environments = [make() for make in self.makers()]
+        numbers = self.rows if self.total > 1 else ()
+        return SteppedGroup(EnvironmentGroup(environments, self.arrays(), self.name, numbers))
 
 
-def serve(pipe: Connection, assignment: Assignment) -> None:
-    """Answer requests (name, arguments) until the request `END`, or until the pipe closes."""
-    group: EnvironmentGroup | None = None
-    obey_parent_only()
-    end_with_parent()
-    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent ended, or it ends this process
-        while True:
-            name, arguments = pipe.recv()
-            if name == END:
-                break
-            try:
-                group = group or _made(assignment)
-                answer = REQUESTS[name](group, *arguments)
-            except Exception as error:
-                answer = Failure.of(error)
-            reply(pipe, answer)
-    clean_up_undisturbed()
-    if group is not None:
-        try:
-            group.close()
-        except EnvironmentFault as fault:  # the parent no longer reads answers, so this can only be a warning
-            warnings.warn(str(fault), RuntimeWarning, stacklevel=2)
+def numbers_in(rows: range) -> str:
+    """The numbers of the environments of a process or collector, for messages."""
+    return f"number {rows.start}" if len(rows) == 1 else f"numbers {rows.start} to {rows.stop - 1}"
 
 
-def _made(assignment: Assignment) -> EnvironmentGroup:
-    environments = [make() for make in assignment.makers()]
-    return EnvironmentGroup(
-        environments,
-        assignment.arrays(),
-        assignment.name,
-        range(assignment.first, assignment.end) if assignment.total > 1 else (),
-    )
+class SteppedGroup:
+    """The environments of one process. A call answers a request: (name, arguments...)."""
+
+    def __init__(self, group: EnvironmentGroup) -> None:
+        self.group, self.close = group, group.close
+
+    def __call__(self, request: tuple[str, *tuple[Any, ...]]) -> object:
+        name, *arguments = request
+        return REQUESTS[name](self.group, *arguments)
 
 
 def _reset(group: EnvironmentGroup, seeds: Sequence[int | None], options: Sequence[Options] = ()) -> bool:
