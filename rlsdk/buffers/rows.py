@@ -20,7 +20,7 @@ from rlsdk.errors import SettingsError, UsageError, require_file_name
 from rlsdk.interfaces import BuildContext
 from rlsdk.records import Features, Observation, Rollout, successors, with_observations
 from rlsdk.runtime.process import require_disk, require_memory
-from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, shape_of
+from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, nbytes, shape_of
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
@@ -65,28 +65,25 @@ class Rows:
 
     def size(self) -> int:
         """The bytes of the full ring, in memory or on disk."""
-        # tensors on the device "meta" have shapes and dtypes, but no memory
-        ring, lead = self._columns(self.context.masks, in_memory("meta")), (self.ring, self.context.num_envs)
-        sizes = [leaf.nbytes for leaf in tree.leaves(ring)]
-        sizes += [leaf.nbytes for name in NAMED for leaf in tree.leaves(self.storage.get(name))]
+        mask = sum(choices_of(self.context.action_space)) if self.context.masks else 0
+        observation = nbytes(self.space) + 1 + mask  # features, is_first, a byte per mask entry
+        copies = 1 if self.shared else 2
+        scalars = 4 + 4 + 1 + (8 if self.shared else 0)  # reward, discount, valid, slot of a final observation
+        scalars += 2 if self.columns.ends else 0
+        row = observation * copies + nbytes(self.context.action_space) + scalars
+        optional = [leaf[0].numel() * leaf.element_size() for leaf in tree.leaves(self.columns.carry)]
+        optional += [1] if self.columns.carry is not None else []
+        named = [leaf for name in NAMED for leaf in tree.leaves(self.storage.get(name))]
         if "extras" not in self.storage:
-            sizes += [lead[0] * lead[1] * leaf.nbytes for leaf in self.columns.like.values()]
-        return sum(sizes)
+            optional += [leaf.nbytes for leaf in self.columns.like.values()]
+        optional += [leaf[0, 0].numel() * leaf.element_size() for leaf in named]
+        return self.ring * self.context.num_envs * (row + sum(optional))
 
     def allocate(self, masks: bool) -> None:
         """Allocate every column except extras and infos, whose shapes the first rows determine. `masks`: with action masks."""
         if self.storage:
             return
-        self.storage = self._columns(masks, self.empty)
-        for name in {"carry", "has_carry"} & set(self.storage):
-            tree.map_tensors(torch.Tensor.zero_, self.storage[name])
-        if self.shared:
-            self.storage["slot"].fill_(-1)
-            self.finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self.storage["observation"])])
-
-    def _columns(self, masks: bool, empty: Empty) -> dict[str, Features]:
-        """New columns [rows, B, ..], except extras and infos."""
-        lead, columns = (self.ring, self.context.num_envs), self.columns
+        lead, empty = (self.ring, self.context.num_envs), self.empty
 
         def observations() -> Observation:
             features = allocate(self.space, lead, empty)
@@ -94,21 +91,25 @@ class Rows:
             mask = empty((*lead, width), torch.bool) if masks else None
             return Observation(features, empty(lead, torch.bool), mask)
 
-        found = {
+        self.storage = {
             "observation": observations(),
             "action": allocate(self.context.action_space, lead, empty),
             "reward": empty(lead, torch.float32),
             "discount": empty(lead, torch.float32),
             "valid": empty(lead, torch.bool),
         }
-        if columns.ends:
-            found |= {name: empty(lead, torch.bool) for name in ("terminated", "truncated")}
-        if columns.carry is not None:
-            found["carry"] = tree.map_tensors(lambda leaf: empty((*lead, *leaf.shape[1:]), leaf.dtype), columns.carry)
-            found["has_carry"] = empty(lead, torch.bool)
+        if self.columns.ends:
+            self.storage |= {name: empty(lead, torch.bool) for name in ("terminated", "truncated")}
+        if self.columns.carry is not None:
+            self.storage["carry"] = tree.map_tensors(
+                lambda leaf: empty((*lead, *leaf.shape[1:]), leaf.dtype).zero_(), self.columns.carry
+            )
+            self.storage["has_carry"] = empty(lead, torch.bool).zero_()
         if self.shared:
-            return {**found, "slot": empty(lead, torch.int64)}
-        return {**found, "next_observation": observations()}
+            self.storage["slot"] = empty(lead, torch.int64).fill_(-1)
+            self.finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self.storage["observation"])])
+        else:
+            self.storage["next_observation"] = observations()
 
     def allocate_named(self, column: str, like: Mapping[str, Tensor]) -> None:
         """Allocate a column that is a mapping of names to tensors, such as the extras; `like` has examples [T, B, ..].

@@ -29,7 +29,6 @@ from rlsdk.networks.encoders import (
     FlattenEncoder,
     FlattenExtractor,
     NatureCNN,
-    NatureEncoder,
     build_encoder,
     features_dim,
     uses_nature_cnn,
@@ -44,16 +43,8 @@ from rlsdk.networks.layers import (
     mlp,
     orthogonal,
 )
-from rlsdk.networks.recurrent import (
-    LinearMemory,
-    Memory,
-    NoMemory,
-    RecurrentMemory,
-    build_memory,
-    forgotten,
-    sequence_by_steps,
-)
-from rlsdk.networks.search_policy import NumpyPolicy, SearchPolicy, build_search_policy
+from rlsdk.networks.recurrent import Memory, NoMemory, build_memory, forgotten, sequence_by_steps
+from rlsdk.networks.search_policy import SearchPolicy, build_search_policy
 from rlsdk.runtime.lazy import names_elsewhere
 from rlsdk.settings.actor_critic import memory_of
 
@@ -73,15 +64,11 @@ __all__ = [
     "FlattenEncoder",
     "FlattenExtractor",
     "Layers",
-    "LinearMemory",
     "Memory",
     "NatureCNN",
-    "NatureEncoder",
     "NoMemory",
-    "NumpyPolicy",
     "OwnCritics",
     "OwnNetwork",
-    "RecurrentMemory",
     "SearchPolicy",
     "SquashedActor",
     "activation",

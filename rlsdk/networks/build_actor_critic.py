@@ -22,7 +22,7 @@ from rlsdk.networks.actor_critic import ActorCritic, Torso
 from rlsdk.networks.critics import Columns, own_network
 from rlsdk.networks.encoders import build_encoder, features_dim, uses_nature_cnn
 from rlsdk.networks.layers import mlp, orthogonal
-from rlsdk.networks.recurrent import LinearMemory, NoMemory, build_memory, own_memories
+from rlsdk.networks.recurrent import LinearMemory, NoMemory, build_memory, own_memory
 from rlsdk.settings.actor_critic import ActorCriticConfig, RecurrentConfig, widths
 from rlsdk.spaces import Space
 
@@ -100,15 +100,18 @@ def _memories(
     if kind is None:
         return NoMemory(inputs), NoMemory(inputs), inputs
     assert isinstance(networks, RecurrentConfig)
-    if networks.memory_class is not None:
-        return own_memories(algorithm, inputs, networks)
-    size = (networks.lstm_hidden_size, networks.n_lstm_layers, networks.lstm_kwargs or {})
-    actor = build_memory(kind, inputs, *size)
+
+    def made() -> nn.Module:
+        if networks.memory_class is not None:
+            return own_memory(algorithm, inputs, networks)
+        arguments = networks.lstm_kwargs or {}
+        return build_memory(kind, inputs, networks.lstm_hidden_size, networks.n_lstm_layers, arguments)
+
+    actor = made()
+    width = features_dim(actor)
     if networks.shared_lstm:
-        return actor, None, networks.lstm_hidden_size
-    if networks.enable_critic_lstm:
-        return actor, build_memory(kind, inputs, *size), networks.lstm_hidden_size
-    return actor, LinearMemory(inputs, networks.lstm_hidden_size), networks.lstm_hidden_size
+        return actor, None, width
+    return actor, made() if networks.enable_critic_lstm else LinearMemory(inputs, width), width
 
 
 def _require_plain_noise(networks: ActorCriticConfig) -> None:

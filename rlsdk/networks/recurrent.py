@@ -162,24 +162,13 @@ def sequence_by_steps(
     return torch.stack(found)[place, segment]
 
 
-def own_memories(algorithm: str, inputs: int, networks: RecurrentConfig) -> tuple[nn.Module, nn.Module | None, int]:
-    """Build (memory of the actor, memory of the critic or None if it uses the actor's, width of their latents).
-
-    The memories are of the user's class. Without a memory, the critic has a linear layer.
+def own_memory(algorithm: str, inputs: int, networks: RecurrentConfig) -> nn.Module:
+    """Build a memory of the user's class `memory_class`, for `inputs` features.
 
     Raises:
         SettingsError: the class raises an error, takes other arguments or lacks a method, or its output is not finite
             or has another shape.
     """
-    actor = _own_memory(algorithm, inputs, networks)
-    width = cast("Memory", actor).features_dim
-    if networks.shared_lstm:
-        return actor, None, width
-    critic = _own_memory(algorithm, inputs, networks) if networks.enable_critic_lstm else LinearMemory(inputs, width)
-    return actor, critic, width
-
-
-def _own_memory(algorithm: str, inputs: int, networks: RecurrentConfig) -> nn.Module:
     assert networks.memory_class is not None
     user = UserClass(algorithm, "memory_class", networks.memory_class, networks.memory_kwargs)
     memory = user.build(features_dim=inputs)

@@ -7,7 +7,8 @@ from typing import Any
 import attrs
 import torch
 
-from rlsdk.networks import NumpyPolicy, SquashedActor
+from rlsdk.networks import SquashedActor
+from rlsdk.networks.search_policy import NumpyPolicy
 from rlsdk.training import population
 from rlsdk.training import population as population_episodes
 from rlsdk.updates import FlatOptimizer, SoftActorCritic

@@ -11,7 +11,7 @@ import torch
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.networks import NatureEncoder
+from rlsdk.networks import uses_nature_cnn
 from rlsdk.registry import preset
 from rlsdk_envs.toy import (
     FakeImageEnv,
@@ -94,7 +94,7 @@ def test_predict_explores_only_when_asked() -> None:
     explored = {int(model.predict(seen)[0]) for _ in range(80)}
     assert len(greedy) == 1
     assert explored == set(range(5))
-    assert isinstance(model.policy.encoder, NatureEncoder)
+    assert uses_nature_cnn(model.policy.encoder)
 
 
 @pytest.mark.slow
