@@ -23,12 +23,13 @@ import rlsdk_zoo as zoo
 from rlsdk.agent import agent_class
 from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import CheckpointCallback
+from rlsdk.environments.vectorize import HERE
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.registry import load
 from rlsdk.runs.directory import SEAL, record_made_here, sealed
 from rlsdk.runs.request import RunRequest, read_table
 from rlsdk.runs.runner import run
-from rlsdk.runs.sweep import HERE, EvaluationRequest, Sweep, evaluate_stored, stored, sweep
+from rlsdk.runs.sweep import EvaluationRequest, Sweep, evaluate_stored, stored, sweep
 from rlsdk.runtime.packages import pip_install
 from rlsdk.storage import SafetensorsSerializer
 from rlsdk.storage.archive import inspect
