@@ -303,7 +303,7 @@ class StatefulProcesses:
 
     def close(self, seconds: float = CLOSING) -> None:
         """Let each process close its function, and end it; a process that needs more than `seconds` is killed."""
-        owed = any(worker.owed for worker in self.workers)  # before `End` is sent, which nobody answers
+        owed = any(worker.owed for worker in self.workers)  # before `End` is sent, which gets no answer
         for worker in self.workers:
             worker.send(End())
         end_all(self.workers, seconds, owed=owed)

@@ -107,7 +107,7 @@ class Worker:
         Raises:
             WorkError: the request cannot be pickled; the cause is the exception from pickling. Nothing was sent.
         """
-        self.owed = (request,)  # before sending: Ctrl-C during `send` must not leave an answer that nobody expects
+        self.owed = (request,)  # before sending: after Ctrl-C during `send`, an answer may come
         try:
             self.pipe.send(request)
         except (BrokenPipeError, ConnectionError):

@@ -192,7 +192,7 @@ class CollectorsVectorEnv(SpreadRequests, SteppedVector):
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         if self._background is not None:
-            self._background.settle()  # a worker answers one request at a time, and the pipe keeps their order
+            self._background.settle()  # a worker answers one request at a time, in the order of the pipe
         try:
             answers = self._workers.ask(dict(enumerate(requests)))
         except Exception as error:
