@@ -69,6 +69,7 @@ def shortcut(part: object, kind: type[AbilityT], name: str, method: str) -> Abil
     found = ability(part, kind, name)
     if found is None or method in getattr(part, "__dict__", ()):
         return None
+    # the first class that defines either: a subclass that overrides `method` alone wants its own to run
     owners = [owner for owner in type(part).__mro__ if name in vars(owner) or method in vars(owner)]
     return found if owners and name in vars(owners[0]) else None
 
@@ -148,6 +149,7 @@ def _check_spelling(part: object, role: str, what: str) -> None:
     for name in _members(ROLES[role][1]):
         if hasattr(part, name):
             continue
+        # misspellings rarely change the first letter; other names of authors are near by chance
         similar = [other for other in own if other[0] == name[0]]
         if found := get_close_matches(name, similar, n=1, cutoff=SIMILAR):
             raise PluginError(
@@ -333,7 +335,7 @@ def load_state_of(owner: object, state: Mapping[str, object], *, without: Collec
     parts = _parts_of(owner, without)
     if set(parts) != set(state):
         raise ValueError(f"the state has {sorted(state)}, {type(owner).__name__} has {sorted(parts)}")
-    for name, part in parts.items():
+    for name, part in parts.items():  # in place: optimizers and target networks hold these tensors
         restore_state(part, state[name])
 
 

@@ -24,7 +24,7 @@ State = Mapping[str, Any]
 
 class Absent:
     """A member that a base class describes and a part may have. Where a class leaves it as it is, reading it raises
-    AttributeError, so `hasattr` tells whether a part has it, also through wrappers that pass attributes on."""
+    AttributeError, so `hasattr` is True only for parts that have it, also through wrappers that pass attributes on."""
 
     def __init__(self, name: str, declared: object) -> None:
         self.name, self.declared = name, declared

@@ -72,6 +72,6 @@ class OnPolicyPlan:
                 if metrics is None:
                     raise unlike_metrics(metrics)
                 cursor = Cursor(cursor.env_steps, cursor.updates + 1 if counter is None else counter.updates)
-            elif rollout.stopped and discarding is not None:
+            elif rollout.stopped and discarding is not None:  # not for rollouts that hold filler rows only
                 discarding.discarded(rollout)
             yield cursor, Report(cursor.env_steps, cursor.updates, rollout.episodes, metrics)
