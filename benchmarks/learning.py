@@ -23,9 +23,9 @@ import rlsdk
 from benchmarks.arguments import positive
 from benchmarks.marked import replaced
 from benchmarks.trained_peer import EPISODES, trained_peer
-from rlsdk.evaluation.statistics import estimate, mean
 from rlsdk.registry import find, preset
 from rlsdk_lab import load_suite, suites
+from rlsdk_lab.statistics import estimate, mean
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"

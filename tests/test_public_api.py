@@ -47,6 +47,7 @@ PACKAGES = [
     "rlsdk.sinks",
     "rlsdk.storage",
     "rlsdk_lab",
+    "rlsdk_lab.statistics",
     "rlsdk_testing",
     "rlsdk.training",
     "rlsdk.updates",

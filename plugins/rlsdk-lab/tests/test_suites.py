@@ -23,13 +23,13 @@ from typer.testing import CliRunner
 import rlsdk
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
-from rlsdk.evaluation.statistics import better, chance, difference, estimate, improvement, iqm, mean, median, profile
 from rlsdk.registry import algorithms, load, preset
 from rlsdk.settings.load import dataset_names
 from rlsdk_lab import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
 from rlsdk_lab.report import write_report
 from rlsdk_lab.report_tables import cells, normalised
 from rlsdk_lab.scores import Score
+from rlsdk_lab.statistics import better, chance, difference, estimate, improvement, iqm, mean, median, profile
 
 values = st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=1, max_size=12)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.evaluation.statistics import Estimate, better, chance, difference, improvement
 from rlsdk.runtime.packages import pip_install
 from rlsdk_lab.scores import Score, means
+from rlsdk_lab.statistics import Estimate, better, chance, difference, improvement
 
 LEAST_RUNS = 5
 """Runs per side and environment that a verdict needs. With fewer runs, no difference is reliable."""

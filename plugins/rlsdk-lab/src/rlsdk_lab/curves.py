@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError, one_line, shown
-from rlsdk.evaluation.statistics import RESAMPLES_OF_RUNS, iqm, mean, median
 from rlsdk.runs import RunDirectory, read_metric
 from rlsdk.runtime import write_csv
 from rlsdk.settings import load_settings
+from rlsdk_lab.statistics import RESAMPLES, iqm, mean, median
 
 Array = NDArray[np.float64]
 
@@ -239,7 +239,7 @@ def _band(rows: Array, value: Array, settings: CurveSettings) -> tuple[Array, Ar
         spread = rows.std(0, ddof=1)
         return value - spread, value + spread
     statistic, rng = STATISTICS[settings.statistic], np.random.default_rng(0)
-    drawn = rng.integers(len(rows), size=(RESAMPLES_OF_RUNS, len(rows)))
+    drawn = rng.integers(len(rows), size=(RESAMPLES, len(rows)))
     bounds = [np.percentile(statistic(point[drawn]), (2.5, 97.5)) for point in rows.T]
     low, high = np.transpose(bounds)
     return low, high

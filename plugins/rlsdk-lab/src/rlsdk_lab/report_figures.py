@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import one_line
-from rlsdk.evaluation.statistics import Scores, profile
 from rlsdk.runs import folder_name, read_metric
 from rlsdk.runtime import write_csv
 from rlsdk_lab.curves import EVALUATION, TRAINING, CurveSettings
 from rlsdk_lab.plotting import in_words, literal, new_figure, plot_runs, save_figure
+from rlsdk_lab.statistics import Scores, profile
 
 PROFILE_POINTS = 101
 HALF = 0.5

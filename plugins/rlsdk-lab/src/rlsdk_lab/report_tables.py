@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import one_line
-from rlsdk.evaluation.statistics import estimate, improvement, iqm, mean, median
 from rlsdk_lab.benchmark import Bench, BenchResult
 from rlsdk_lab.scores import means
+from rlsdk_lab.statistics import estimate, improvement, iqm, mean, median
 from rlsdk_lab.suite import Cell
 
 
