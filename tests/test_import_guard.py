@@ -162,7 +162,7 @@ def test_a_plugin_may_ask_and_end_other_processes(site: Site) -> None:
     ],
 )
 def test_a_crash_names_the_plugin(site: Site, command: list[str], code: str, signal_name: str, words: str) -> None:
-    """The process cannot be saved then. It says where it was, except after SIGKILL, which the shell names."""
+    """The process cannot be saved then. It prints where it was, except after SIGKILL, which the shell names."""
     bad(site, code)
     environment = {**os.environ, "PYTHONPATH": str(site.folder)}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the contract kit says about a plugin: one report of a crash, time limits under load, causes, and where to look."""
+"""What the contract kit reports about a plugin: one report of a crash, time limits under load, causes, and where to look."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_settings_of_other_names_are_made_small_or_named(algorithms: Any) -> Non
     algorithms(build_joint, Config)
     subject = Subject("reported")
     settings = subject.settings()
-    assert (settings["memory"], settings["rows"]) == (300, 16), "the glossary says what they mean"
+    assert (settings["memory"], settings["rows"]) == (300, 16), "the glossary explains them"
     assert "begin" not in settings
     outcome = outcome_of(named_clause("batch.repeatable"), "reported")
     assert outcome.status == "not applicable"

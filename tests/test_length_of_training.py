@@ -246,15 +246,15 @@ def test_a_rounded_number_of_steps_is_a_warning_once_per_agent(
         model = made(case, verbose=verbose)
         for _ in range(3):
             model.learn(total, log_interval=10**6)
-    told = [each for each in caught if str(each.message).startswith("learn: ")]
-    assert len(told) == (0 if line is None else 1)
-    for each in told:
+    notices = [each for each in caught if str(each.message).startswith("learn: ")]
+    assert len(notices) == (0 if line is None else 1)
+    for each in notices:
         assert str(each.message).startswith(line or "")
         assert each.filename == __file__, "the line of the user's call"
     assert "learn: " not in capsys.readouterr().out, "it is not printed as well"
 
 
-def test_another_rounding_is_said_too_and_exact_or_whole_lengths_say_nothing() -> None:
+def test_another_rounding_has_a_notice_too_and_exact_or_whole_lengths_have_none() -> None:
     model = made("ppo")
     for total in (20, 40):
         with pytest.warns(UserWarning, match=f"learn: {total} steps become .* ends at {total}"):
@@ -264,7 +264,7 @@ def test_another_rounding_is_said_too_and_exact_or_whole_lengths_say_nothing() -
         model.learn(0)
         model.learn(32)
         made("ppo").learn(20, exact_steps=True)
-        warnings.filterwarnings("ignore", "learn: ")  # as docs/resuming.md says
+        warnings.filterwarnings("ignore", "learn: ")  # the line of docs/resuming.md
         made("ppo").learn(20)
 
 

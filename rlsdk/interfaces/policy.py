@@ -232,7 +232,7 @@ class AlgorithmAbilities:
         raise NotImplementedError
 
     def state_values(self, observation: Observation, /) -> Tensor:
-        """See `PolicyAbilities.state_values`."""
+        """Values [N]; see `PolicyAbilities.state_values`."""
         raise NotImplementedError
 
     def reconfigure(self, config: Any, /) -> object:

@@ -273,7 +273,7 @@ class ActorCritic(nn.Module):
         return cast("Tensor", self.value(self.critic_body(latent)).squeeze(-1))
 
     def found_values(self, observation: Observation, memory: tuple[States, States]) -> Tensor:
-        """The same as `values_after`, without graph."""
+        """The values [N] of `values_after`, without graph."""
         _, kernel = self._kernels()
         if self._dense is not None:
             return kernel.values(observation)

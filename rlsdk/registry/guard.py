@@ -303,7 +303,7 @@ def _noting(started: list[threading.Thread]) -> Iterator[None]:
 def _no_exit() -> Iterator[None]:
     """Let `os._exit` raise SystemExit inside the body: it would end a run without a word, and perhaps with success.
 
-    Signals to the own process and crashes of C code do end it: the shell or `faulthandler` says so.
+    Signals to the own process and crashes of C code do end it: the shell or `faulthandler` prints it.
     """
     host, leave = os.getpid(), os._exit
 

@@ -266,7 +266,7 @@ def parse_manifest(data: Mapping[str, object]) -> Manifest:
     """Check the content of a parsed manifest file and return the manifest.
 
     This does not use cattrs: listing plugins reads manifests and would import it for them alone. cattrs also takes any value
-    for a text, and its errors do not say what is accepted, so that its hooks and translations are as long as these checks.
+    for a text, and its errors do not name what is accepted, so that its hooks and translations are as long as these checks.
 
     Raises:
         ManifestError: the content breaks a rule.

@@ -362,7 +362,7 @@ def require_trusted(
 
     Raises:
         SettingsError: the environment would import a module or read a file, a setting is a path outside `folder`, or a file is
-            a symbolic link, so that another file would be written. The message tells to add `--trust`.
+            a symbolic link, so that another file would be written. The message names `--trust`.
     """
     if env is not None:
         require_own_environment(env, source, trust=False)

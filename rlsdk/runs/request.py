@@ -227,7 +227,7 @@ class RunRequest:
         Raises:
             SettingsError: an entry is missing or has a wrong type or value.
         """
-        # a file does not say where a run writes, that it is resumed, or that it is trusted
+        # a file does not choose where a run writes, that it is resumed, or that it is trusted
         table = {name: value for name, value in entries.table.items() if name not in ("out", "resume", "trust")}
         return RunRequest(**Entries(table, entries.source).fields(RunRequest))
 
@@ -312,7 +312,7 @@ class Entries:
         return SettingsError(f"{self.source} is damaged: {name} = {str(self.table[name])[:80]!r} is not {wanted}")
 
     def require(self, name: str, wanted: str) -> object:
-        """Return the entry `name`. `wanted` says in the error what it must be."""
+        """Return the entry `name`. The error names what it must be, `wanted`."""
         if self.table.get(name) is None:
             raise self._wrong(name, wanted)
         return self.table[name]

@@ -116,7 +116,7 @@ class ExportedPolicy(nn.Module):
         return (*tree.leaves(self.example), *mask, *(memory if self.state_indices else []))
 
     def random_inputs(self, generator: Generator) -> tuple[Tensor, ...]:
-        """Return random inputs of the form of `examples`: observations, allowed actions, episode starts and states."""
+        """Return random inputs [B, ..] of the form of `examples`: observations, allowed actions, episode starts and states."""
         observation = random_actions(self.observation_space, ROWS, None, generator)
         pairs = zip(tree.leaves(self.example), tree.leaves(observation), strict=True)
         states = [tree.leaves(self.carry)[i] for i in self.state_indices]

@@ -316,7 +316,7 @@ def _flat(module: torch.nn.Module) -> Tensor:
 
 
 def _share(before: tuple[Tensor, ...], after: tuple[Tensor, Tensor]) -> float | None:
-    """Return the share of the way to its source that a copy moved; None if it did not move or there was no way."""
+    """Return the share of the way to its source that a copy [..] moved; None if it did not move or there was no way."""
     moved = after[0] - before[0]
     if not bool(moved.any()):
         return None

@@ -176,7 +176,7 @@ def _nudge(found: Found, seed: int) -> None:
 
 
 def _copied_parameters(originals: Mapping[str, Any], copies: Mapping[str, Any]) -> list[tuple[Tensor, Tensor]]:
-    """Return (parameter, its copy) for every parameter; `double()` keeps the parameter objects of the copies."""
+    """Return (parameter [..], its copy [..]) for every parameter; `double()` leaves the parameter objects of the copies."""
     pairs: list[tuple[Tensor, Tensor]] = []
     for path, original in originals.items():
         if isinstance(original, nn.Module):

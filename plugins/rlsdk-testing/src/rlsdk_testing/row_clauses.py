@@ -83,7 +83,7 @@ def _row(batch: Batch, row: int) -> Batch:
 
 
 def _gradients(observed: Observed, batch: Batch) -> dict[str, Tensor]:
-    """Return path of an optimiser -> the mean gradient of its steps in an update, with equal noise for all rows."""
+    """Return path of an optimiser -> the mean gradient [P] of its steps in an update, with equal noise for all rows."""
     steps = observed.update(batch, where=torch.arange(_rows_with_noise(batch)))
     paths = dict.fromkeys(step.optimizer for step in steps)
     return {path: torch.stack([step.gradient for step in steps if step.optimizer == path]).mean(0) for path in paths}
@@ -195,7 +195,7 @@ def gradients_fresh(subject: Subject) -> None:
 
 
 def _require_no_sum(path: str, gradients: list[Tensor], what: str) -> None:
-    """Check that the second gradient is not the double of the first one, which is what stays if nothing is set to zero."""
+    """Check that the second gradient [P] is not the double of the first one, which is what stays if nothing is set to zero."""
     if len(gradients) < 2 or float(gradients[0].norm()) < TINY:
         return
     one, two = gradients

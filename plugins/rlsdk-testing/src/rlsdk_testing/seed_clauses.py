@@ -49,7 +49,7 @@ class NotedDraws(TorchFunctionMode):
 
 
 def _is_unique(func: Callable[..., object], found: Tensor) -> bool:
-    """Return whether another draw of this function gives the same numbers by accident almost never."""
+    """Return whether another draw of this function almost never gives the same numbers [..]."""
     if func is torch.randperm:
         return found.numel() >= SHORTEST
     return func in NOISE and found.is_floating_point() and len(set(found.flatten().tolist())) >= FEWEST

@@ -138,9 +138,9 @@ class Observed:
             self.agent.streams.load_state_dict(first.agent.streams.state_dict())
 
     def update(self, batch: Batch, progress: float = 0.5, where: Tensor | None = None) -> list[Step]:
-        """Restore the state, update with `batch` without making the steps, and return them.
+        """Restore the state, update with `batch` of N rows without making the steps, and return them.
 
-        `where`: all random numbers of the update are `NOISE`, see `EqualNoise`.
+        `where` [N]: all random numbers of the update are `NOISE`, see `EqualNoise`.
         """
         self.restore()
         self.steps = []
