@@ -158,7 +158,7 @@ def test_set_env_keeps_learning_elsewhere() -> None:
 
 def test_a_filled_memory_is_not_asked_to_fit_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small().learn(20)
-    monkeypatch.setattr("rlsdk.runtime.process.available_bytes", lambda: 10)
+    monkeypatch.setattr("rlsdk.runtime.memory.available_bytes", lambda: 10)
     model.set_env(IdentityEnvBox(episode_length=10))
     assert model.learn(10, reset_num_timesteps=False).num_timesteps == 30
     with pytest.raises(ResourceError, match="lower buffer_size"):

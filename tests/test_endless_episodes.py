@@ -45,7 +45,7 @@ gymnasium.register("tests/Endless-v0", Endless, disable_env_checker=True, order_
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Smaller limits."""
-    for module in ("environments.vector.endless", "training.population_episodes", "training.off_policy"):
+    for module in ("environments.vector.sync_vector", "training.population", "training.off_policy"):
         monkeypatch.setattr(f"rlsdk.{module}.LONG", 50)
     monkeypatch.setattr("rlsdk.environments.vector.sync_vector.MOST", 200)
 
@@ -127,7 +127,7 @@ def test_results_of_episodes_that_end_do_not_depend_on_limits() -> None:
 
 
 def test_a_video_that_does_not_fit_into_memory_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlsdk.runtime.process.available_bytes", lambda: 1000)
+    monkeypatch.setattr("rlsdk.runtime.memory.available_bytes", lambda: 1000)
     monkeypatch.setattr("rlsdk_lab.video.FRAMES_BETWEEN_CHECKS", 20)
     with pytest.raises(ResourceError, match=r"a video of more than 80 frames needs .*max_episode_steps"):
         record_video(ppo(), "tests/Endless-v0", tmp_path / "video.gif")

@@ -450,7 +450,7 @@ class Endless(ChainEnv):
 
 
 def test_who_waits_for_the_end_of_an_episode_is_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("environments.vector.endless", "training.population_episodes"):
+    for module in ("environments.vector.sync_vector", "training.population"):
         monkeypatch.setattr(f"rlsdk.{module}.LONG", 50)
     agent = rlsdk.make("ppo", env=ChainEnv(3), **TINY)
     with pytest.warns(UserWarning, match="'Endless': no episode ended in 50 steps.*give it a time limit"):
@@ -461,7 +461,7 @@ def test_who_waits_for_the_end_of_an_episode_is_warned(monkeypatch: pytest.Monke
 
 def test_a_rollout_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = rlsdk.make("ppo", env=ChainEnv(3), n_steps=64, batch_size=8, seed=0)
-    monkeypatch.setattr("rlsdk.runtime.process.available_bytes", lambda: 100)
+    monkeypatch.setattr("rlsdk.runtime.memory.available_bytes", lambda: 100)
     with pytest.raises(ResourceError, match=r"a rollout of 64 steps needs .*lower n_steps"):
         agent.learn(64)
 

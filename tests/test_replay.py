@@ -17,7 +17,8 @@ from rlsdk.environments import to_space
 from rlsdk.errors import ResourceError, UsageError
 from rlsdk.interfaces import BuildContext
 from rlsdk.records import ActingState, FinalObservations, Observation, Rollout, StepData
-from rlsdk.runtime.process import Streams, available_bytes, gigabytes, require_memory
+from rlsdk.runtime.memory import available_bytes, gigabytes, require_memory
+from rlsdk.runtime.process import Streams
 
 SPACE = spaces.Dict({"x": spaces.Box(-1e9, 1e9, (1,), np.float32), "k": spaces.Discrete(7)})
 ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)

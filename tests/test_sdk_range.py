@@ -20,13 +20,14 @@ import pytest
 import rlsdk
 import rlsdk_lab
 from rlsdk import registry
-from rlsdk.agent import agent_class
+from rlsdk.agent import agent_class, from_parameters
 from rlsdk.cli.main import Commands
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ContractViolation, PluginError
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.executors import capacity, make_executor
 from rlsdk.registry.discovery import misfit
+from rlsdk.runs import EvaluationRequest, evaluate_stored
 from rlsdk.runs.request import RunRequest
 from rlsdk.runs.runner import run
 from rlsdk.runs.sweep import Sweep, sweep
@@ -152,6 +153,8 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.load": lambda w: rlsdk.load(w.file),
     "rlsdk.Agent.load": lambda w: rlsdk.Agent.load(w.file),
     "rlsdk.agent.agent_class": lambda w: agent_class(w.spec),
+    "rlsdk.agent.from_parameters": lambda w: from_parameters("bad", {}, env="CartPole-v1"),
+    "rlsdk.runs.evaluate_stored": lambda w: evaluate_stored(w.file, None, EvaluationRequest(1), "in-process"),
     "rlsdk.registry.load": lambda w: registry.load("bad"),
     "rlsdk.registry.agent_type": lambda w: registry.agent_type(w.spec),
     "rlsdk.registry.require_usable": lambda w: registry.require_usable(w.spec),
@@ -208,6 +211,15 @@ NOT_ENTRANCES = {
     "rlsdk.registry.find": "describes a plugin, with its problem",
     "rlsdk.registry.plugin_of": "describes a plugin, with its problem",
     "rlsdk.registry.unregister": "forgets",
+    "rlsdk.agent.as_agent_file": "makes the name of a file",
+    "rlsdk.agent.inspect_file": "reads the manifest of a file",
+    "rlsdk.interfaces.ability": "its name is that of a method",
+    "rlsdk.interfaces.shortcut": "its name is that of a method",
+    "rlsdk.runs.RunDirectory": "a record",
+    "rlsdk.runs.RunRequest": "a record, see rlsdk.runs.runner.run",
+    "rlsdk.runs.environment_of": "takes the spec of an algorithm that was loaded",
+    "rlsdk.runs.find_agent": "finds a file",
+    "rlsdk.runs.read_table": "reads a table of a file",
     "rlsdk.interfaces.require_spaces": "its algorithm is a word of the message",
     "rlsdk_lab.load_suite": "reads a table of names",
     "rlsdk.runs.read_metric": "reads a table of numbers",

@@ -26,7 +26,8 @@ from rlsdk.interfaces import (
 from rlsdk.interfaces.abilities import ability, restore_state, stored_state
 from rlsdk.records import ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
-from rlsdk.runtime.process import MAX_COUNT, count_in, derive, require_memory
+from rlsdk.runtime.memory import require_memory
+from rlsdk.runtime.process import MAX_COUNT, count_in, derive
 from rlsdk.spaces import choices_of, dtype_of, map_leaves, nbytes, shape_of
 from rlsdk.storage import archive
 from rlsdk.storage.journal import FOLDER, joined

@@ -10,7 +10,7 @@ from rlsdk.buffers.hindsight import GoalSelectionStrategy, HindsightReplay
 from rlsdk.buffers.replay import PrioritizedReplay, ReplayBuffer
 from rlsdk.buffers.sequences import SequenceReplay, rows_in_order
 from rlsdk.runtime.lazy import names_elsewhere
-from rlsdk.runtime.process import require_memory
+from rlsdk.runtime.memory import require_memory
 
 __all__ = [
     "Columns",

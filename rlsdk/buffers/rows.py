@@ -19,7 +19,7 @@ from rlsdk.buffers.columns import NAMED, PLAIN, Columns, named_extras, stacks
 from rlsdk.errors import SettingsError, UsageError, require_file_name
 from rlsdk.interfaces import BuildContext
 from rlsdk.records import Features, Observation, Rollout, successors, with_observations
-from rlsdk.runtime.process import require_disk, require_memory
+from rlsdk.runtime.memory import require_disk, require_memory
 from rlsdk.spaces import Dict, Space, Tuple, choices_of, dtype_of, nbytes, shape_of
 
 CarryT = TypeVar("CarryT")

@@ -1,26 +1,37 @@
 """The interfaces of rlsdk. Read this first. Six matter:
 
-- `Policy` chooses actions and holds the networks:
+- `Policy` chooses actions and holds the networks::
+
       carry = policy.initial_carry(env.num_envs)
       act = policy.act(observation, carry, deterministic=False, generator=generator)
       step, carry = env.step(act.action), act.carry
-- `Buffer` stores what was collected and samples batches of it:
+
+- `Buffer` stores what was collected and samples batches of it::
+
       buffer = parts.buffer
       buffer.extend(rollout)
       batch = buffer.sample(256, generator)
-- `Distribution` of actions, from the outputs of a network:
+
+- `Distribution` of actions, from the outputs of a network::
+
       distribution = Categorical(logits)
       action = distribution.sample(generator)
       log_prob, entropy = distribution.log_prob(action), distribution.entropy()
-- `Algorithm` learns from batches; it sees no environment and no file:
+
+- `Algorithm` learns from batches; it sees no environment and no file::
+
       algorithm = parts.algorithm
       metrics = algorithm.update(batch, progress=0.5)
       loss = metrics["train/loss"]
-- `Serializer` writes tensors with a JSON document; loading runs no code from the file:
+
+- `Serializer` writes tensors with a JSON document; loading runs no code from the file::
+
       serializer.save(path, tensors, document)
       document = serializer.inspect(path)
       tensors, document = serializer.load(path)
-- `Plan` is the training loop that uses the others, one round after another:
+
+- `Plan` is the training loop that uses the others, one round after another::
+
       plan = OffPolicyPlan.of(config)
       for cursor, report in plan.rounds(training, cursor):
           print(report.env_steps, report.metrics)

@@ -29,7 +29,7 @@ from rlsdk.errors import PluginError, one_line
 from rlsdk.registry.discovery import HOOKS, Plugin, plugins, unusable
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
-from rlsdk.runtime.process import available_bytes, gigabytes
+from rlsdk.runtime.memory import available_bytes, gigabytes
 
 if TYPE_CHECKING:
     from rlsdk.settings.strict import FieldDoc
@@ -190,7 +190,7 @@ class ChildProcess:
     """A new Python process that runs the function `child` of `module` with the `sys.path` of this one.
 
     The caller's `__main__` is not imported. So this works in notebooks, with `python -c` and in scripts without
-    `if __name__ == "__main__":`. Its error output goes to a temporary file, with its stack if it crashes.
+    `if __name__ == "__main__":`. Its error output goes to a temporary file, with its stack if it crashes::
 
         process = ChildProcess("my_package.worker", ["fast"])
         try:

@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from rlsdk.runtime.files import write_csv as write_csv
     from rlsdk.runtime.files import write_json as write_json
     from rlsdk.runtime.files import write_whole as write_whole
+    from rlsdk.runtime.memory import available_bytes as available_bytes
+    from rlsdk.runtime.memory import gigabytes as gigabytes
     from rlsdk.runtime.output import counted as counted
     from rlsdk.runtime.output import is_quiet as is_quiet
     from rlsdk.runtime.output import print_line as print_line
     from rlsdk.runtime.output import quietly as quietly
     from rlsdk.runtime.process import Streams as Streams
-    from rlsdk.runtime.process import available_bytes as available_bytes
     from rlsdk.runtime.process import checked_seed as checked_seed
     from rlsdk.runtime.process import choose_device as choose_device
     from rlsdk.runtime.process import fresh_seed as fresh_seed
-    from rlsdk.runtime.process import gigabytes as gigabytes
     from rlsdk.runtime.process import limited_threads as limited_threads
 
 HOMES = {
     **dict.fromkeys(("Streams", "checked_seed", "fresh_seed"), "rlsdk.runtime.process"),
     **dict.fromkeys(("counted", "is_quiet", "print_line", "quietly"), "rlsdk.runtime.output"),
     **dict.fromkeys(("append_whole", "open_library", "write_csv", "write_json", "write_whole"), "rlsdk.runtime.files"),
-    **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.process"),
+    **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory"),
     "LastPrepared": "rlsdk.runtime.files",
     "choose_device": "rlsdk.runtime.process",
     "limited_threads": "rlsdk.runtime.process",

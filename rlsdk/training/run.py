@@ -29,7 +29,8 @@ from rlsdk.interfaces import (
 )
 from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.records import ActingState, Cursor, EnvStep, Metrics, Observation, Report, Rollout
-from rlsdk.runtime.process import affordable, keep_freed_memory, limited_threads
+from rlsdk.runtime.memory import keep_freed_memory
+from rlsdk.runtime.process import affordable, limited_threads
 from rlsdk.storage.tensors import nested_state
 from rlsdk.training import collector as plan_errors
 from rlsdk.training.collector import LocalCollector, NoCollector, group_generators, rounds_of

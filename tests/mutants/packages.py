@@ -76,7 +76,7 @@ def the_plugin_imports_torch(patch: Patch) -> None:
     shutil.copytree(source, copy / "rlsdk_tqc")
     with (copy / "rlsdk_tqc" / "config.py").open("a") as stream:
         stream.write("import torch\n")
-    patch.setenv("PYTHONPATH", str(copy))
+    patch.syspath_prepend(str(copy))
 
 
 def say_in_the_manifest(patch: Patch, **changes: Any) -> None:

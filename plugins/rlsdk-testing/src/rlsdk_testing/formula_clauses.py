@@ -71,8 +71,9 @@ def reference(subject: Subject) -> str:
 
 
 def _losses_of(subject: Subject) -> Losses:
-    name = f"{subject.plugin.module.partition('.')[0]}.reference"
-    if find_spec(name) is None:
+    package = subject.plugin.module.partition(".")[0]
+    name = f"{package}.reference"
+    if find_spec(package) is None or find_spec(name) is None:  # a plugin that a script registers has no package
         raise NotApplicable("the package has no reference.py, with a function `losses`; see docs/writing-a-plugin.md")
     found = getattr(import_module(name), "losses", None)
     require(callable(found), f"{name} has no function losses(networks, batch, config, noise)")
