@@ -162,8 +162,9 @@ class OtherSeeds(Serial):
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         def changed(item: Any) -> Any:
-            settings = getattr(item, "settings", None)
-            return attrs.evolve(item, settings={**settings, "seed": 9}) if settings else item
+            if not isinstance(item, tuple) or not hasattr(item[-1], "settings"):  # a run is (name, request)
+                return item
+            return *item[:-1], attrs.evolve(item[-1], settings={**item[-1].settings, "seed": 9})
 
         return super().map(work, [changed(item) for item in items])
 

@@ -227,18 +227,18 @@ class Bound:
 
 
 BOUNDS = {
-    "SLOC of the core": Bound(31230, 20000),
-    "files of the core": Bound(447, 160),
-    "SLOC of all packages": Bound(49785, 44000),
-    "core files under 40 SLOC": Bound(143, 10),
-    "imports, % of the core's SLOC": Bound(15.3, 9),
-    "comment lines per 100 SLOC": Bound(0.2, 4, at_least=True),
-    "Protocols": Bound(139, 60),
+    "SLOC of the core": Bound(28000, 20000),
+    "files of the core": Bound(163, 160),
+    "SLOC of all packages": Bound(48750, 44000),
+    "core files under 40 SLOC": Bound(3, 10),
+    "imports, % of the core's SLOC": Bound(10.9, 9),
+    "comment lines per 100 SLOC": Bound(0.77, 4, at_least=True),
+    "Protocols": Bound(59, 60),
     "modules in import cycles": Bound(0, 0),
-    "folders and root modules": Bound(32, 32),
-    "imports between them": Bound(180, 180),
+    "folders and root modules": Bound(31, 32),
+    "imports between them": Bound(178, 180),
     "longest chain of imports": Bound(15, 12),
-    "Any per 1,000 SLOC": Bound(12.7, 20),
+    "Any per 1,000 SLOC": Bound(13.9, 20),
     "tensor functions with shapes, %": Bound(98, 80, at_least=True),
 }
 """Bounds move towards the aims only. None can be met by cutting a file in two."""
@@ -246,11 +246,11 @@ ENTERED = dict(
     zip(
         PATHS,
         (
-            ((111, 40, 36), (80, 22, 25)),
-            ((118, 37, 31), (85, 22, 25)),
-            ((305, 109, 53), (150, 40, 30)),
-            ((293, 116, 63), (160, 45, 61)),
-            ((860, 210, 115), (600, 110, 107)),
+            ((110, 37, 36), (80, 22, 25)),
+            ((117, 33, 31), (85, 22, 25)),
+            ((289, 62, 50), (150, 40, 30)),
+            ((293, 67, 61), (160, 45, 61)),
+            ((847, 106, 110), (600, 110, 107)),
         ),
         strict=True,
     )
