@@ -106,7 +106,7 @@ def test_what_the_six_have_not_says_what_to_use() -> None:
         for name in sorted(questions - ({"forward"} if isinstance(model, QRDQN) else set())):
             with pytest.raises(UsageError, match=rf"{type(model.policy).__name__} has no method '{name}'; \w+"):
                 getattr(model.policy, name)(np.zeros(4))
-        with pytest.raises(UnknownAttributeError, match=r"collecting is rlsdk\.training\.collect\.collect"):
+        with pytest.raises(UnknownAttributeError, match=r"collecting is rlsdk\.training\.collector\.collect"):
             model.collect_rollouts(8)
         with pytest.raises(UnknownAttributeError, match="rollouts are records"):
             _ = model.rollout_buffer

@@ -3,7 +3,7 @@
 Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) -> (outputs, vjp)`. With
 `RLSDK_KERNELS=off` torch computes everything, more slowly.
 
-`__all__` has what packages need that offer kernels by the hook `kernels`: descriptions of networks and steps, the Protocols of
+`__all__` is for packages that offer kernels by the hook `kernels`. It has descriptions of networks and steps, the Protocols of
 kernels, and the checks of networks before a kernel takes their place.
 """
 

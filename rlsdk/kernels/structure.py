@@ -217,8 +217,8 @@ def _as_state(value: str) -> str:
 
 
 kernel_states = [_as_state(os.environ.get(VARIABLE, "on"))]
-"""What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so it is no
-function. Only this module changes it."""
+"""What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so a call
+would cost time. Only this module changes it."""
 
 
 def kernels_off() -> AbstractContextManager[None]:

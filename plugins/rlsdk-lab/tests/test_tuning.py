@@ -120,15 +120,6 @@ def test_trials_with_other_scores_are_another_search(tmp_path: Path) -> None:
     _open(plan(tmp_path, jobs=2, trials=9, seed=3))
 
 
-def test_a_study_of_former_versions_is_continued(tmp_path: Path) -> None:
-    former = plan(tmp_path)
-    listed = json.dumps([former.algorithm, former.env, former.steps, former.settings, former.width()])
-    _open(former).set_user_attr("plan", listed)
-    _open(former)
-    with pytest.raises(SettingsError, match="holds a search with --set n_delta 2, not 3; give"):
-        _open(plan(tmp_path, settings={"n_delta": 3}))
-
-
 def test_the_same_search_finds_the_same(tmp_path: Path) -> None:
     found = [tune(plan(tmp_path / name)) for name in "ab"]
     assert (found[0].score, found[0].values) == (found[1].score, found[1].values)

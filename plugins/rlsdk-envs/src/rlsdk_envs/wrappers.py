@@ -148,7 +148,7 @@ class Monitor(gymnasium.Wrapper[object, object, object, object], RecordConstruct
         Raises:
             EnvironmentFault: it is something else, such as a text.
         """
-        with contextlib.suppress(Exception):  # numpy raises many errors for objects that are no numbers
+        with contextlib.suppress(Exception):  # numpy raises many errors for objects other than numbers
             array = np.asarray(reward)
             if array.size == 1 and array.dtype.kind in "biuf":  # the dtype of an int of many digits is object
                 return float(array.item())

@@ -400,7 +400,7 @@ def ratio_is_one(subject: Subject) -> None:
         checked += 1
     if not checked:
         raise NotApplicable(
-            "the policy is no actor-critic of rlsdk.networks. With log_prob in its extras and a method evaluate_actions("
+            "the policy is not an actor-critic of rlsdk.networks. With log_prob in its extras and a method evaluate_actions("
             "observation, action) -> (values, log-probabilities, entropies), each [N], this clause compares them"
         )
 
