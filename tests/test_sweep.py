@@ -16,7 +16,6 @@ import attrs
 import pytest
 import torch
 
-from rlsdk import executors
 from rlsdk.callbacks import StopOnInterrupt
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
@@ -269,7 +268,7 @@ def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("from_an_index")
 def test_an_executor_in_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "is_offered", lambda kind, name: False)
+    monkeypatch.setattr("rlsdk.executors.choice.is_offered", lambda kind, name: False)
     with pytest.raises(
         SettingsError, match="executor 'ray' is in a package that is not installed: pip install rlsdk-ray"
     ):

@@ -354,8 +354,8 @@ def test_the_check_needs_no_guard_of_main_and_leaves_no_process(monkeypatch: pyt
         "from rlsdk_testing import running, clauses\n"
         "running.clauses = lambda: clauses()[:2]\n"
         "print([r.status for r in running.run_checks('tqc')])\n"
-        "from rlsdk.registry import child_process; import os\n"
-        "print([m.command for m in child_process._members(os.getpid()) if m.pid != os.getpid()])\n"
+        "from rlsdk.registry import trial; import os\n"
+        "print([m.command for m in trial._members(os.getpid()) if m.pid != os.getpid()])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["['passed', 'passed']", "[]"]

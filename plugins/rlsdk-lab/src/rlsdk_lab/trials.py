@@ -100,11 +100,12 @@ class Tuning:
         """Return the command that trains with the settings in `file`. It names data sets, because the file has no paths of
         them."""
         words = ["rlsdk", "run", self.algorithm, "--config", str(file), "--steps", str(self.steps)]
-        words += ["--n-envs", str(self.width())]
+        # the environment is named, because a file may not choose one that imports a module
+        words += ["--n-envs", str(self.width()), "--env", self.env]
         found = self.datasets()
         for name, data in found.items():
             words += ["--dataset", str(data.path)] if len(found) == 1 else ["--set", f"{name}={data.path}"]
-        return shlex.join([*words, "--env", self.env])  # a file may not choose an environment that imports a module
+        return shlex.join(words)
 
 
 @attrs.frozen
