@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.agent import Agent as Agent
-    from rlsdk.agent import load as load
-    from rlsdk.agent import make as make
-    from rlsdk.registry import algorithms as algorithms
-    from rlsdk.registry import register as register
+    from rlsdk.agent import Agent, load, make
+    from rlsdk.registry import algorithms, register
 
 __version__ = "0.1.0"
 

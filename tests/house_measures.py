@@ -229,11 +229,11 @@ class Bound:
 BOUNDS = {
     "SLOC of the core": Bound(28000, 20000),
     "files of the core": Bound(163, 160),
-    "SLOC of all packages": Bound(48750, 44000),
+    "SLOC of all packages": Bound(48780, 44000),
     "core files under 40 SLOC": Bound(3, 10),
     "imports, % of the core's SLOC": Bound(10.9, 9),
     "comment lines per 100 SLOC": Bound(0.77, 4, at_least=True),
-    "Protocols": Bound(59, 60),
+    "Protocols": Bound(57, 60),
     "modules in import cycles": Bound(0, 0),
     "folders and root modules": Bound(31, 32),
     "imports between them": Bound(178, 180),

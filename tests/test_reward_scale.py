@@ -98,7 +98,7 @@ def test_signs_and_rewards_left_alone() -> None:
     signs = scale(norm_reward=False, sign_reward=True).update(rollout(reward, ended), keeps_raw=False)
     assert signs.steps.reward.tolist() == [[1.0, -1.0], [0.0, 1.0]]
     assert scale(norm_reward=False).update(rollout(reward, ended), keeps_raw=False).steps.reward is reward
-    assert scale().update(rollout(reward, ended)).steps.reward is reward
+    assert scale().update(rollout(reward, ended), keeps_raw=True).steps.reward is reward
 
 
 @pytest.mark.parametrize("envs", [1, FEW + 1])

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from rlsdk.runtime.lazy import attach
 
 if TYPE_CHECKING:
-    from rlsdk.evaluation.evaluate import Evaluation as Evaluation
-    from rlsdk.evaluation.evaluate import evaluate_policy as evaluate_policy
-    from rlsdk.evaluation.evaluate import run_episodes as run_episodes
+    from rlsdk.evaluation.evaluate import Evaluation, evaluate_policy, run_episodes
 
 __all__ = ["Evaluation", "evaluate_policy", "run_episodes"]
 

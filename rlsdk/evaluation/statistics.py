@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
 import attrs
 import numpy as np
@@ -13,19 +13,6 @@ from rlsdk.errors import SettingsError
 from rlsdk.runtime.packages import pip_install
 
 RESAMPLES = 9999
-
-
-class _Interval(Protocol):
-    """Bounds of a confidence interval."""
-
-    low: float
-    high: float
-
-
-class _Bootstrapped(Protocol):
-    """The result of `scipy.stats.bootstrap`."""
-
-    confidence_interval: _Interval
 
 
 def iqm(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -79,7 +66,7 @@ def summarise(values: Sequence[float], confidence: float = 0.95, seed: int = 0) 
 
 
 def _interval(
-    sample: NDArray[np.float64], confidence: float, seed: int, bootstrap: Callable[..., _Bootstrapped]
+    sample: NDArray[np.float64], confidence: float, seed: int, bootstrap: Callable[..., Any]
 ) -> tuple[float, float] | None:
     if sample.size < 2:
         return None

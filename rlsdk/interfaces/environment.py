@@ -55,16 +55,19 @@ class VectorEnvAbilities(Protocol):
 
         If it is the agent's device, nothing is copied between CPU and GPU.
         """
+        ...
 
     @property
     def has_masks(self) -> bool:
         """Whether observations contain action masks, stated before the first reset."""
+        ...
 
     def get_state(self) -> State:
         """Return the state, so that a training resumes in the middle of episodes.
 
         Raises `rlsdk.environments.OpaqueValue` if it cannot be read.
         """
+        ...
 
     def set_state(self, state: State, /) -> object: ...
 
@@ -76,6 +79,7 @@ class VectorEnvAbilities(Protocol):
 
     def get_attr(self, name: str, indices: Indices = None) -> Sequence[object]:
         """Return an attribute of the separate environments that this vector consists of."""
+        ...
 
     def set_attr(self, name: str, value: object, indices: Indices = None) -> object: ...
 
@@ -83,9 +87,11 @@ class VectorEnvAbilities(Protocol):
 
     def wrappers(self, indices: Indices = None) -> Sequence[Sequence[str]]:
         """The class names of the wrappers of each environment; see `rlsdk.environments.adapters.checks.wrappers_of`."""
+        ...
 
     def reset_infos(self) -> Sequence[dict[str, object]]:
         """The `info` of each environment's last reset."""
+        ...
 
     def set_options(self, options: object = None) -> None:
         """Set the options that `reset` of each environment gets next: a dict for all, or a list with one for each."""
@@ -97,6 +103,7 @@ class VectorEnvAbilities(Protocol):
 
         Return the results in the order of the items.
         """
+        ...
 
 
 @runtime_checkable
@@ -134,6 +141,7 @@ class Collector(Protocol):
     @property
     def num_envs(self) -> int:
         """The number of environments of all groups together, B."""
+        ...
 
     @property
     def acting(self) -> tuple[ActingState[Any], ...]:
@@ -141,6 +149,7 @@ class Collector(Protocol):
 
         `collect` replaces these records and modifies none in place.
         """
+        ...
 
     def collect(
         self,
@@ -160,6 +169,7 @@ class Collector(Protocol):
             on_step: called after every vector step with the number of environment steps that this call has made so far.
             ends_round: False if the round continues with further calls; the plan then ends it with `end_round`.
         """
+        ...
 
     def end_round(self) -> None:
         """End the round of collecting and call `on_rollout_end` of the callbacks. Outside of a round it does nothing."""
@@ -181,3 +191,4 @@ class EpisodePlayer(Protocol):
         The items may be divided over several calls. `work` and items must be picklable. There are fewer results if a
         callback ends the training in between.
         """
+        ...

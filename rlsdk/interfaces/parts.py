@@ -172,14 +172,17 @@ class Plan(Protocol[TrainingT_contra]):
     @property
     def needs_environment(self) -> bool:
         """Whether `rounds` collects experience. If False, an agent trains without an environment."""
+        ...
 
     @property
     def unit(self) -> Unit:
         """The unit of `learn(total_timesteps)` and of progress: environment steps or updates."""
+        ...
 
     @property
     def log_every(self) -> Literal["episodes", "rounds"]:
         """The unit of `learn(log_interval)`: finished episodes (default interval 4) or rounds (default interval 1)."""
+        ...
 
     def rounds(self, training: TrainingT_contra, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
         """Train from `cursor` until `training.end`, and yield the new cursor and a report after every round.
@@ -187,6 +190,7 @@ class Plan(Protocol[TrainingT_contra]):
         A round is one pass of the loop: collect data, then update. The driver may leave the loop after any round and
         call `rounds` again with the last cursor. Counts never decrease.
         """
+        ...
 
 
 @optional
@@ -231,6 +235,7 @@ class GoalRewards(Protocol):
 
     def compute_reward(self, achieved: Tensor, goal: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return (reward float32 [M], terminated bool [M] or None) for `achieved` [M, ..] when the goal is `goal` [M, ..]."""
+        ...
 
 
 class Frames(Protocol):
@@ -241,9 +246,11 @@ class Frames(Protocol):
 
     def newest(self, features: NestedT) -> NestedT:
         """Return the last frame [.., *single] of stacked observations [.., *stacked]."""
+        ...
 
     def joined(self, frames: NestedT) -> NestedT:
         """Stack frames [N, count, *single], the newest last, into observations [N, *stacked]."""
+        ...
 
 
 class Conversion(Protocol):
@@ -265,9 +272,11 @@ class Executor(Protocol):
 
         The first exception ends the call: items that have not started are not run.
         """
+        ...
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
         """Run `work(item)` and return a future. At most one item per worker runs at a time."""
+        ...
 
     def close(self) -> None:
         """End all workers that this executor started. Do not call `map` or `submit` afterwards."""
@@ -283,6 +292,7 @@ class StatefulWorkers(Protocol):
         is raised in the calling process. Large arrays in fields of `attrs` records are passed by reference, and stored
         once if several requests contain them.
         """
+        ...
 
     def replace(self, index: int) -> None:
         """Start a new worker in place of one that died. It calls its maker again for a new function, without the
@@ -302,6 +312,7 @@ class HasStatefulWorkers(Executor, Protocol):
         The worker calls its maker, which returns the function that answers requests. Workers end when the calling
         process ends.
         """
+        ...
 
 
 @runtime_checkable
@@ -314,3 +325,4 @@ class Serializer(Protocol):
 
     def inspect(self, path: Path) -> dict[str, Any]:
         """Return the document and the names, dtypes and shapes of the tensors, without reading the tensors."""
+        ...

@@ -65,6 +65,7 @@ class Policy(Stateful, Protocol[CarryT, ExtrasT]):
 
     def initial_carry(self, batch: int) -> CarryT:
         """Return the carry [batch, ..] of environments at the start of an episode."""
+        ...
 
     def act(
         self, observation: Observation, carry: CarryT, *, deterministic: bool, generator: Generator
@@ -84,6 +85,7 @@ class Policy(Stateful, Protocol[CarryT, ExtrasT]):
         from `generator`. In rows with `observation.is_first`, the policy ignores the recurrent state in the carry. Only
         exploration noise that is sampled per rollout (gSDE) remains.
         """
+        ...
 
 
 class TorchPolicy(Policy[Any, Any], Protocol):
@@ -178,6 +180,7 @@ class Algorithm(Stateful, Protocol[BatchT_contra]):
     def update(self, batch: BatchT_contra, *, progress: float) -> Metrics:
         """Make one update and return its metrics. `progress` runs from 0 at the start of training to 1 at its end (for
         schedules)."""
+        ...
 
 
 @optional
@@ -264,13 +267,16 @@ class Buffer(Stateful, Protocol[ItemT_contra, BatchT_co]):
 
     def sample(self, size: int, generator: Generator) -> BatchT_co:
         """Return `size` rows or sequences as copies of the stored data. All random numbers come from `generator`."""
+        ...
 
     def __len__(self) -> int:
         """The number of steps that can be sampled: at most the number of stored steps, and at most the capacity."""
+        ...
 
     def bytes_required(self) -> int:
         """The size of the full buffer in bytes, known before it is allocated; at least the size of the `state_dict` of
         a full one."""
+        ...
 
 
 @optional
@@ -328,9 +334,11 @@ class Distribution(Protocol):
     def entropy(self) -> Tensor:
         """The entropy, float [N], or an estimate if there is no closed form; the docstring of the implementation names
         the estimate."""
+        ...
 
     def kl_divergence(self, other: Any) -> Tensor:
         """The divergence KL(self || other) >= 0, float [N]; 0 if both are equal."""
+        ...
 
 
 @runtime_checkable
@@ -346,6 +354,8 @@ class ClosedForm(Distribution, Protocol):
             grad_log_prob: the gradient of the loss with respect to `log_prob(action)`, float [N].
             grad_entropy: the gradient with respect to `entropy()`, float [N]; None if the loss has no entropy term.
         """
+        ...
 
     def fisher_product(self, *changes: Tensor) -> tuple[Tensor, ...]:
         """Multiply the Fisher information of each row with a change of each input, float [N, ..]."""
+        ...

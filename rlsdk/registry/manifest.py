@@ -319,8 +319,8 @@ def _check_kind(name: str, value: Any, default: object) -> None:
             raise _wrong(name, f"must be a whole number from 1 to {MOST_ENVS}")
     elif value is not None or default is not None:
         texts, is_list = _texts(value), isinstance(value, tuple)
-        pairs = is_list and all(isinstance(each, tuple) and len(each) == 2 for each in value)
-        if name in CALLED and pairs:
+        pairs = isinstance(value, tuple) and all(isinstance(each, tuple) and len(each) == 2 for each in value)
+        if name in CALLED and isinstance(value, tuple) and pairs:
             _check_called(name, value)
         wanted = "table of strings" if name in TABLES else "list of strings" if default == () else "string"
         if not (pairs if name in TABLES else is_list is (default == ())) or not all(isinstance(t, str) for t in texts):

@@ -213,7 +213,7 @@ def unstructure(value: object) -> Any:
     stored. They become `{"object": "module:name"}`, and loading replaces this entry through `custom_objects`.
     """
     if hasattr(value, "to_setting") and not isinstance(value, type):
-        return value.to_setting()
+        return value.to_setting()  # pyright: ignore[reportAttributeAccessIssue]  # `hasattr` found it
     if attrs.has(type(value)):
         fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
         return {field.name: unstructure(getattr(value, field.name)) for field in fields}
