@@ -109,9 +109,7 @@ BUGS = (
         algorithm="cloning",
         kind="data",
         file="rlsdk/buffers/episodes.py",
-        old="places = torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)\n"
-        "        return self.episodes.transitions(places, self.gamma)",
-        new="places = torch.randint(len(self.episodes), (size,), generator=generator, device=generator.device)\n"
-        "        return self.episodes.transitions(places, self.gamma)",
+        old="return torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)",
+        new="return torch.randint(len(self.episodes), (size,), generator=generator, device=generator.device)",
     ),
 )

@@ -15,7 +15,7 @@ BUGS = (
         algorithm="recurrent-ppo",
         kind="starts",
         file=MEMORY,
-        old="masked = _forgotten(state, is_first)",
+        old="masked = forgotten(state, is_first)",
         new="masked = state",
     ),
     Bug(
@@ -23,7 +23,7 @@ BUGS = (
         algorithm="recurrent-ppo",
         kind="starts",
         file=MEMORY,
-        old="initial = _forgotten(tuple(part[first_rows] for part in states), is_first[first_rows])",
+        old="initial = forgotten(tuple(part[first_rows] for part in states), is_first[first_rows])",
         new="initial = tuple(part[first_rows] for part in states)",
     ),
     Bug(
@@ -31,7 +31,7 @@ BUGS = (
         algorithm="recurrent-ppo",
         kind="starts",
         file=MEMORY,
-        old="part.masked_fill(is_first.view(-1, 1, 1), 0.0)",
+        old="part.masked_fill(is_first.view(-1, *[1] * (part.ndim - 1)), 0.0)",
         new="part.masked_fill(is_first.any(), 0.0)",
     ),
     Bug(
