@@ -14,12 +14,11 @@ from gymnasium import spaces
 from rlsdk.environments import to_space
 from rlsdk.errors import PluginError, SettingsError
 from rlsdk.exploration import (
-    NoisyPolicy,
     NormalActionNoise,
     OrnsteinUhlenbeckActionNoise,
     UniformWarmUp,
 )
-from rlsdk.exploration.behavior import allowed_actions, uniform_log_prob
+from rlsdk.exploration.behavior import NoisyPolicy, allowed_actions, uniform_log_prob
 from rlsdk.networks import ActionScale
 from rlsdk.records import Act, Observation
 from rlsdk.settings.action_noise import as_action_noise

@@ -22,13 +22,18 @@ from rlsdk.registry import AlgorithmSpec, Manifest, unregister
 from rlsdk.settings import AgentConfig, described, glossary, in_range
 from rlsdk.training import OffPolicyPlan, OnPolicyPlan
 from rlsdk.updates import FlatOptimizer
-from rlsdk_testing import Subject, run_checks, worker_process
+from rlsdk_testing import Subject, run_checks, running, worker_process
 from rlsdk_testing.kit import Crashes, named_clause, outcome_of, result
 from rlsdk_testing.toys import Watch, _where_to_look
 from rlsdk_testing.worker_process import Limit
 from tests.bad_plugins import add_plugin
 from tests.plugin_site import Site
-from tests.test_kit import only
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Make the kit have only these clauses, in this order."""
+    chosen = tuple(map(named_clause, names))
+    monkeypatch.setattr(running, "clauses", lambda: chosen)
 
 
 def registered(build: Any, config: type[Any]) -> None:
