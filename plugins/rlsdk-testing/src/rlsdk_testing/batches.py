@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -36,27 +37,46 @@ TreeT = TypeVar("TreeT")
 
 
 @contextmanager
-def recording(algorithm: object, update: Callable[[Batch], object]) -> Iterator[None]:
-    """Inside the `with` statement, call `update` with a copy of each batch after `algorithm` has learnt from it."""
-    kind = type(algorithm)
-    original: Callable[..., object] = getattr(kind, "update")  # noqa: B009  # the class is not known here
+def wrapping(part: object, around: Callable[..., object], *names: str) -> Iterator[None]:
+    """Inside the `with` statement, a call of the methods `names` of `part`, of those that it has, calls `around(method, ...)`.
 
-    def recorded(self: object, batch: Batch, *, progress: float) -> object:
-        before = _copied(batch) if self is algorithm else None
-        metrics = original(self, batch, progress=progress)
-        if self is algorithm:
-            update(before)
-        return metrics
+    The class is changed, not the object, because objects with slots take no attributes. Other objects of it do not change.
+    """
+    kind = type(part)
+    originals = {name: getattr(kind, name) for name in names if hasattr(part, name) and hasattr(kind, name)}
+    own = originals.keys() & vars(kind).keys()
 
-    own = "update" in vars(kind)
-    setattr(kind, "update", recorded)  # noqa: B010
+    def changed(original: Callable[..., object]) -> Callable[..., object]:
+        def called(self: object, *args: object, **kwargs: object) -> object:
+            method = partial(original, self)
+            return around(method, *args, **kwargs) if self is part else method(*args, **kwargs)
+
+        return called
+
+    for name, original in originals.items():
+        setattr(kind, name, changed(original))
     try:
         yield
     finally:
-        if own:
-            setattr(kind, "update", original)  # noqa: B010
-        else:
-            delattr(kind, "update")
+        for name, original in originals.items():
+            if name in own:
+                setattr(kind, name, original)
+            else:
+                delattr(kind, name)
+
+
+@contextmanager
+def recording(algorithm: object, update: Callable[[Batch], object]) -> Iterator[None]:
+    """Inside the `with` statement, call `update` with a copy of each batch after `algorithm` has learnt from it."""
+
+    def recorded(method: Callable[..., object], batch: Batch, *, progress: float) -> object:
+        before = _copied(batch)
+        metrics = method(batch, progress=progress)
+        update(before)
+        return metrics
+
+    with wrapping(algorithm, recorded, "update"):
+        yield
 
 
 def _copied(batch: Batch) -> Batch:

@@ -16,7 +16,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.kernels import kernels_off
 from rlsdk.records import Report, Scored
 from rlsdk_testing.alternatives import Setting, settings_of
-from rlsdk_testing.batches import recording
+from rlsdk_testing.batches import recording, wrapping
 from rlsdk_testing.dose_clauses import moves_of_copies
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
@@ -124,22 +124,13 @@ def _one_by_one(part: object, name: str) -> Iterator[None]:
 @contextmanager
 def _counting_samples(memory: object, counter: Counter[str]) -> Iterator[None]:
     """Inside the `with` statement, count the samples that are drawn from the buffer."""
-    kind = type(memory)
-    original: Callable[..., object] = getattr(kind, "sample")  # noqa: B009
-    own = "sample" in vars(kind)
 
-    def counted(self: object, *sizes: object) -> object:
-        counter[SAMPLES] += int(self is memory)
-        return original(self, *sizes)
+    def counted(method: Callable[..., object], *sizes: object) -> object:
+        counter[SAMPLES] += 1
+        return method(*sizes)
 
-    setattr(kind, "sample", counted)  # noqa: B010
-    try:
+    with wrapping(memory, counted, "sample"):
         yield
-    finally:
-        if own:
-            setattr(kind, "sample", original)  # noqa: B010
-        else:
-            delattr(kind, "sample")
 
 
 def _rows_used(subject: Subject, name: str, value: int) -> Counter[str]:
@@ -268,20 +259,9 @@ def progress_of_round(subject: Subject) -> None:
 
 @contextmanager
 def _noting_progress(algorithm: object, note: Callable[[float], object]) -> Iterator[None]:
-    kind = type(algorithm)
-    original: Callable[..., object] = getattr(kind, "update")  # noqa: B009
-    own = "update" in vars(kind)
+    def noted(method: Callable[..., object], batch: object, *, progress: float) -> object:
+        note(progress)
+        return method(batch, progress=progress)
 
-    def noted(self: object, batch: object, *, progress: float) -> object:
-        if self is algorithm:
-            note(progress)
-        return original(self, batch, progress=progress)
-
-    setattr(kind, "update", noted)  # noqa: B010
-    try:
+    with wrapping(algorithm, noted, "update"):
         yield
-    finally:
-        if own:
-            setattr(kind, "update", original)  # noqa: B010
-        else:
-            delattr(kind, "update")

@@ -14,7 +14,7 @@ from rlsdk.kernels import kernels_off
 from rlsdk.settings.schedules import Constant, Piecewise
 from rlsdk_testing.acting import act_on, chosen, observations
 from rlsdk_testing.alternatives import Setting, settings_of
-from rlsdk_testing.batches import Batch, recording, small_agent
+from rlsdk_testing.batches import Batch, recording, small_agent, wrapping
 from rlsdk_testing.effects import shown
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
@@ -282,33 +282,17 @@ def moves_of_copies(
     agent: Agent, copies: Mapping[str, tuple[torch.nn.Module, ...]], moves: list[tuple[str, float]]
 ) -> Iterator[None]:
     """Inside the `with` statement, note (path, share of the distance) for each move of a copy in `update` or `collected`."""
-    algorithm, kind = agent.parts.algorithm, type(agent.parts.algorithm)
-    originals = {name: getattr(kind, name) for name in ("update", "collected") if hasattr(kind, name)}
-    own = originals.keys() & vars(kind).keys()
 
-    def following(original: Callable[..., object]) -> Callable[..., object]:
-        def called(self: object, *args: object, **kwargs: object) -> object:
-            if self is not algorithm:
-                return original(self, *args, **kwargs)
-            before = {path: tuple(map(_flat, pair)) for path, pair in copies.items()}
-            found = original(self, *args, **kwargs)
-            for path, (copy, source) in copies.items():
-                moved = _share(before[path], (_flat(copy), _flat(source)))
-                moves.extend([] if moved is None else [(path, moved)])
-            return found
+    def called(method: Callable[..., object], *args: object, **kwargs: object) -> object:
+        before = {path: tuple(map(_flat, pair)) for path, pair in copies.items()}
+        found = method(*args, **kwargs)
+        for path, (copy, source) in copies.items():
+            moved = _share(before[path], (_flat(copy), _flat(source)))
+            moves.extend([] if moved is None else [(path, moved)])
+        return found
 
-        return called
-
-    for name, original in originals.items():
-        setattr(kind, name, following(original))
-    try:
+    with wrapping(agent.parts.algorithm, called, "update", "collected"):
         yield
-    finally:
-        for name, original in originals.items():
-            if name in own:
-                setattr(kind, name, original)
-            else:
-                delattr(kind, name)
 
 
 def _flat(module: torch.nn.Module) -> Tensor:

@@ -14,7 +14,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.interfaces import Buffer
 from rlsdk.records import Report
 from rlsdk_envs.toy import FakeImageEnv, SimpleMultiObsEnv
-from rlsdk_testing.batches import recording, small_agent
+from rlsdk_testing.batches import recording, small_agent, wrapping
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found, equal, held, overlaps
 from rlsdk_testing.not_applicable import NotApplicable
@@ -251,25 +251,11 @@ def samples_differ(subject: Subject) -> None:
 @contextmanager
 def _noting_generators(memory: Buffer[object, object], states: list[bytes]) -> Iterator[None]:
     """Inside the `with` statement, append the generator's state at each call of `sample` and `sample_several` to `states`."""
-    kind = type(memory)
-    before = {name: getattr(kind, name) for name in ("sample", "sample_several") if hasattr(kind, name)}
-    own = before.keys() & vars(kind).keys()
 
-    def noting(sample: Callable[..., object]) -> Callable[..., object]:
-        def noted(self: Buffer[object, object], *sizes: int | Generator) -> object:
-            if self is memory and isinstance(sizes[-1], Generator):
-                states.append(sizes[-1].get_state().numpy().tobytes())
-            return sample(self, *sizes)
+    def noted(method: Callable[..., object], *sizes: int | Generator) -> object:
+        if isinstance(sizes[-1], Generator):
+            states.append(sizes[-1].get_state().numpy().tobytes())
+        return method(*sizes)
 
-        return noted
-
-    for name, sample in before.items():
-        setattr(kind, name, noting(sample))
-    try:
+    with wrapping(memory, noted, "sample", "sample_several"):
         yield
-    finally:
-        for name, sample in before.items():
-            if name in own:
-                setattr(kind, name, sample)
-            else:
-                delattr(kind, name)
