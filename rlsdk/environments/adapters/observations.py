@@ -438,7 +438,7 @@ def to_gymnasium(space: Space, *, by_name: bool = False) -> GymSpace:
     return gym_spaces.Tuple([to_gymnasium(child, by_name=by_name) for child in space.spaces])
 
 
-def told_apart(one: Space, other: Space) -> tuple[str, str]:
+def distinct_texts(one: Space, other: Space) -> tuple[str, str]:
     """Two spaces that differ, as texts that differ: with the bounds of a Box where nothing else does."""
     texts = str(one), str(other)
     return texts if texts[0] != texts[1] else (_with_bounds(one), _with_bounds(other))

@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk.environments.states import generators
-from rlsdk.environments.states import generators as simulation
 from rlsdk.environments.states.generators import class_name
 from rlsdk.errors import ArtifactError
 from rlsdk.runtime.files import may_be_place
@@ -100,7 +99,7 @@ class Writer:
         return {"space": [self(vars(part).get("_np_random"), where) for part in parts_of(value)]}
 
     def _simulation(self, value: Any, where: str) -> dict[str, object]:
-        sizes, found = simulation.gathered(value)
+        sizes, found = generators.gathered(value)
         return {"simulation": {"time": float(value.time).hex(), "sizes": sizes, "values": self._array(found, where)}}
 
     def _dict(self, value: dict[object, object], where: str) -> dict[str, object]:
@@ -154,7 +153,7 @@ def parts_of(space: object) -> list[Any]:
 def _encoder(value: object) -> Callable[[Writer, Any, str], dict[str, object]] | None:
     if isinstance(value, gymnasium.Space):
         return Writer._space
-    if class_name(value) == simulation.CLASS:
+    if class_name(value) == generators.CLASS:
         return Writer._simulation
     return Writer._scalar if isinstance(value, np.generic) else ENCODERS.get(type(value))
 
@@ -265,7 +264,7 @@ class Reader:
     def _simulation(self, code: dict[str, Any], present: object) -> object:
         stored = code["simulation"]
         found = self._array(stored["values"])
-        simulation.put_back(present, float.fromhex(stored["time"]), dict(stored["sizes"]), found)
+        generators.put_back(present, float.fromhex(stored["time"]), dict(stored["sizes"]), found)
         return present
 
     def _dict(self, code: dict[str, Any], present: object) -> dict[Hashable, object]:
@@ -360,7 +359,7 @@ def require_fit(where: str, value: object, present: object, *, assigned: bool) -
 
 def _stays(value: object) -> bool:
     """Whether a value is a constant, a space or a simulation. The environment's object of this kind is never replaced."""
-    return is_constant(value) or isinstance(value, gymnasium.Space) or class_name(value) == simulation.CLASS
+    return is_constant(value) or isinstance(value, gymnasium.Space) or class_name(value) == generators.CLASS
 
 
 def _named(value: object) -> str:

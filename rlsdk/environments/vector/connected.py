@@ -11,7 +11,7 @@ from gymnasium.wrappers import TimeLimit
 
 from rlsdk.environments.adapters.checks import Environment, layers_of
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
-from rlsdk.environments.adapters.observations import spaces_of, told_apart
+from rlsdk.environments.adapters.observations import distinct_texts, spaces_of
 from rlsdk.errors import EnvironmentFault, SettingsError, UnknownAttributeError, UsageError, shown
 from rlsdk.interfaces import VectorEnv, VectorEnvAbilities
 from rlsdk.records import Observation
@@ -315,7 +315,7 @@ def require_alike(environments: Sequence[Environment], pair: tuple[Space, Space]
         own = spaces_of(environment)
         for kind, mine, theirs in zip(("observation", "action"), own, pair, strict=True):
             if mine != theirs:
-                own_text, first_text = told_apart(mine, theirs)
+                own_text, first_text = distinct_texts(mine, theirs)
                 raise EnvironmentFault(
                     f"environment {name!r}: number {i} has the {kind} space {own_text}, number 0 has {first_text};"
                     " environments that are stepped together must have the same spaces"
