@@ -254,7 +254,7 @@ TRAINING = {
     + there(
         "length_of_training",
         "a_training_ends_after_exactly_the_steps_that_were_asked_for",
-        "a_rounded_number_of_steps_is_printed_once_at_the_start",
+        "a_rounded_number_of_steps_is_a_warning_once_per_agent",
     ),
     "schedules, exploration and progress": there(
         "length_of_training",

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from rlsdk.environments import RecordedOnly, make_vec_env
 from rlsdk.errors import ObservationError, ResourceError, RlsdkError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.runtime import process
+from rlsdk.runtime import memory
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk_interchange.recorded_data import remember
 from rlsdk_qrdqn import QRDQN
@@ -193,7 +193,7 @@ def test_a_place_that_cannot_hold_a_memory(tmp_path: Path, monkeypatch: pytest.M
 
     (tmp_path / "file").write_text("")
     assert "cannot be used" in str(make(tmp_path / "file"))
-    monkeypatch.setattr(process.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    monkeypatch.setattr(memory.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     error = make(tmp_path / "full")
     assert isinstance(error, ResourceError)
     assert "lower buffer_size" in str(error)

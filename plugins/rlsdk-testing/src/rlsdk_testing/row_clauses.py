@@ -111,6 +111,9 @@ def duplicates(subject: Subject) -> None:
     if isinstance(batch, Scored):
         raise NotApplicable("the rows of a population method are its candidates, whose number is a setting")
     once = _effect(observed, batch)
+    if not observed.steps:
+        # A table may learn from each row by itself: two equal rows are then two steps, and no mean is due.
+        raise NotApplicable("its update takes no step of an optimizer")
     try:
         twice = _effect(observed, _twice(batch))
     except NotApplicable:
