@@ -44,7 +44,7 @@ SHAPING: dict[str, Option] = {
     "stop_at": ("stop_at", 90.0, lambda record: record.stop_at),
     "threads": ("threads", 2, lambda record: record.threads),
     "vectorization": ("vectorization", "sync", lambda record: record.vectorization),
-    "sink": ("sinks", ("tensorboard",), lambda record: record.sinks),
+    "sinks": ("sinks", ("tensorboard",), lambda record: record.sinks),
     "max_restores": ("max_restores", 2, lambda record: record.max_restores),
     "schedule_until": ("schedule_until", 96, lambda record: record.schedule_until),
     "exact_steps": ("exact_steps", True, lambda record: record.exact_steps),
@@ -79,7 +79,7 @@ NOT_SHAPING = {
 
 TYPED = {
     "env": "X-v0", "steps": 7, "seed": 3, "n_envs": 2, "eval_every": 5, "eval_episodes": 4, "checkpoint_every": 6,
-    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "max_restores": 2, "sink": "console", "device": "cpu",
+    "stop_at": 1.5, "threads": 2, "vectorization": "sync", "max_restores": 2, "sinks": "console", "device": "cpu",
     "schedule_until": 96, "exact_steps": None,
     "no_preset": None,
 }  # fmt: skip
@@ -171,7 +171,7 @@ def test_the_command_line_hands_over_every_option(cli: Any, monkeypatch: pytest.
     assert set(TYPED) == set(SHAPING)
     cli("run", "trpo")
     for name, value in TYPED.items():
-        option = f"--{name.replace('_', '-')}"
+        option = "--sink" if name == "sinks" else f"--{name.replace('_', '-')}"
         cli("run", "trpo", *([option] if value is None else [option, str(value)]))
     plain, *given = (attrs.asdict(request) for request in caught)
     for (name, value), request in zip(TYPED.items(), given, strict=True):

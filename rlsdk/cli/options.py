@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
+import attrs
 import typer
 
+from rlsdk.cli import completions
 from rlsdk.errors import SettingsError, shown
-from rlsdk.runs.request import MAX_COUNT, MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
+from rlsdk.runs.request import EPISODES, MAX_COUNT, MAX_ENVS, RunRequest
 from rlsdk.runtime.files import write_whole
 
 MOST_SEED = 2**32 - 1
 """The largest seed: the upper bound of the setting `seed`."""
-MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS = MAX_ENVS, MAX_EPISODES, MAX_RESTORES, MAX_THREADS
+MOST_ENVS, MOST_EPISODES = MAX_ENVS, int(EPISODES.most)
 
 
 def steps_option(text: str, least: int = 1) -> Any:
@@ -43,6 +47,36 @@ def _whole(text: str) -> int | None:
         if (value := float(text)).is_integer():
             return int(value)
     return None
+
+
+def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each field of `RunRequest` that has a help text. They are in its `**options`."""
+    first, *own = inspect.signature(command, eval_str=True).parameters.values()
+    hints = {**get_type_hints(RunRequest), "sinks": list[str] | None}  # Typer knows no tuples of any length
+    given = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=Annotated[hints[field.name], _request_option(field)],
+        )
+        for field in attrs.fields(RunRequest)
+        if "help" in field.metadata
+    ]
+    named = [each.replace(kind=each.KEYWORD_ONLY) for each in own if each.kind is not each.VAR_KEYWORD]
+    command.__signature__ = inspect.Signature([first, *given, *named])  # type: ignore[attr-defined]
+    # some versions of Typer read the annotations here
+    command.__annotations__ = {each.name: each.annotation for each in (first, *given, *named)}
+    return command
+
+
+def _request_option(field: attrs.Attribute[object]) -> Any:
+    how = field.metadata
+    if how.get("steps"):
+        return steps_option(how["help"], how["least"])
+    name = how.get("name", f"--{field.name.replace('_', '-')}")
+    complete = getattr(completions, how["complete"]) if "complete" in how else None
+    return typer.Option(name, help=how["help"], autocompletion=complete)  # `RunRequest` checks numbers
 
 
 EnvKwargs = Annotated[

@@ -12,184 +12,83 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 import typer
 
-from rlsdk.cli.completions import Algorithm, Environment, Sinks, complete_executor, complete_preset
+from rlsdk.cli.completions import Algorithm
 from rlsdk.cli.main import interrupted
-from rlsdk.cli.options import MOST_ENVS, MOST_EPISODES, MOST_RESTORES, MOST_THREADS, EnvKwargs, Wrappers, steps_option
+from rlsdk.cli.options import EnvKwargs, Wrappers, with_request_options
 from rlsdk.errors import SettingsError
 from rlsdk.registry import AlgorithmSpec, find, load
+from rlsdk.runs.request import RunRequest
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.load import changed_environment
 
 if TYPE_CHECKING:
-    from rlsdk.runs.request import RunRequest
     from rlsdk.runs.runner import RunResult
     from rlsdk.runs.sweep import SeedResult, Sweep
 
 DEFAULT_EXECUTOR = "processes"
 
 
+@with_request_options
 def run_training(
     algorithm: Algorithm,
-    env: Environment = None,
     env_kwargs: EnvKwargs = None,
     wrapper: Wrappers = None,
     dataset: Annotated[
         Path | None,
         typer.Option(help="Data set of recorded episodes to learn from, see record-episodes. Then --env is optional."),
     ] = None,
-    steps: Annotated[
-        int | None,
-        steps_option("Total number of environment steps, or of updates if the agent learns only from a data set."),
-    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
-    policy_from: Annotated[
-        Path | None, typer.Option("--from", help="Start with the policy of this agent file or run directory.")
-    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
-    n_envs: Annotated[
-        int | None,
-        typer.Option(help="Number of environments that are stepped together (default 1; ARS: 16).", max=MOST_ENVS),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run directory (default: a new one under runs/).")] = None,
-    eval_every: Annotated[
-        int | None, steps_option("Environment steps between evaluations; 0 = never.", least=0)
-    ] = None,
-    eval_episodes: Annotated[
-        int | None, typer.Option(help="Episodes per evaluation (default: 10).", min=1, max=MOST_EPISODES)
-    ] = None,
-    checkpoint_every: Annotated[int | None, steps_option("Environment steps between checkpoints.")] = None,
-    stop_at: Annotated[float | None, typer.Option(help="Stop when an evaluation reaches this mean return.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust", help="Allow files in --out or --config to name modules to import and paths to write to."
-        ),
-    ] = False,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
-    threads: Annotated[int | None, typer.Option(help="torch threads (default: 1).", min=1, max=MOST_THREADS)] = None,
     no_preset: Annotated[bool, typer.Option("--no-preset", help="Do not use the plugin's tuned settings.")] = False,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the tuned settings to use, see `rlsdk info`, or a settings file of rl-baselines3-zoo, .yml (default:"
-            " the environment's).",
-            autocompletion=complete_preset,
-        ),
-    ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Number of seeds to run in parallel, starting at --seed (0).")
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(help="Number of seeds at the same time (default: the number of cores).")
     ] = None,
-    executor: Annotated[
-        str | None,
-        typer.Option(
-            help="Executor of the seeds or collectors: processes (the default), in-process, or a plugin's.",
-            autocompletion=complete_executor,
-        ),
-    ] = None,
-    collectors: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of collectors that share the environments, each with a copy of the policy.", max=MOST_ENVS
-        ),
-    ] = None,
-    max_lag: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of rounds that collectors may collect ahead of the learner (default 0: always with the newest"
-            " policy).",
-            max=MOST_RESTORES,
-        ),
-    ] = None,
-    max_restores: Annotated[
-        int | None,
-        typer.Option(
-            help="If training diverges, restore parameters of a few thousand steps earlier, at most this often (default 0:"
-            " stop).",
-            max=MOST_RESTORES,
-        ),
-    ] = None,
-    schedule_until: Annotated[
-        int | None,
-        steps_option(
-            "Step at which schedules and exploration end, for runs that --resume continues (default: --steps)."
-        ),
-    ] = None,
-    exact_steps: Annotated[
-        bool, typer.Option("--exact-steps", help="End exactly at --steps; the last round is shorter.")
-    ] = False,
-    vectorization: Annotated[
-        str | None, typer.Option(help="How environments are stepped: auto (the default), sync, async, ...")
-    ] = None,
-    sink: Sinks = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Print where the time was spent, with advice.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")] = False,
+    **options: Any,
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # first, because the imports below are slow
-    _require_one_start(preset, policy_from, config=config is not None, no_preset=no_preset, resume=resume)
+    env, resume, executor = options["env"], options["resume"], options["executor"]
+    _require_one_start(options, config=config is not None, no_preset=no_preset)
     settings = settings_from(load(algorithm), assignments, dataset, config)
     if config is not None and env is None and "env" not in parse_assignments(assignments or ()):
-        _require_own_environment(settings, config, trust=trust)
-    env = _environment(env, settings, env_kwargs, wrapper, resume=resume)
+        _require_own_environment(settings, config, trust=options["trust"])
+    options["env"] = _environment(env, settings, env_kwargs, wrapper, resume=resume)
     settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
 
-    from rlsdk.runs.request import RunRequest
     from rlsdk.runs.runner import run
 
-    request = RunRequest(
-        algorithm=algorithm,
-        env=env,
-        steps=steps,
-        settings=settings,
-        n_envs=n_envs,
-        out=out,
-        eval_every=eval_every,
-        eval_episodes=eval_episodes,
-        checkpoint_every=checkpoint_every,
-        stop_at=stop_at,
-        resume=resume,
-        trust=trust,
-        threads=threads,
-        use_preset=not no_preset and config is None,
-        preset=preset,
-        vectorization=vectorization,
-        sinks=tuple(sink) if sink else None,
-        profile=profile,
-        collectors=collectors,
-        max_lag=max_lag,
-        max_restores=max_restores,
-        schedule_until=schedule_until,
-        exact_steps=exact_steps,
-        executor=executor if executor is not None or collectors is None else DEFAULT_EXECUTOR,
-        policy_from=policy_from,
-    )
+    options["sinks"] = tuple(options["sinks"] or ()) or None
+    if executor is None and options["collectors"] is not None:
+        options["executor"] = DEFAULT_EXECUTOR
+    start: dict[str, Any] = {"settings": settings, "use_preset": not no_preset and config is None}
+    request = RunRequest(algorithm=algorithm, **start, **options)
     with quietly(quiet or as_json):
         plan = _sweep(request, seeds, jobs, executor)
         results = _run_seeds(plan) if plan is not None else [_report(run(request), algorithm)]
     _finish(results, as_json=as_json)
 
 
-def _require_one_start(
-    preset: str | None, policy_from: Path | None, *, config: bool, no_preset: bool, resume: bool
-) -> None:
+def _require_one_start(options: Mapping[str, Any], *, config: bool, no_preset: bool) -> None:
     """Refuse --preset together with another source of the settings, and --from or --no-preset together with --resume.
 
     Raises:
         SettingsError: such options are given together.
     """
+    resume = options["resume"]
     others = {"--config": config, "--no-preset": no_preset, "--resume": resume}
-    if preset is not None and (given := [name for name, is_given in others.items() if is_given]):
+    if options["preset"] is not None and (given := [name for name, is_given in others.items() if is_given]):
         raise SettingsError(f"--preset and {given[0]} both choose the settings to start from; give one of them")
-    if resume and policy_from is not None:
+    if resume and options["policy_from"] is not None:
         raise SettingsError("--resume continues with the policy of the run; leave out --from, or begin another run")
     if resume and no_preset:
         raise SettingsError("--resume continues with the settings of the run; leave out --no-preset")

@@ -3,75 +3,103 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast
 
 import attrs
+from attrs.validators import deep_mapping, instance_of
 
-from rlsdk.errors import SettingsError
+from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.registry import AlgorithmSpec, Preset, extension, named_preset
 from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.files import PLACES
 from rlsdk.runtime.packages import pip_install
+from rlsdk.settings import structure
 
-MAX_COUNT = 2**53
-MAX_ENVS, MAX_THREADS, MAX_EPISODES, MAX_RESTORES = 2**16, 2**12, 10**7, 10**6
-"""The largest counts of a run. `MAX_RESTORES` is also the largest number of rounds that collectors may be ahead."""
+KindT = TypeVar("KindT")
+
+MAX_COUNT, MAX_ENVS = 2**53, 2**16
+"""The largest whole number that every program reads exactly from JSON, and the largest number of environments."""
+
+
+@attrs.frozen
+class Limits:
+    """The validator of a number of a run. None passes: the option is not given."""
+
+    least: float = 1
+    most: float = MAX_COUNT
+
+    def __call__(self, _: object, field: attrs.Attribute[Any], value: object) -> None:
+        if isinstance(value, int | float) and not self.least <= value <= self.most:  # NaN is not, either
+            wanted = f"at least {self.least} and less than or equal to {self.most}"
+            raise SettingsError(f"{field.name} = {shown(value, 40)} must be {wanted}")
+
+
+FINITE, COUNT, FROM_ZERO, ENVS, EPISODES, THREADS, ROUNDS = (
+    Limits(-1e300, 1e300),
+    Limits(),
+    Limits(0),
+    Limits(1, MAX_ENVS),
+    Limits(1, 10**7),
+    Limits(1, 2**12),
+    Limits(0, 10**6),
+)
 
 
 @attrs.frozen(kw_only=True)
 class FinalEvaluation:
     """The evaluation at the end of a run."""
 
-    mean: float
-    std: float
+    mean: float = attrs.field(validator=FINITE)
+    std: float = attrs.field(validator=FINITE)
     episodes: int
 
 
 @attrs.frozen(kw_only=True)
 class RunRecord:
-    """The content of run.json. `--resume` takes every option that the command line does not give from this record."""
+    """The content of run.json. `--resume` takes every option that the command line does not give from this record.
+
+    The options are explained in `RunRequest`.
+    """
 
     algorithm: str
-    env: str | None
+    env: str | None = attrs.field(default=None)
     """The environment id; None if the run only has a data set."""
     dataset: str | None = None
     """The name of the data set that the algorithm learns from."""
-    steps: int
-    n_envs: int
-    eval_every: int
-    checkpoint_every: int
-    seed: int
+    steps: int = attrs.field(validator=COUNT)
+    n_envs: int = attrs.field(validator=ENVS)
+    eval_every: int = attrs.field(validator=FROM_ZERO)
+    checkpoint_every: int = attrs.field(validator=COUNT)
+    seed: int = attrs.field(validator=FROM_ZERO)
     device: str = "auto"
     vectorization: str = "auto"
     preset: bool = False
-    eval_episodes: int = 10
-    stop_at: float | None = None
-    threads: int = 1
-    collectors: int | None = None
+    eval_episodes: int = attrs.field(default=10, validator=EPISODES)
+    stop_at: float | None = attrs.field(default=None, validator=FINITE)
+    threads: int = attrs.field(default=1, validator=THREADS)
+    collectors: int | None = attrs.field(default=None, validator=ENVS)
     executor: str = "processes"
-    """Name of the executor that runs the collectors."""
-    max_lag: int = 0
-    """Number of rounds that collectors may be ahead of the learner."""
-    max_restores: int = 0
-    """How often earlier parameters are restored if the training diverges."""
-    schedule_until: int | None = None
-    """The count of steps at which schedules end; None: at the end of the run."""
+    max_lag: int = attrs.field(default=0, validator=ROUNDS)
+    max_restores: int = attrs.field(default=0, validator=ROUNDS)
+    schedule_until: int | None = attrs.field(default=None, validator=COUNT)
     exact_steps: bool = False
-    """Whether the last round is cut, so that the run ends exactly."""
     sinks: tuple[str, ...] = ()
     policy_from: str | None = None
-    """The file with the policy that the run began with."""
-    places: dict[str, str] = attrs.field(factory=dict)
+    places: dict[str, str] = attrs.field(factory=dict, validator=deep_mapping(instance_of(str), instance_of(str)))
     """The settings that are paths on disk: dotted name -> path."""
     status: str = "running"
     error: str | None = None
-    env_steps: int | None = None
-    seconds: float = 0.0
+    env_steps: int | None = attrs.field(default=None, validator=FROM_ZERO)
+    seconds: float = attrs.field(default=0.0, validator=FINITE)
     final_evaluation: FinalEvaluation | None = None
     system: dict[str, Any] = attrs.field(factory=dict)
+
+    @env.validator
+    def _has_place(self, _: object, value: object) -> None:
+        if value is None and self.dataset is None:
+            raise SettingsError("env is missing, and so is dataset; it needs one of them")
 
     @property
     def place(self) -> str:
@@ -89,20 +117,12 @@ class RunRecord:
         Raises:
             SettingsError: the file is missing or damaged. The message names the entry.
         """
-        return RunRecord.of(read_table(path), str(path))
-
-    @staticmethod
-    def of(table: Mapping[str, object], source: str) -> RunRecord:
-        """Return the record in a table. `source` names the table in errors. Raises as `read`."""
-        entries = Entries(table, source)
-        steps = entries.count("steps")
-        rounds = {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
-        found = Entries({**rounds, **table}, source).fields(RunRecord)
-        if found.get("dataset") is None:
-            entries.require("env", "a text")
-        places = Entries(found.get("places", {}), f"{source}, places")
-        known = {name: places.text(name) for name in PLACES if name in places.table}
-        return RunRecord(**{**found, "places": known})
+        table = read_table(path)
+        rounds: dict[str, object] = {}
+        if type(steps := table.get("steps")) is int:  # a hand-written record may leave these out
+            rounds |= {"eval_every": max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
+        found = from_table(RunRecord, {**rounds, **table}, str(path))
+        return attrs.evolve(found, places={name: found.places[name] for name in PLACES if name in found.places})
 
 
 def require_enough_steps(asked: int | None, planned: int, trained: int, folder: Path) -> None:
@@ -119,117 +139,123 @@ def require_enough_steps(asked: int | None, planned: int, trained: int, folder: 
         )
 
 
-RESUMABLE = (
-    "steps",
-    "eval_every",
-    "eval_episodes",
-    "checkpoint_every",
-    "stop_at",
-    "threads",
-    "vectorization",
-    "sinks",
-    "collectors",
-    "executor",
-    "max_lag",
-    "max_restores",
-    "schedule_until",
-    "exact_steps",
-)
-"""Options that a resumed run takes from its record, unless they are given again."""
-LIMITS = {
-    "n_envs": (1, MAX_ENVS),
-    "seed": (0, MAX_COUNT),
-    "eval_every": (0, MAX_COUNT),
-    "eval_episodes": (1, MAX_EPISODES),
-    "threads": (1, MAX_THREADS),
-    "collectors": (1, MAX_ENVS),
-    "max_lag": (0, MAX_RESTORES),
-    "max_restores": (0, MAX_RESTORES),
-    "env_steps": (0, MAX_COUNT),
-}
-"""Whole number of a request or record -> its least and largest value; 1 and `MAX_COUNT` for the others."""
+def option(text: str, limits: Limits | None = None, *, default: Any = None, **how: object) -> Any:
+    """Return a field of `RunRequest` that `rlsdk run` has as an option. `text` is its help.
+
+    Args:
+        limits: those of a whole number.
+        default: the value if the option is not given.
+        how: `name` of the option if it is not that of the field; `steps=True` for a count that may be written as 1e5;
+            `complete`, the name of a function in `rlsdk.cli.completions`.
+    """
+    return attrs.field(
+        default=default, validator=limits, metadata={"help": text, "least": limits and limits.least, **how}
+    )
 
 
 @attrs.frozen(kw_only=True)
 class RunRequest:
-    """The options of a run. None means that an option is not given."""
+    """The options of a run, from which `rlsdk run` makes those of the command line. None means that one is not given.
+
+    Raises:
+        SettingsError: a number is out of range.
+    """
 
     algorithm: str
-    env: str | None = None
-    steps: int | None = None
+    env: str | None = option("gymnasium id of the environment.", complete="complete_environment")
     settings: dict[str, Any] = attrs.field(factory=dict)
-    n_envs: int | None = None
-    out: Path | None = None
-    eval_every: int | None = None
-    eval_episodes: int | None = None
-    checkpoint_every: int | None = None
-    stop_at: float | None = None
-    resume: bool = False
-    trust: bool = False
-    """Whether the files of a resumed run may name modules to import, and paths outside of its folder to write to."""
-    threads: int | None = None
     use_preset: bool = True
     """Whether to start from the plugin's tuned settings for the environment, if it has some."""
-    preset: str | None = None
-    """Name of the preset to start from; None: the preset of the environment."""
-    vectorization: str | None = None
-    """How the training environments are stepped; see `make_vec_env`."""
-    sinks: tuple[str, ...] | None = None
-    """Names of further metric sinks: `console`, `tensorboard`, or a plugin's."""
-    profile: bool = False
-    """Whether to print the time that each part of the training took."""
-    collectors: int | None = None
-    """Number of collectors that share the training environments; see `make_vec_env`."""
-    executor: str | None = None
-    """Name of the executor that runs the collectors."""
-    max_lag: int | None = None
-    """Number of rounds that collectors may be ahead of the learner."""
-    max_restores: int | None = None
-    """How often earlier parameters are restored if the training diverges."""
-    schedule_until: int | None = None
-    """The count of steps at which schedules end; None: at the end of the run."""
-    exact_steps: bool = False
-    """Whether the last round is cut, so that the run ends exactly."""
-    policy_from: Path | None = None
-    """An agent file or a run directory with the policy that the run begins with."""
+    steps: int | None = option(
+        "Total number of environment steps, or of updates if the agent learns only from a data set.", COUNT, steps=True
+    )
+    policy_from: Path | None = option("Start with the policy of this agent file or run directory.", name="--from")
+    n_envs: int | None = option("Number of environments that are stepped together (default 1; ARS: 16).", ENVS)
+    out: Path | None = option("Run directory (default: a new one under runs/).")
+    eval_every: int | None = option("Environment steps between evaluations; 0 = never.", FROM_ZERO, steps=True)
+    eval_episodes: int | None = option("Episodes per evaluation (default: 10).", EPISODES)
+    checkpoint_every: int | None = option("Environment steps between checkpoints.", COUNT, steps=True)
+    stop_at: float | None = option("Stop when an evaluation reaches this mean return.", FINITE)
+    resume: bool = option("Continue the run in --out.", default=False)
+    trust: bool = option(
+        "Allow files in --out or --config to name modules to import and paths to write to.", default=False
+    )
+    threads: int | None = option("torch threads (default: 1).", THREADS)
+    preset: str | None = option(
+        "Name of the tuned settings to use, see `rlsdk info`, or a settings file of rl-baselines3-zoo, .yml (default: the"
+        " environment's).",
+        complete="complete_preset",
+    )
+    executor: str | None = option(
+        "Executor of the seeds or collectors: processes (the default), in-process, or a plugin's.",
+        complete="complete_executor",
+    )
+    collectors: int | None = option(
+        "Number of collectors that share the environments, each with a copy of the policy.", ENVS
+    )
+    max_lag: int | None = option(
+        "Number of rounds that collectors may collect ahead of the learner (default 0: always with the newest policy).",
+        ROUNDS,
+    )
+    max_restores: int | None = option(
+        "If training diverges, restore parameters of a few thousand steps earlier, at most this often (default 0: stop).",
+        ROUNDS,
+    )
+    schedule_until: int | None = option(
+        "Step at which schedules and exploration end, for runs that --resume continues (default: --steps).",
+        COUNT,
+        steps=True,
+    )
+    exact_steps: bool = option("End exactly at --steps; the last round is shorter.", default=False)
+    vectorization: str | None = option("How environments are stepped: auto (the default), sync, async, ...")
+    sinks: tuple[str, ...] | None = option(
+        "Further metric sink: tensorboard, console, or a plugin's. Can be repeated.",
+        name="--sink",
+        complete="complete_sink",
+    )
+    profile: bool = option("Print where the time was spent, with advice.", default=False)
 
     def explicit(self) -> dict[str, Any]:
         """Return the given options among `RESUMABLE`.
 
         Raises:
-            SettingsError: an option is out of range, or two options contradict each other.
+            SettingsError: two options contradict each other.
         """
         values = {name: getattr(self, name) for name in RESUMABLE}
         given = {name: value for name, value in values.items() if value is not None and value is not False}
-        for name, value in given.items():
-            least, most = LIMITS.get(name, (1, MAX_COUNT))
-            if isinstance(value, int) and not isinstance(value, bool) and not least <= value <= most:
-                option = name.replace("_", "-")
-                wanted = "a positive whole number" if least else "a whole number, 0 or more"
-                raise SettingsError(f"--{option} {value} must be {wanted}{f', up to {most}' if value > most else ''}")
-        if (goal := given.get("stop_at")) is not None and not math.isfinite(goal):
-            raise SettingsError(f"--stop-at {goal} must be a finite number")
-        if goal is not None and given.get("eval_every") == 0:
+        if given.get("stop_at") is not None and given.get("eval_every") == 0:
             raise SettingsError("--stop-at needs evaluations, and --eval-every 0 asks for none; leave one of them out")
         return given
 
     def as_table(self) -> dict[str, object]:
-        """Return the options as a table for JSON, without `out`, `resume` and `trust`."""
+        """Return the options as a table for JSON, without `NOT_STORED`."""
         table = attrs.asdict(self)
         if self.policy_from is not None:
             table["policy_from"] = str(self.policy_from)
-        return {name: value for name, value in table.items() if name not in ("out", "resume", "trust")}
+        return {name: value for name, value in table.items() if name not in NOT_STORED}
 
-    @staticmethod
-    def of(entries: Entries) -> RunRequest:
-        """Return the request in a table.
 
-        Raises:
-            SettingsError: an entry is missing or has a wrong type or value.
-        """
-        # a file does not choose where a run writes, that it is resumed, or that it is trusted
-        table = {name: value for name, value in entries.table.items() if name not in ("out", "resume", "trust")}
-        return RunRequest(**Entries(table, entries.source).fields(RunRequest))
+NOT_STORED = ("out", "resume", "trust")
+"""A file does not choose where a run writes, that it is resumed, or that it is trusted."""
+_RECORDED = {field.name for field in attrs.fields(RunRecord)} - {"algorithm", "env", "n_envs", "policy_from", "preset"}
+RESUMABLE = tuple(field.name for field in attrs.fields(RunRequest) if field.name in _RECORDED)
+"""Options that a resumed run takes from its record, unless they are given again."""
+
+
+def from_table(kind: type[KindT], table: Mapping[str, object], source: str) -> KindT:
+    """Return an object of the attrs class `kind` from a table of a file. `source` names the table in errors.
+
+    Entries without a field are ignored, and so are those that are None or empty: another version may have written them.
+
+    Raises:
+        SettingsError: an entry is missing, or has a wrong type or value.
+    """
+    names = {field.name for field in attrs.fields(cast("Any", kind))}
+    given = {name: value for name, value in table.items() if name in names and value not in (None, [], {})}
+    try:
+        return structure(given, kind)
+    except SettingsError as error:
+        raise SettingsError(f"{source} is damaged: {one_line('; '.join(str(error).splitlines()), 300)}") from None
 
 
 PRESET_FILES = (".yaml", ".yml")
@@ -295,83 +321,3 @@ def read_table(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise SettingsError(f"{path} is damaged: it holds no table")
     return table
-
-
-class Entries:
-    """The entries of a table. Every method checks an entry and raises SettingsError if it is wrong or missing.
-
-    `source` names the table in errors.
-    """
-
-    def __init__(self, table: Mapping[str, object], source: str) -> None:
-        self.table, self.source = table, source
-
-    def _wrong(self, name: str, wanted: str) -> SettingsError:
-        if name not in self.table:
-            return SettingsError(f"{self.source} is damaged: it has no {name}; it needs {wanted}")
-        return SettingsError(f"{self.source} is damaged: {name} = {str(self.table[name])[:80]!r} is not {wanted}")
-
-    def require(self, name: str, wanted: str) -> object:
-        """Return the entry `name`. The error names what it must be, `wanted`."""
-        if self.table.get(name) is None:
-            raise self._wrong(name, wanted)
-        return self.table[name]
-
-    def count(self, name: str, least: int = 1, most: int = MAX_COUNT) -> int:
-        """Return the entry `name` as a whole number from `least` to `most`."""
-        value = self.require(name, wanted := f"a whole number from {least} to {most}")
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self._wrong(name, wanted)
-        return value
-
-    def text(self, name: str) -> str:
-        """Return the entry `name` as text."""
-        value = self.require(name, "a text")
-        if not isinstance(value, str):
-            raise self._wrong(name, "a text")
-        return value
-
-    def table_of(self, name: str) -> dict[str, Any]:
-        """Return the entry `name` as a table, empty if it is absent."""
-        value = self.table.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise self._wrong(name, "a table")
-        return value
-
-    def fields(self, kind: type[attrs.AttrsInstance]) -> dict[str, Any]:
-        """Return the entries that are fields of an attrs class, each checked by the type of its field.
-
-        An entry that is None or an empty list or table is left out where the field has a default, and so is an absent one.
-        """
-        types = get_type_hints(kind)
-        return {
-            field.name: self._of_type(field.name, types[field.name])
-            for field in attrs.fields(kind)
-            if field.default is attrs.NOTHING or self.table.get(field.name) not in (None, [], (), {})
-        }
-
-    def _of_type(self, name: str, declared: Any) -> object:
-        kinds = [each for each in get_args(declared) or (declared,) if each is not type(None)]
-        kind = get_origin(declared) if get_origin(declared) in (tuple, dict) else get_origin(kinds[0]) or kinds[0]
-        value = self.table.get(name)
-        if kind is int:
-            return self.count(name, *LIMITS.get(name, (1, MAX_COUNT)))
-        if kind in (str, Path):
-            return None if value is None and declared != kind else kind(self.text(name))
-        if kind is dict:
-            return self.table_of(name)
-        if kind is bool and isinstance(value, bool):
-            return value
-        if kind is tuple and isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-        number = isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
-        if kind is float and number:
-            return float(value)  # type: ignore[arg-type]
-        if attrs.has(kind):
-            return kind(**Entries(self.table_of(name), f"{self.source}, {name}").fields(kind))
-        raise self._wrong(name, WANTED[kind])
-
-
-WANTED = {bool: "true or false", tuple: "a list of texts", float: "a finite number"}

@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from attrs.validators import deep_iterable
 from numpy.typing import NDArray
 
 from rlsdk.agent import Agent
@@ -43,7 +44,7 @@ from rlsdk.runs.directory import (
     without_places,
 )
 from rlsdk.runs.recorded_run import environment_of, place_of
-from rlsdk.runs.request import Entries, RunRequest, read_table, require_enough_steps
+from rlsdk.runs.request import COUNT, NOT_STORED, Limits, RunRequest, from_table, read_table, require_enough_steps
 from rlsdk.runs.runner import preset_of, run, starting_settings, write_reports
 from rlsdk.runtime.files import write_json
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
@@ -56,13 +57,18 @@ MAX_SEEDS, LISTED = 10_000, 5
 REQUEST, SUMMARY = SEEDS, "summary.json"
 
 
+def _has_seeds(_: object, field: attrs.Attribute[Any], seeds: tuple[int, ...]) -> None:
+    if not 0 < len(seeds) <= MAX_SEEDS:
+        raise SettingsError(f"{field.name} is not a list of 1 to {MAX_SEEDS} seeds")
+
+
 @attrs.frozen(kw_only=True)
 class Sweep:
     """The plan of a sweep: run `request` once for each seed, at most `jobs` at the same time, with the named executor."""
 
     request: RunRequest
-    seeds: tuple[int, ...]
-    jobs: int
+    seeds: tuple[int, ...] = attrs.field(validator=deep_iterable(Limits(0), _has_seeds))
+    jobs: int = attrs.field(default=1, validator=COUNT)
     executor: str = "processes"
 
 
@@ -195,10 +201,12 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     if folder is None or not (folder / REQUEST).exists():
         return None
     source = folder / REQUEST
-    entries = Entries({"jobs": 1, "executor": "processes", **read_table(source)}, str(source))
-    if "request" not in entries.table:
-        raise SettingsError(f"{source} is damaged: it has no request")
-    request = RunRequest.of(Entries(entries.table_of("request"), f"{source}, request"))
+    table = read_table(source)
+    inner = table.get("request")
+    if not isinstance(inner, Mapping):
+        raise SettingsError(f"{source} is damaged: it has no table request")
+    request = from_table(RunRequest, {**inner, **dict.fromkeys(NOT_STORED)}, f"{source}, request")
+    known = from_table(Sweep, {**table, "request": request}, str(source))
     if request.algorithm != asked.algorithm:
         raise SettingsError(f"{folder} holds runs of {request.algorithm!r}, not of {asked.algorithm!r}")
     require_same_environment(asked.env, request.env, f"{folder} holds runs on")
@@ -210,20 +218,16 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     env, files = request.env or request.settings.get("env"), [*folder.iterdir(), *folder.glob("seed-*/*")]
     require_own_choices(asked, source, env, places_in(request.settings), files)
     trust = asked.trust or record_made_here(source) is not None
-    executor = asked.executor or entries.text("executor")
+    executor = asked.executor or known.executor
     require_own_executor(executor, str(source), trust=trust or asked.executor is not None)
     stepped = request.vectorization or "auto"
     require_own_executor(stepped, str(source), trust=trust or asked.vectorization is not None)
-    _require_enough_steps(asked.steps, folder, _seeds(entries))
+    _require_enough_steps(asked.steps, folder, known.seeds)
     settings = merge(request.settings, asked.settings)
     given = {**asked.explicit(), "settings": settings, "executor": None}  # the executor of a run is for its collectors
     laid_over = attrs.evolve(request, out=folder, resume=True, trust=asked.trust, **given)
-    return Sweep(
-        request=laid_over,
-        seeds=_seeds(entries),
-        jobs=jobs_for(jobs or entries.count("jobs"), len(_seeds(entries)), asked.threads or request.threads, executor),
-        executor=executor,
-    )
+    at_a_time = jobs_for(jobs or known.jobs, len(known.seeds), asked.threads or request.threads, executor)
+    return attrs.evolve(known, request=laid_over, jobs=at_a_time, executor=executor)
 
 
 def require_same_seeds(asked: RunRequest, known: Sweep | None, count: int | None) -> None:
@@ -253,14 +257,6 @@ def _require_enough_steps(asked: int | None, folder: Path, seeds: tuple[int, ...
     for directory in [] if asked is None else [RunDirectory(folder / f"seed-{seed}") for seed in seeds]:
         if directory.checkpointed:
             require_enough_steps(asked, directory.read_record().steps, directory.trained_steps, directory.path)
-
-
-def _seeds(entries: Entries) -> tuple[int, ...]:
-    seeds = entries.table.get("seeds")
-    if not isinstance(seeds, list) or not 0 < len(seeds) <= MAX_SEEDS:
-        raise SettingsError(f"{entries.source} is damaged: seeds is not a list of 1 to {MAX_SEEDS} seeds")
-    numbered = Entries({f"seeds[{i}]": seed for i, seed in enumerate(seeds)}, entries.source)
-    return tuple(numbered.count(name, least=0) for name in numbered.table)
 
 
 def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
