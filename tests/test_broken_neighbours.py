@@ -127,7 +127,7 @@ def test_a_broken_twin_takes_nothing(site: Site) -> None:
     """While it is broken, a second distribution with the same id or the same extensions does not make these ambiguous."""
     twin = MANIFEST.format(id="good", sdk=">=99") + 'sinks = ["tally"]\nserializers = [".npz"]'
     site.add("bad", manifest=twin, entry="[rlsdk.plugins]\ngood = acme_bad.plugin\n")
-    hook = "\n@hookimpl\ndef metric_sinks():\n    return {'tally': lambda folder: None}\n"
+    hook = "\n@hookimpl\ndef sinks():\n    return {'tally': lambda folder: None}\n"
     good = MANIFEST.format(id="good", sdk=">=0.1") + 'sinks = ["tally"]'
     site.add("good", manifest=good, code=GOOD.format(first="", id="good") + hook)
     site.check()
@@ -175,7 +175,7 @@ def test_presets(site: Site, preset_text: str, words: str) -> None:
 @pytest.mark.parametrize(
     "hook", ["return 3", "return {1: 2}", "return {'tally': 5}", "return {}", "return {'other': print}", "1 / 0"]
 )
-@pytest.mark.parametrize(("kind", "function"), [("sinks", "metric_sinks"), ("executors", "executors")])
+@pytest.mark.parametrize(("kind", "function"), [("sinks", "sinks"), ("executors", "executors")])
 def test_hooks_that_give_something_else(site: Site, hook: str, kind: str, function: str) -> None:
     manifest = MANIFEST.format(id="bad", sdk=">=0.1") + f'{kind} = ["tally"]'
     code = GOOD.format(first="", id="bad") + f"\n@hookimpl\ndef {function}():\n    {hook}\n"
@@ -193,7 +193,7 @@ def test_reports_and_sinks_that_raise_are_one_line(
 ) -> None:
     """A report does not end a complete run; a broken sink is an error that names it."""
     manifest = 'id = "bad"\ntitle = "x"\nsummary = "y"\nsdk = ">=0.1"\nsinks = ["tally"]\nreports = ["tally"]\n'
-    hooks = "@hookimpl\ndef metric_sinks(): return {'tally': use}\n@hookimpl\ndef reports(): return {'tally': use}\n"
+    hooks = "@hookimpl\ndef sinks(): return {'tally': use}\n@hookimpl\ndef reports(): return {'tally': use}\n"
     code = f"from rlsdk.registry import hookimpl\ndef use(folder): raise {error}\n{hooks}"
     site.add("bad", manifest=manifest, code=code)
     site.listed()

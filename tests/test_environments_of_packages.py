@@ -174,7 +174,7 @@ def test_ids_that_a_package_registers_have_known_arguments(site: Site) -> None:
     from gymnasium.envs.classic_control import CartPoleEnv
     gymnasium.register("acme/Pole-v0", CartPoleEnv, max_episode_steps=7)
     return {"acme": gymnasium.make}"""
-    add(site, "poles", register, 'environments = ["acme"]', "environment_makers")
+    add(site, "poles", register, 'environments = ["acme"]', "environments")
     assert refusal("acme/Pole-v0?sutton_barto_reward=true") is None
     assert "not a known argument" in str(refusal("acme/Pole-v0?speed=1"))
     (spec,) = make_vec_env("acme/Pole-v0").get_attr("spec")
@@ -182,7 +182,7 @@ def test_ids_that_a_package_registers_have_known_arguments(site: Site) -> None:
 
 
 def test_a_broken_package_makes_its_environments_unknown_only(site: Site) -> None:
-    add(site, "poles", "1 / 0", 'environments = ["acme"]', "environment_makers")
+    add(site, "poles", "1 / 0", 'environments = ["acme"]', "environments")
     assert refusal("acme/Room-v0") is None
     with pytest.raises(PluginError, match="acme-poles/poles"):
         make_vec_env("acme/Room-v0")

@@ -262,7 +262,7 @@ OFFERS = 'id = "bad"\ntitle = "x"\nsummary = "y"\nsdk = ">=0.1"\n{field} = ["{na
 
 @pytest.mark.parametrize(
     ("hook", "field", "name"),
-    [("kernels", "kernels", "acme_kernel"), ("reports", "reports", "tally"), ("metric_sinks", "sinks", "tally")],
+    [("kernels", "kernels", "acme_kernel"), ("reports", "reports", "tally"), ("sinks", "sinks", "tally")],
 )
 def test_a_hook_that_does_not_return_is_an_error(
     site: Site, monkeypatch: pytest.MonkeyPatch, hook: str, field: str, name: str

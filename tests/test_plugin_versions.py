@@ -15,7 +15,8 @@ import pytest
 import rlsdk
 from rlsdk.agent import agent_class, agent_file
 from rlsdk.errors import ArtifactError, PluginError, RlsdkError, SettingsError
-from rlsdk.registry import discovery, load, plugin_of, plugins
+from rlsdk.registry import discovery, load, plugins
+from rlsdk.registry.loading import plugin_of
 from rlsdk.storage import archive
 from tests.plugin_site import Site
 

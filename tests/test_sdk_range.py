@@ -26,6 +26,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import ContractViolation, PluginError
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.executors import capacity, make_executor
+from rlsdk.registry import loading, packaged_files
 from rlsdk.registry.discovery import misfit
 from rlsdk.runs import EvaluationRequest, evaluate_stored
 from rlsdk.runs.request import RunRequest
@@ -156,10 +157,10 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.agent.from_parameters": lambda w: from_parameters("bad", {}, env="CartPole-v1"),
     "rlsdk.runs.evaluate_stored": lambda w: evaluate_stored(w.file, None, EvaluationRequest(1), "in-process"),
     "rlsdk.registry.load": lambda w: registry.load("bad"),
-    "rlsdk.registry.agent_type": lambda w: registry.agent_type(w.spec),
-    "rlsdk.registry.require_usable": lambda w: registry.require_usable(w.spec),
+    "rlsdk.registry.agent_type": lambda w: loading.agent_type(w.spec),
+    "rlsdk.registry.require_usable": lambda w: loading.require_usable(w.spec),
     "rlsdk.registry.preset": lambda w: registry.preset("bad", "CartPole-v1"),
-    "rlsdk.registry.named_preset": lambda w: registry.named_preset("bad", "CartPole-v1"),
+    "rlsdk.registry.named_preset": lambda w: packaged_files.named_preset("bad", "CartPole-v1"),
     "rlsdk.registry.presets": lambda w: registry.presets("bad"),
     "rlsdk.registry.preset_names": lambda w: registry.preset_names("bad"),
     "rlsdk.registry.extension": lambda w: registry.extension("sinks", "tally"),

@@ -106,11 +106,11 @@ def executors():
     return {"threads": Threads}
 
 @hookimpl
-def metric_sinks():
+def sinks():
     return {"tally": Tally}
 
 @hookimpl
-def environment_makers():
+def environments():
     return {"acme": make_environment}
 
 @hookimpl

@@ -34,9 +34,9 @@ from rlsdk.errors import (
 from rlsdk.interfaces import BuildContext, State
 from rlsdk.kernels.structure import BEFORE_OPERATION
 from rlsdk.networks.encoders import encoded_slices
-from rlsdk.registry import AlgorithmSpec, agent_type, find, plugin_of, plugins, spec_of_class
+from rlsdk.registry import AlgorithmSpec, find, plugins
 from rlsdk.registry import load as load_plugin
-from rlsdk.registry.loading import is_offered
+from rlsdk.registry.loading import agent_type, is_offered, plugin_of, spec_of_class
 from rlsdk.runtime.files import PLACES, may_be_place
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import docstring, merge, unstructure

@@ -30,7 +30,8 @@ from rlsdk.interfaces import (
 from rlsdk.interfaces.abilities import ability, require_parts
 from rlsdk.networks.layers import initialisation
 from rlsdk.preprocessing import preprocessing_of
-from rlsdk.registry import AlgorithmSpec, require_usable
+from rlsdk.registry import AlgorithmSpec
+from rlsdk.registry.loading import require_usable
 from rlsdk.runtime.process import Streams, choose_device, fresh_seed
 from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig

@@ -25,13 +25,16 @@ from rlsdk.agent.assembly import assemble, observe_data_set
 from rlsdk.agent.attributes import positive
 from rlsdk.buffers import Episodes, open_episodes, rows_in_order
 from rlsdk.callbacks import Callback
-from rlsdk.environments import CollectorsVectorEnv, connect, fingerprint_of
+from rlsdk.environments import connect
+from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
+from rlsdk.environments.vector.connected import fingerprint_of
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.interfaces import AlgorithmAbilities, PlanAbilities, PolicyAbilities, VectorEnv
 from rlsdk.interfaces.abilities import ability
 from rlsdk.kernels.vector_steps import step, without_compiler
 from rlsdk.records import Cursor, Features, Observation
-from rlsdk.registry import AlgorithmSpec, require_usable
+from rlsdk.registry import AlgorithmSpec
+from rlsdk.registry.loading import require_usable
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.process import derive, limited_threads
 from rlsdk.settings import evolve, flat_scalars

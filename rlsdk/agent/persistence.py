@@ -20,12 +20,13 @@ from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
 from rlsdk.agent.training_state import SECTIONS
-from rlsdk.environments import device_of
+from rlsdk.environments.vector.sync_vector import device_of
 from rlsdk.errors import ArtifactError, NetArchError, SettingsError, fitting, shown, suggest
 from rlsdk.interfaces import AlgorithmAbilities, State
 from rlsdk.interfaces.abilities import ability
 from rlsdk.records import Cursor
-from rlsdk.registry import AlgorithmSpec, require_usable
+from rlsdk.registry import AlgorithmSpec
+from rlsdk.registry.loading import require_usable
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.process import choose_device
 from rlsdk.settings import structure

@@ -1,6 +1,6 @@
 """Environments: adapters to gymnasium and vector environments. Public names are imported on first use.
 
-`HOMES` has the names for users, `_INTERNAL` others for the rest of rlsdk.
+`HOMES` has the names for users. The rest of rlsdk imports other names from their modules.
 """
 
 from __future__ import annotations
@@ -19,17 +19,13 @@ if TYPE_CHECKING:
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
-    from rlsdk.environments.states import read_state as read_state
-    from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
-    from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
     from rlsdk.environments.vector.connected import require_copies as require_copies
     from rlsdk.environments.vector.custom_vector import require_features as require_features
     from rlsdk.environments.vector.custom_vector import require_tensor as require_tensor
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
     from rlsdk.environments.vector.sync_vector import RecordedOnly as RecordedOnly
     from rlsdk.environments.vector.sync_vector import Waiting as Waiting
-    from rlsdk.environments.vector.sync_vector import device_of as device_of
     from rlsdk.environments.vector.sync_vector import on_device as on_device
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapping import FrameStack as FrameStack
@@ -38,30 +34,19 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrapping import warn_of_statistics as warn_of_statistics
 
 HOMES = {
+    **dict.fromkeys(("name_of", "named"), "rlsdk.environments.adapters.checks"),
     **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
     **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
     "check_env": "rlsdk.environments.check",
     "connect": "rlsdk.environments.gymnasium_adapter",
     "OpaqueValue": "rlsdk.environments.states",
-    "ConnectedEnv": "rlsdk.environments.vector.connected",
-    "Waiting": "rlsdk.environments.vector.sync_vector",
-    "require_copies": "rlsdk.environments.vector.connected",
-    "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
-    "on_device": "rlsdk.environments.vector.sync_vector",
+    **dict.fromkeys(("ConnectedEnv", "require_copies"), "rlsdk.environments.vector.connected"),
     **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.custom_vector"),
-    "RecordedOnly": "rlsdk.environments.vector.sync_vector",
+    "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
+    **dict.fromkeys(("RecordedOnly", "Waiting", "on_device"), "rlsdk.environments.vector.sync_vector"),
     "make_vec_env": "rlsdk.environments.vectorize",
-    **dict.fromkeys(
-        ("FrameStack", "NormalizeObservation", "NormalizeReward", "warn_of_statistics"),
-        "rlsdk.environments.wrapping",
-    ),
-    **dict.fromkeys(("name_of", "named"), "rlsdk.environments.adapters.checks"),
-}
-_INTERNAL = {
-    "read_state": "rlsdk.environments.states",
-    "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
-    "fingerprint_of": "rlsdk.environments.vector.connected",
-    "device_of": "rlsdk.environments.vector.sync_vector",
+    **dict.fromkeys(("FrameStack", "NormalizeObservation", "NormalizeReward"), "rlsdk.environments.wrapping"),
+    "warn_of_statistics": "rlsdk.environments.wrapping",
 }
 __all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
-__getattr__, __dir__ = attach(__name__, {**HOMES, **_INTERNAL})
+__getattr__, __dir__ = attach(__name__, HOMES)

@@ -1,7 +1,8 @@
 """Finding plugins without running their code, and loading one plugin at a time. Importing this package imports no torch.
 
 The names of this package are imported when they are first used. Listing algorithms thus skips settings and hooks, whose
-import would take a third of its time. `HOMES` has the names for users, `_INTERNAL` others for the rest of rlsdk.
+import would take a third of its time. `HOMES` has the names for users. The rest of rlsdk imports other names from their
+modules.
 """
 
 from __future__ import annotations
@@ -18,24 +19,17 @@ if TYPE_CHECKING:
     from rlsdk.registry.discovery import register as register
     from rlsdk.registry.discovery import unregister as unregister
     from rlsdk.registry.hooks import hookimpl as hookimpl
-    from rlsdk.registry.hooks import hookspec as hookspec
     from rlsdk.registry.loading import Named as Named
-    from rlsdk.registry.loading import agent_type as agent_type
     from rlsdk.registry.loading import extension as extension
     from rlsdk.registry.loading import extensions as extensions
     from rlsdk.registry.loading import load as load
-    from rlsdk.registry.loading import plugin_of as plugin_of
-    from rlsdk.registry.loading import require_usable as require_usable
-    from rlsdk.registry.loading import spec_of_class as spec_of_class
     from rlsdk.registry.manifest import AlgorithmSpec as AlgorithmSpec
     from rlsdk.registry.manifest import Manifest as Manifest
-    from rlsdk.registry.manifest import MaskUse as MaskUse
     from rlsdk.registry.package_names import policy_names as policy_names
     from rlsdk.registry.package_names import public_names as public_names
     from rlsdk.registry.packaged_files import Preset as Preset
     from rlsdk.registry.packaged_files import capabilities as capabilities
     from rlsdk.registry.packaged_files import capabilities_file as capabilities_file
-    from rlsdk.registry.packaged_files import named_preset as named_preset
     from rlsdk.registry.packaged_files import preset as preset
     from rlsdk.registry.packaged_files import preset_names as preset_names
     from rlsdk.registry.packaged_files import presets as presets
@@ -45,23 +39,15 @@ if TYPE_CHECKING:
     from rlsdk.registry.trial import require_loads as require_loads
 
 HOMES = {
-    **dict.fromkeys(("capabilities", "capabilities_file"), "rlsdk.registry.packaged_files"),
-    **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent"), "rlsdk.registry.trial"),
-    **dict.fromkeys(("Plugin", "algorithms", "find", "plugins", "register", "unregister"), "rlsdk.registry.discovery"),
+    **dict.fromkeys(("Plugin", "algorithms", "find", "plugins", "register"), "rlsdk.registry.discovery"),
+    "unregister": "rlsdk.registry.discovery",
     "hookimpl": "rlsdk.registry.hooks",
-    **dict.fromkeys(("extension", "extensions", "load"), "rlsdk.registry.loading"),
-    "Manifest": "rlsdk.registry.manifest",
-    "Named": "rlsdk.registry.loading",
+    **dict.fromkeys(("Named", "extension", "extensions", "load"), "rlsdk.registry.loading"),
+    **dict.fromkeys(("AlgorithmSpec", "Manifest"), "rlsdk.registry.manifest"),
     **dict.fromkeys(("policy_names", "public_names"), "rlsdk.registry.package_names"),
-    **dict.fromkeys(("Preset", "preset", "preset_names", "presets"), "rlsdk.registry.packaged_files"),
-    "AlgorithmSpec": "rlsdk.registry.manifest",
-    "require_loads": "rlsdk.registry.trial",
-}
-_INTERNAL = {
-    "hookspec": "rlsdk.registry.hooks",
-    **dict.fromkeys(("agent_type", "plugin_of", "require_usable", "spec_of_class"), "rlsdk.registry.loading"),
-    "named_preset": "rlsdk.registry.packaged_files",
-    "MaskUse": "rlsdk.registry.manifest",
+    **dict.fromkeys(("Preset", "capabilities", "capabilities_file", "preset"), "rlsdk.registry.packaged_files"),
+    **dict.fromkeys(("preset_names", "presets"), "rlsdk.registry.packaged_files"),
+    **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent", "require_loads"), "rlsdk.registry.trial"),
 }
 __all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
-__getattr__, __dir__ = attach(__name__, {**HOMES, **_INTERNAL})
+__getattr__, __dir__ = attach(__name__, HOMES)

@@ -35,19 +35,6 @@ from rlsdk.runtime.packages import pip_install
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-HOOKS = {
-    "sinks": "metric_sinks",
-    "environments": "environment_makers",
-    "serializers": "serializers",
-    "executors": "executors",
-    "preset_files": "preset_files",
-    "profilers": "profilers",
-    "reports": "reports",
-    "vectorizers": "vectorizers",
-    "wrappers": "wrappers",
-    "kernels": "kernels",
-}
-"""Field of the manifest -> the hook that returns the objects whose names the field lists."""
 ALGORITHMS = "algorithms"
 """The extra of rlsdk that installs the algorithm packages of this project, which are called rlsdk-ID."""
 SWITCH = "RLSDK_PLUGINS"

@@ -25,7 +25,7 @@ def algorithm() -> AlgorithmSpec:  # type: ignore[empty-body]  # a hook specific
 
 
 @hookspec(firstresult=True)
-def metric_sinks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+def sinks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return name -> function of the run directory that makes a `MetricSink`.
 
     `--sink NAME` of `rlsdk run`, `bench` and `tune` uses it. `rlsdk.sinks.Sink` describes the methods that a sink may have.
@@ -33,7 +33,7 @@ def metric_sinks() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty
 
 
 @hookspec(firstresult=True)
-def environment_makers() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
+def environments() -> Mapping[str, Callable[..., object]]:  # type: ignore[empty-body]
     """Return namespace -> function (id, **kwargs) that makes a `gymnasium.Env` for ids such as `namespace/Name-v0`.
 
     The hook is called when an id of the namespace is first used. It may also register ids with gymnasium, whose `make` is then

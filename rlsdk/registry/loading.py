@@ -19,7 +19,6 @@ from rlsdk.errors import PluginError, RlsdkError, message_of, shown, suggest
 from rlsdk.registry.discovery import (
     FORGET,
     GROUP,
-    HOOKS,
     Plugin,
     check_spec,
     described,
@@ -171,7 +170,7 @@ def load(name: str) -> AlgorithmSpec:
 def extension(kind: str, name: str) -> Callable[..., Any]:
     """Return the function that a plugin gives for `name`, such as the function that makes the sink of that name.
 
-    The manifest of that plugin lists `name` under `kind`: a key of `HOOKS`, such as `sinks`, or a table of functions,
+    The manifest of that plugin lists `name` under `kind`: one of `HOOKS`, such as `sinks`, or a table of functions,
     `commands` or `importers`.
 
     Raises:
@@ -224,10 +223,10 @@ def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., objec
     Raises:
         PluginError: the plugin is broken.
     """
-    given = _call(plugin, HOOKS[kind]) or {}
+    given = _call(plugin, kind) or {}
     if not isinstance(given, Mapping) or not all(isinstance(n, str) and callable(f) for n, f in given.items()):
         raise PluginError(
-            f"{plugin.qualified_id} is broken: its hook `{HOOKS[kind]}` returned {shown(given)}; return a table of names"
+            f"{plugin.qualified_id} is broken: its hook `{kind}` returned {shown(given)}; return a table of names"
             " and functions"
         )
     return given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, get_args
@@ -31,18 +31,11 @@ Json = dict[str, object]
 MaskUse = Literal["ignored", "optional", "required"]
 
 
-def _known_settings(spec: AlgorithmSpec, _: object, value: tuple[str, ...]) -> None:
-    """The validator of `live`."""
-    known = [field.name for field in attrs.fields(spec.config_type)] if attrs.has(spec.config_type) else []
+def _known_settings(spec: AlgorithmSpec, field: attrs.Attribute[Any], value: Iterable[str]) -> None:
+    """The validator of `live` and `testing_settings`."""
+    known = [each.name for each in attrs.fields(spec.config_type)] if attrs.has(spec.config_type) else []
     if unknown := sorted(set(value) - set(known)):
-        raise TypeError(f"live of {spec.id!r} names {unknown}; the settings are {', '.join(known)}")
-
-
-def _known_testing_settings(spec: AlgorithmSpec, _: object, value: Mapping[str, object]) -> None:
-    """The validator of `testing_settings`."""
-    known = [field.name for field in attrs.fields(spec.config_type)] if attrs.has(spec.config_type) else []
-    if unknown := sorted(set(value) - set(known)):
-        raise TypeError(f"testing_settings of {spec.id!r} names {unknown}; the settings are {', '.join(known)}")
+        raise TypeError(f"{field.name} of {spec.id!r} names {unknown}; the settings are {', '.join(known)}")
 
 
 def _is_label(spec: AlgorithmSpec, _: object, value: str) -> None:
@@ -96,7 +89,7 @@ class AlgorithmSpec(Generic[ConfigT]):
     """Settings that can be assigned on an existing agent (`model.gamma = 0.9`). The parts read them at each use, or have a
     method `reconfigure(config)` that adopts them. Other settings cannot be assigned; `load(path, name=value)` changes them."""
 
-    testing_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_known_testing_settings)
+    testing_settings: Mapping[str, object] = attrs.field(factory=dict, validator=_known_settings)
     """Settings with which the contract kit makes its small agents. They replace the kit's own settings. Examples: a data set
     that the package contains, a network that trains in a second."""
     testing_bounds: Mapping[str, float] = attrs.field(factory=dict)
@@ -111,7 +104,7 @@ class AlgorithmSpec(Generic[ConfigT]):
 
 CALLED = ("commands", "importers")
 """Fields that are tables: name = [`module:function`, what it does, an example]. A use of the name imports the function."""
-EXTENSIONS = (
+HOOKS = (
     "sinks",
     "environments",
     "serializers",
@@ -122,8 +115,9 @@ EXTENSIONS = (
     "vectorizers",
     "wrappers",
     "kernels",
-    *CALLED,
 )
+"""Fields that list names. The hook of the same name returns what they name, see `rlsdk.registry.hooks`."""
+EXTENSIONS = (*HOOKS, *CALLED)
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 RESERVED = {
     "serializers": (".rlsdk",),
@@ -198,9 +192,9 @@ class Manifest:
     testing_exceptions: str = ""
     paper: str = ""
     sinks: tuple[str, ...] = ()
-    """Names of the metric sinks that the plugin's hook `metric_sinks` returns."""
+    """Names of the metric sinks that the plugin's hook `sinks` returns."""
     environments: tuple[str, ...] = ()
-    """Namespaces of environment ids for which the plugin's hook `environment_makers` returns functions."""
+    """Namespaces of environment ids for which the plugin's hook `environments` returns functions."""
     serializers: tuple[str, ...] = ()
     """File suffixes, such as `.npz`, that the serializers of the plugin's hook `serializers` write and read."""
     executors: tuple[str, ...] = ()

@@ -26,9 +26,10 @@ from typing import IO, TYPE_CHECKING
 import attrs
 
 from rlsdk.errors import PluginError, one_line
-from rlsdk.registry.discovery import HOOKS, Plugin, plugins, unusable
+from rlsdk.registry.discovery import Plugin, plugins, unusable
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
+from rlsdk.registry.manifest import HOOKS
 from rlsdk.runtime.memory import available_bytes, gigabytes
 
 if TYPE_CHECKING:

@@ -31,17 +31,13 @@ if TYPE_CHECKING:
     from rlsdk.runs.sweep import run_all as run_all
 
 HOMES = {
-    "find_agent": "rlsdk.runs.directory",
-    "require_kind": "rlsdk.runs.directory",
-    "read_metric": "rlsdk.runs.directory",
+    **dict.fromkeys(("RunDirectory", "find_agent", "folder_name", "read_metric"), "rlsdk.runs.directory"),
+    **dict.fromkeys(("require_kind", "require_trusted"), "rlsdk.runs.directory"),
     "environment_of": "rlsdk.runs.recorded_run",
-    **dict.fromkeys(("RunDirectory", "folder_name"), "rlsdk.runs.directory"),
-    "RunRequest": "rlsdk.runs.request",
+    **dict.fromkeys(("RunRequest", "read_table"), "rlsdk.runs.request"),
     "named_sinks": "rlsdk.runs.runner",
-    **dict.fromkeys(("EvaluationRequest", "evaluate_stored", "load_agent"), "rlsdk.runs.sweep"),
-    "read_table": "rlsdk.runs.request",
-    **dict.fromkeys(("SeedResult", "jobs_for", "open_workers", "require_shared", "run_all"), "rlsdk.runs.sweep"),
-    "require_trusted": "rlsdk.runs.directory",
+    **dict.fromkeys(("EvaluationRequest", "SeedResult", "evaluate_stored", "jobs_for"), "rlsdk.runs.sweep"),
+    **dict.fromkeys(("load_agent", "open_workers", "require_shared", "run_all"), "rlsdk.runs.sweep"),
 }
 __all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
 __getattr__, __dir__ = attach(__name__, HOMES)

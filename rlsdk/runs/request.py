@@ -11,7 +11,8 @@ import attrs
 from attrs.validators import deep_mapping, instance_of
 
 from rlsdk.errors import SettingsError, one_line, shown
-from rlsdk.registry import AlgorithmSpec, Preset, extension, named_preset
+from rlsdk.registry import AlgorithmSpec, Preset, extension
+from rlsdk.registry.packaged_files import named_preset
 from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.files import PLACES
 from rlsdk.runtime.packages import pip_install

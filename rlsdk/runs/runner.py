@@ -39,7 +39,8 @@ from rlsdk.errors import (
     suggest,
 )
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
-from rlsdk.registry import AlgorithmSpec, Preset, extension, extensions, load, plugin_of, preset
+from rlsdk.registry import AlgorithmSpec, Preset, extension, extensions, load, preset
+from rlsdk.registry.loading import plugin_of
 from rlsdk.registry.loading import is_offered
 from rlsdk.runs.directory import (
     RunDirectory,

@@ -325,8 +325,8 @@ def test_programs_may_leave_out_the_beginning(tmp_path: Path) -> None:
 
 def test_looking_imports_no_tracker_and_no_torch() -> None:
     code = (
-        "import sys, rlsdk_trackers\nfrom rlsdk_trackers.hooks import metric_sinks\n"
-        "print(sorted(metric_sinks()), sorted({'torch', 'wandb', 'mlflow', 'trackio'} & set(sys.modules)))"
+        "import sys, rlsdk_trackers\nfrom rlsdk_trackers.hooks import sinks\n"
+        "print(sorted(sinks()), sorted({'torch', 'wandb', 'mlflow', 'trackio'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "['mlflow', 'trackio', 'wandb'] []"

@@ -9,7 +9,7 @@ from rlsdk.registry import hookimpl
 
 
 @hookimpl
-def environment_makers() -> dict[str, Callable[..., object]]:
+def environments() -> dict[str, Callable[..., object]]:
     """Namespace -> function that makes an environment. Importing this package has registered the ids with gymnasium."""
     import gymnasium
 

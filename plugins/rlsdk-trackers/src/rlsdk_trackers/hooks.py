@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def metric_sinks() -> dict[str, Callable[[Path], Tracker]]:
+def sinks() -> dict[str, Callable[[Path], Tracker]]:
     """Name of a sink -> function that makes it for a run directory."""
     return {"mlflow": _mlflow, "trackio": _trackio, "wandb": _wandb}
 

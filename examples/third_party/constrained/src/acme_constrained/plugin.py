@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def environment_makers() -> dict[str, Callable[..., Sprint]]:
+def environments() -> dict[str, Callable[..., Sprint]]:
     """Namespace -> function that makes its environments."""
     from acme_constrained.environments import make
 

@@ -22,7 +22,7 @@ def serializers() -> dict[str, Callable[[], NumpyFiles]]:
 
 
 @hookimpl
-def metric_sinks() -> dict[str, Callable[..., BestValues]]:
+def sinks() -> dict[str, Callable[..., BestValues]]:
     """Name of a sink -> function that makes it for a run directory."""
     from acme_extras.sink import BestValues
 
@@ -30,7 +30,7 @@ def metric_sinks() -> dict[str, Callable[..., BestValues]]:
 
 
 @hookimpl
-def environment_makers() -> dict[str, Callable[..., Thermostat]]:
+def environments() -> dict[str, Callable[..., Thermostat]]:
     """Namespace -> function that makes its environments."""
     from acme_extras.environments import make
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def environment_makers() -> dict[str, Callable[..., Corridor]]:
+def environments() -> dict[str, Callable[..., Corridor]]:
     """Namespace -> function that makes its environments."""
     from acme_rnd.corridor import make
 
