@@ -18,6 +18,17 @@ EXECUTORS = ("in-process", "processes")
 """The executors of rlsdk itself, listed here because their modules import torch."""
 
 
+def complete(incomplete: str, values: Callable[[], Iterable[str]]) -> list[str]:
+    """Return the values that begin with `incomplete`, for the completion of a shell.
+
+    An error of rlsdk gives an empty list, because a shell cannot show it.
+    """
+    try:
+        return [value for value in values() if value.startswith(incomplete)]
+    except RlsdkError:
+        return []
+
+
 def complete_algorithm(incomplete: str) -> list[str]:
     """Return the ids of the algorithms that can be used and begin with `incomplete`."""
     return complete(incomplete, _usable)
@@ -30,12 +41,9 @@ def complete_preset(context: typer.Context, incomplete: str) -> list[str]:
 
 def complete_environment(context: typer.Context, incomplete: str) -> list[str]:
     """Return the environments for which the algorithm on the command line has presets."""
-
-    def environments() -> list[str]:
-        names = _presets(context)
-        return [name for name in names if not any(name.startswith(f"{other}-") for other in names)]  # without variants
-
-    return complete(incomplete, environments)
+    names = complete("", lambda: _presets(context))
+    alone = (name for name in names if not any(name.startswith(f"{other}-") for other in names))  # without variants
+    return complete(incomplete, lambda: alone)
 
 
 def complete_sink(incomplete: str) -> list[str]:
@@ -57,17 +65,6 @@ def _presets(context: typer.Context) -> list[str]:
 
 def _usable() -> list[str]:
     return [plugin.id for plugin in algorithms() if plugin.problem is None]
-
-
-def complete(incomplete: str, values: Callable[[], Iterable[str]]) -> list[str]:
-    """Return the values that begin with `incomplete`, for the completion of a shell.
-
-    An error of rlsdk gives an empty list, because a shell cannot show it.
-    """
-    try:
-        return [value for value in values() if value.startswith(incomplete)]
-    except RlsdkError:
-        return []
 
 
 Algorithm = Annotated[

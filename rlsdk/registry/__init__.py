@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rlsdk.registry.loading import load as load
     from rlsdk.registry.manifest import AlgorithmSpec as AlgorithmSpec
     from rlsdk.registry.manifest import Manifest as Manifest
-    from rlsdk.registry.package_names import policy_names as policy_names
     from rlsdk.registry.package_names import public_names as public_names
     from rlsdk.registry.packaged_files import Preset as Preset
     from rlsdk.registry.packaged_files import capabilities as capabilities
@@ -44,7 +43,7 @@ HOMES = {
     "hookimpl": "rlsdk.registry.hooks",
     **dict.fromkeys(("Named", "extension", "extensions", "load"), "rlsdk.registry.loading"),
     **dict.fromkeys(("AlgorithmSpec", "Manifest"), "rlsdk.registry.manifest"),
-    **dict.fromkeys(("policy_names", "public_names"), "rlsdk.registry.package_names"),
+    "public_names": "rlsdk.registry.package_names",
     **dict.fromkeys(("Preset", "capabilities", "capabilities_file", "preset"), "rlsdk.registry.packaged_files"),
     **dict.fromkeys(("preset_names", "presets"), "rlsdk.registry.packaged_files"),
     **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent", "require_loads"), "rlsdk.registry.trial"),

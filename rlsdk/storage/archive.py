@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, NoReturn, Protocol, TypeVar
+from typing import IO, NoReturn, TypeVar
 
 from torch import Tensor
 
@@ -119,22 +119,17 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
         ) from None
 
 
-class Member(Protocol):
-    """The content of one member of an archive. `chunks` yields its bytes, `size` of them."""
-
-    size: int
-
-    def chunks(self) -> Iterator[Block]: ...
-
-
 class Text:
-    """A member whose bytes are in memory."""
+    """A member of an archive whose bytes are in memory; those of a `TensorBlock` are not."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.size = data, len(data)
 
     def chunks(self) -> Iterator[bytes]:
         yield self.data
+
+
+Member = TensorBlock | Text
 
 
 def _encode(key: str, section: Section) -> dict[str, Member]:
@@ -201,7 +196,11 @@ def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFi
 
     name = _name(source)
     try:
-        with _open(source) as stream, zipfile.ZipFile(stream) as archive:
+        if isinstance(source, Path):
+            require_file_name(source)
+        # a file object of the caller stays open
+        opened = open(source, "rb") if isinstance(source, Path) else contextlib.nullcontext(source)  # noqa: SIM115
+        with opened as stream, zipfile.ZipFile(stream) as archive:
             yield archive, *_manifest(archive, name, kind)
     except ArtifactError:
         raise
@@ -218,17 +217,11 @@ def _name(source: Path | IO[bytes]) -> str:
     return str(source) if isinstance(source, Path) else str(getattr(source, "name", "the given file object"))
 
 
-def _open(source: Path | IO[bytes]) -> contextlib.AbstractContextManager[IO[bytes]]:
-    if not isinstance(source, Path):
-        return contextlib.nullcontext(source)
-    require_file_name(source)
-    return open(source, "rb")
-
-
 def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> tuple[Document, Members]:
     """(manifest, its list of members), after checking that each member is stored uncompressed and has the listed size."""
     entries = {info.filename: info for info in archive.infolist()}
-    size = _length(archive)
+    assert archive.fp is not None
+    size = archive.fp.seek(0, io.SEEK_END)
     for info in entries.values():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 0x1:
             raise ArtifactError(
@@ -252,12 +245,6 @@ def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> tuple[Document,
         if not isinstance(context, dict) or context.get("size") != entries[member].file_size:
             raise ArtifactError(f"{name} is damaged: {member!r} does not have the size its manifest states")
     return document, listed
-
-
-def _length(archive: zipfile.ZipFile) -> int:
-    stream = archive.fp
-    assert stream is not None
-    return stream.seek(0, io.SEEK_END)
 
 
 def _hint(entries: set[str], name: str) -> str:
@@ -322,7 +309,9 @@ def _checked(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:
 
 def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, found: hashlib._Hash) -> None:
     if found.hexdigest() != listed[member].get("sha256"):
-        raise ArtifactError(f"{_name_of(archive)} is damaged: {member!r} does not match its digest")
+        raise ArtifactError(
+            f"{archive.filename or 'the given file object'} is damaged: {member!r} does not match its digest"
+        )
 
 
 def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str, Tensor]:
@@ -334,8 +323,9 @@ def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str
     with tempfile.TemporaryFile() as copy:
         digest = hashlib.sha256()
         try:
-            for chunk in hashed(stored(archive, member), digest, size):
-                copy.write(chunk)
+            with archive.open(member) as entry:
+                for chunk in hashed(iter(lambda: entry.read(CHUNK), b""), digest, size):
+                    copy.write(chunk)
             copy.flush()
         except OSError as error:
             if error.errno != errno.ENOSPC:
@@ -358,10 +348,6 @@ def _loaded(block: bytes) -> dict[str, Tensor]:
     return tensors
 
 
-def _name_of(archive: zipfile.ZipFile) -> str:
-    return archive.filename or "the given file object"
-
-
 def _header(archive: zipfile.ZipFile, member: str) -> dict[str, list[object]]:
     with archive.open(member) as stream:
         header, _ = read_header(stream.read, archive.getinfo(member).file_size, limit=MAX_JSON)
@@ -370,9 +356,8 @@ def _header(archive: zipfile.ZipFile, member: str) -> dict[str, list[object]]:
 
 _PADDING_FIELD = 0x4252
 _ZIP64_FIELD = 20
-_LOCAL_FORMAT = "<4s5H3L2H"
-_LOCAL_HEADER = struct.calcsize(_LOCAL_FORMAT)
-"""The bytes of a zip entry's header before its name. Its last two fields are the lengths of the name and of the extra field."""
+_LOCAL_HEADER = 30
+"""The bytes of a zip entry's header before its name."""
 
 
 def padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
@@ -381,24 +366,6 @@ def padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # the rule of zipfile for large entries
     before = archive.fp.tell() + _LOCAL_HEADER + len(info.filename.encode()) + sizes + 4
     return struct.pack("<HH", _PADDING_FIELD, -before % ALIGNMENT) + bytes(-before % ALIGNMENT)
-
-
-def stored(archive: zipfile.ZipFile, member: str) -> Iterator[bytes]:
-    """Yield the bytes of an uncompressed member without computing the CRC as zipfile does; callers check a digest instead.
-
-    Raises:
-        BadZipFile: the entry's header is damaged.
-    """
-    info, stream = archive.getinfo(member), archive.fp
-    assert stream is not None
-    archive.open(member).close()  # checks the header
-    stream.seek(info.header_offset)
-    *_, name, extra = struct.unpack(_LOCAL_FORMAT, stream.read(_LOCAL_HEADER))
-    stream.seek(name + extra, io.SEEK_CUR)
-    left = info.file_size
-    while left and (chunk := stream.read(min(left, CHUNK))):
-        left -= len(chunk)
-        yield chunk
 
 
 LARGE = 16 * 2**20

@@ -1,5 +1,5 @@
 """The documented policy classes, which the parameter `policy` accepts. `rlsdk.toml` lists them."""
 
-from rlsdk.registry import policy_names
+from rlsdk.registry import public_names
 
-__getattr__, __dir__ = policy_names(__name__)
+__getattr__, __dir__ = public_names(__name__)
