@@ -10,8 +10,8 @@ import attrs
 from rlsdk.errors import NetArchError, SettingsError, suggest
 from rlsdk.settings import glossary
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.fields import MEMORY, described, finite_schedule, in_range, needs
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule, optional_schedule
+from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs, positional
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 from rlsdk.settings.strict import structure
 
 __all__ = [
@@ -29,13 +29,11 @@ __all__ = [
     "arguments_of_class",
     "as_activation",
     "as_features_extractor",
-    "as_kernel",
     "as_module_class",
     "as_net_arch",
     "as_optimizer",
     "as_widths",
     "memory_of",
-    "optional_widths",
     "widths",
 ]
 
@@ -50,17 +48,13 @@ OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam"
 MAX_LAYERS, MAX_WIDTH = 256, 2**20
 
 
-def _key(name: str) -> str:
-    return name.lower().replace("_", "")
-
-
 def _named(value: object, options: tuple[str, ...], what: str) -> str | Callable[..., object]:
     """Return the registered name for a name or for a class of torch itself; other callables unchanged."""
     text = value if isinstance(value, str) else getattr(value, "__name__", "")
-    known = {_key(option): option for option in options}
-    is_torch_class = getattr(value, "__module__", "").startswith("torch.")
-    if (isinstance(value, str) or is_torch_class) and _key(text) in known:
-        return known[_key(text)]
+    known = {option.replace("_", ""): option for option in options}
+    key = text.lower().replace("_", "")
+    if key in known and (isinstance(value, str) or getattr(value, "__module__", "").startswith("torch.")):
+        return known[key]
     if callable(value):
         return value
     raise SettingsError(f"{what} {value!r} is neither a callable nor a known name; {suggest(str(value), options)}")
@@ -111,13 +105,6 @@ def arguments_of_class(instance: object, attribute: attrs.Attribute[Any], value:
         raise ValueError(f"{attribute.name} = {value!r} are arguments of {name}, which is not given; give it too")
 
 
-def as_kernel(value: object) -> str:
-    """Check that the value is one of `KERNELS`, and return it as text."""
-    if value not in KERNELS:
-        raise SettingsError(f"kernel {value!r} is unknown; {suggest(str(value), KERNELS)}")
-    return str(value)
-
-
 def as_net_arch(value: object) -> dict[str, tuple[int, ...]] | None:
     """Return the hidden layer widths by network.
 
@@ -159,11 +146,6 @@ def _of_kinds(layers: Iterable[object]) -> str:
     if kinds & {"lstm", "lnlstm", "gru"}:
         return "; a memory is chosen by the policy, such as 'MlpLstmPolicy' or 'MlpGruPolicy'"
     return "; a network for images is chosen by the policy, 'CnnPolicy'" if kinds & {"cnn", "conv"} else ""
-
-
-def optional_widths(value: object) -> tuple[int, ...] | None:
-    """Return `as_widths(value)`, or None for None."""
-    return None if value is None else as_widths(value)
 
 
 def widths(
@@ -239,7 +221,7 @@ class NetworkConfig:
     )
     kernel: str = attrs.field(
         default="auto",
-        converter=as_kernel,
+        validator=choice(*KERNELS),
         metadata=described(
             "implementation of dense layers: numpy, torch or plain autograd; auto = the fastest",
             affects="speed",
@@ -386,7 +368,7 @@ class ClippedPolicyConfig(AgentConfig):
     )
     clip_range_vf: Schedule | None = attrs.field(
         default=None,
-        converter=optional_schedule,
+        converter=attrs.converters.optional(as_schedule),
         validator=attrs.validators.optional(finite_schedule()),
         metadata=glossary.CLIP_RANGE_VF,
     )
@@ -404,16 +386,14 @@ class ClippedPolicyConfig(AgentConfig):
     )
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=positional(use_sde="max_grad_norm", sde_sample_freq="use_sde"))
 class ClippedPolicySdeConfig(ClippedPolicyConfig):
     """The constructor parameters of PPO with state-dependent exploration (gSDE), in the documented order.
 
     The parameters of gSDE come before `target_kl`.
     """
 
-    use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
-    sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
-    # declared again, so that it comes after `sde_sample_freq`
-    target_kl: float | None = attrs.field(
-        default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
+    use_sde: bool = attrs.field(default=False, kw_only=True, metadata=glossary.USE_SDE)
+    sde_sample_freq: int = attrs.field(
+        default=-1, kw_only=True, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ
     )

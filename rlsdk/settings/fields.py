@@ -126,7 +126,8 @@ class Choice:
 
     def __call__(self, _: object, attribute: attrs.Attribute[object], value: object) -> None:
         if value not in self.options:
-            raise ValueError(f"{attribute.name} = {value!r} is not one of {', '.join(map(repr, self.options))}")
+            known = ", ".join(map(repr, self.options))
+            raise ValueError(f"{attribute.name} = {shown(value, 60)} is not one of {known}")
 
 
 def choice(*options: object) -> Validator:

@@ -16,10 +16,10 @@ from rlsdk.settings.actor_critic import (
     arguments_of_class,
     as_module_class,
     as_net_arch,
-    optional_widths,
+    as_widths,
 )
 from rlsdk.settings.agent_config import AgentConfig
-from rlsdk.settings.fields import Default, defaults, described, finite_schedule, in_range, is_float32, needs
+from rlsdk.settings.fields import Default, defaults, described, finite_schedule, in_range, is_float32, needs, positional
 from rlsdk.settings.schedules import Constant, Schedule, TrainFrequency, as_schedule, as_train_frequency
 from rlsdk.settings.strict import structure
 
@@ -82,26 +82,19 @@ class OffPolicyConfig(AgentConfig):
     n_steps: int = attrs.field(default=1, kw_only=True, validator=in_range(1), metadata=glossary.N_STEP_TARGETS)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=positional(action_noise="gradient_steps"))
 class ContinuousOffPolicyConfig(OffPolicyConfig):
     """The constructor parameters of off-policy algorithms for Box actions, in order."""
 
     action_noise: ActionNoise | None = attrs.field(
         default=None,
+        kw_only=True,
         converter=as_action_noise,
         metadata=described(
             "noise added to actions during training, where actions are scaled to [-1, 1]",
             examples=({"kind": "normal", "mean": 0.0, "sigma": 0.3},),
         ),
     )
-    # declared again, so that they come after `action_noise`
-    replay_buffer_class: str | Callable[..., Any] | None = attrs.field(
-        default=None, metadata=glossary.REPLAY_BUFFER_CLASS
-    )
-    replay_buffer_kwargs: Mapping[str, object] | None = attrs.field(
-        default=None, metadata=glossary.REPLAY_BUFFER_KWARGS
-    )
-    optimize_memory_usage: bool = attrs.field(default=False, metadata=glossary.OPTIMIZE_MEMORY_USAGE)
 
 
 @attrs.frozen(kw_only=True)
@@ -207,7 +200,7 @@ class SoftActorCriticNetworkConfig(ActorAndCriticsConfig):
     )
     sde_net_arch: tuple[int, ...] | None = attrs.field(
         default=None,
-        converter=optional_widths,
+        converter=attrs.converters.optional(as_widths),
         metadata=described(
             "gSDE: hidden layer widths of a separate network for the noise's features; none = features of the actor's"
             " last hidden layer, [] = the encoded observation"

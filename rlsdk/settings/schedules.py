@@ -29,7 +29,6 @@ __all__ = [
     "UNITS",
     "as_schedule",
     "as_train_frequency",
-    "optional_schedule",
 ]
 
 
@@ -129,11 +128,6 @@ class Custom:
 
 ScheduleLike = float | str | Mapping[str, object] | Schedule | Callable[[float], float]
 KINDS: dict[str, Callable[..., Schedule]] = {"constant": Constant, "linear": Linear, "piecewise": Piecewise}
-
-
-def optional_schedule(value: ScheduleLike | None) -> Schedule | None:
-    """Return `as_schedule(value)`, or None for None."""
-    return None if value is None else as_schedule(value)
 
 
 def as_schedule(value: ScheduleLike) -> Schedule:

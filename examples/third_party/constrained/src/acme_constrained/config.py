@@ -6,7 +6,7 @@ import attrs
 
 from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range
 from rlsdk.settings.actor_critic import ActorCriticConfig
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule, optional_schedule
+from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 
 @attrs.frozen
@@ -35,7 +35,7 @@ class LagrangianConfig(AgentConfig):
     )
     clip_range_vf: Schedule | None = attrs.field(
         default=None,
-        converter=optional_schedule,
+        converter=attrs.converters.optional(as_schedule),
         validator=attrs.validators.optional(finite_schedule()),
         metadata=glossary.CLIP_RANGE_VF,
     )
