@@ -48,7 +48,9 @@ class Plugin:
     id: str
     distribution: str
     version: str
-    module: str
+    module: str = ""
+    attribute: str = ""
+    """The dotted name of an object in the module, whose hooks count; empty for those of the module itself."""
     manifest: Manifest | None = None
     problem: str | None = None
     """Why the plugin cannot be used; None if no problem is known."""
@@ -61,7 +63,16 @@ class Plugin:
     @property
     def is_registered(self) -> bool:
         """Whether it exists only in this process, because `register` was called for it."""
-        return self.qualified_id in _registered
+        return self.qualified_id in registered
+
+    def broken(self, cause: str) -> PluginError:
+        """Return the error that names this plugin and its version as broken."""
+        return PluginError(f"{self.qualified_id} {self.version} is broken: {cause}")
+
+    def require_usable(self) -> None:
+        """Raises PluginError if the plugin has a problem."""
+        if self.problem is not None:
+            raise PluginError(f"{self.qualified_id} {self.version} cannot be used: {self.problem}")
 
     def tables(self, folder: str) -> dict[str, Path]:
         """Return name -> file for the TOML files in `folder` of the plugin's package, sorted by name; {} if there are none.
@@ -76,15 +87,10 @@ class Plugin:
         return {name: found[name] for name in sorted(found) if name.isprintable()}
 
 
-_registered: dict[str, tuple[Plugin, AlgorithmSpec]] = {}
+registered: dict[str, tuple[Plugin, AlgorithmSpec]] = {}
+"""`registered/id` -> plugin and spec of the algorithms that were registered in this process."""
 FORGET: list[Callable[[], None]] = []
 """Functions that `plugins(rescan=True)` calls to clear further caches, such as the results of hooks."""
-
-
-@cache
-def entries() -> tuple[Entry, ...]:
-    """Return the entry points of the installed distributions. They are read once and cached."""
-    return scan()
 
 
 def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
@@ -99,25 +105,24 @@ def plugins(*, rescan: bool = False) -> tuple[Plugin, ...]:
         plugin_in.cache_clear()
         for forget in FORGET:
             forget()
-    registered = tuple(plugin for plugin, _ in _registered.values())
+    own = tuple(plugin for plugin, _ in registered.values())
     switch = os.environ.get(SWITCH, "").strip()
     if switch == "off":
-        return registered
+        return own
     wanted = {name.strip() for name in switch.split(",") if name.strip()}
-    installed = [look(e) for e in entries() if not wanted or e.name in wanted]
-    return tuple(sorted((*installed, *registered), key=lambda p: p.qualified_id))
+    installed = [look(found) for found in entries() if not wanted or found.id in wanted]
+    return tuple(sorted((*installed, *own), key=lambda p: p.qualified_id))
 
 
 @cache
-def look(entry: Entry) -> Plugin:
-    """Return the plugin that an entry point names. Its code is not imported."""
-    plugin = Plugin(id=entry.name, distribution=entry.distribution, version=entry.version, module=entry.module)
-    if entry.problem is not None:
-        return attrs.evolve(plugin, problem=entry.problem)
-    manifest = _manifest(entry.module.partition(".")[0])
+def look(found: Plugin) -> Plugin:
+    """Return one of `entries()` with its manifest. No code of the plugin is imported."""
+    if found.problem is not None:
+        return found
+    manifest = _manifest(found.module.partition(".")[0])
     if isinstance(manifest, ManifestError):
-        return attrs.evolve(plugin, problem=str(manifest))
-    return attrs.evolve(plugin, manifest=manifest, problem=_mismatch(plugin, manifest))
+        return attrs.evolve(found, problem=str(manifest))
+    return attrs.evolve(found, manifest=manifest, problem=_mismatch(found, manifest))
 
 
 @cache
@@ -138,20 +143,15 @@ def plugin_in(package: str) -> Plugin | None:
 
     The package is installed, or only importable from `sys.path`.
     """
-    for entry in entries():
-        if entry.module.partition(".")[0] == package:
-            return look(entry)
+    for found in entries():
+        if found.module.partition(".")[0] == package:
+            return look(found)
     manifest = _manifest(package)
     if isinstance(manifest, NoManifestError):
         return None
     if isinstance(manifest, ManifestError):
         return Plugin(id=package, distribution=package, version="0", module=package, problem=str(manifest))
-    return look(Entry(name=manifest.id, distribution=package, version="0", module=package))
-
-
-def unusable(plugin: Plugin) -> PluginError:
-    """Return the error to raise when a plugin that has a problem is used."""
-    return PluginError(f"{plugin.qualified_id} {plugin.version} cannot be used: {plugin.problem}")
+    return look(Plugin(id=manifest.id, distribution=package, version="0", module=package))
 
 
 def described(error: BaseException, plugin: Plugin | None) -> str:
@@ -162,7 +162,11 @@ def described(error: BaseException, plugin: Plugin | None) -> str:
     cause = one_line(f"{type(error).__name__}: {message_of(error)}", 500)
     if plugin is None or plugin.manifest is None or not is_missing_from_sdk(error):
         return cause
-    return cause + fix_for_missing(plugin.manifest.sdk, plugin.distribution)
+    packages = (SDK,) if plugin.distribution == REGISTERED else (SDK, plugin.distribution)
+    return (
+        f"{cause}; its range is {SDK} {plugin.manifest.sdk}, and {SDK} {sdk_version()} has no such name; "
+        f"install versions that fit each other: {pip_install(*packages, options='--upgrade')}"
+    )
 
 
 def _mismatch(plugin: Plugin, manifest: Manifest) -> str | None:
@@ -231,25 +235,14 @@ def _published() -> frozenset[str]:
     return frozenset()
 
 
-def registered(plugin: Plugin) -> AlgorithmSpec | None:
-    """Return the spec of an algorithm that was registered in this process; None for an installed plugin."""
-    return _registered[plugin.qualified_id][1] if plugin.qualified_id in _registered else None
-
-
-def registrations() -> tuple[tuple[Plugin, AlgorithmSpec], ...]:
-    """Return plugin and spec of every algorithm that was registered in this process."""
-    return tuple(_registered.values())
-
-
 def check_spec(spec: object, plugin: Plugin) -> None:
     """Raise PluginError unless `spec` is an `AlgorithmSpec` and agrees with the manifest of the plugin."""
-    who = f"{plugin.qualified_id} {plugin.version} is broken"
     if not isinstance(spec, AlgorithmSpec):
-        raise PluginError(f"{who}: its hook `algorithm` returned {shown(spec)}, not an AlgorithmSpec")
+        raise plugin.broken(f"its hook `algorithm` returned {shown(spec)}, not an AlgorithmSpec")
     names = ("id", "family", "policies", "info") if plugin.manifest else ()
     pairs = {name: (getattr(spec, name), getattr(plugin.manifest, name)) for name in names}
     if wrong := [f"{n} = {shown(a)} in the spec, {shown(b)} in the manifest" for n, (a, b) in pairs.items() if a != b]:
-        raise PluginError(f"{who}: its spec and its manifest differ: {'; '.join(wrong)}; make them equal")
+        raise plugin.broken(f"its spec and its manifest differ: {'; '.join(wrong)}; make them equal")
 
 
 def register(spec: AlgorithmSpec, manifest: Manifest) -> Plugin:
@@ -268,9 +261,9 @@ def register(spec: AlgorithmSpec, manifest: Manifest) -> Plugin:
         problem = str(error)
     if problem is not None:
         raise PluginError(f"{plugin.qualified_id} cannot be used: {problem}")
-    if plugin.qualified_id in _registered:
+    if plugin.qualified_id in registered:
         raise PluginError(f"{spec.id!r} is registered already; call rlsdk.registry.unregister({spec.id!r}) first")
-    _registered[plugin.qualified_id] = (plugin, spec)
+    registered[plugin.qualified_id] = (plugin, spec)
     return plugin
 
 
@@ -280,8 +273,8 @@ def unregister(name: str) -> None:
     Raises:
         PluginError: nothing is registered under that id.
     """
-    if _registered.pop(f"{REGISTERED}/{name}", None) is None:
-        raise PluginError(f"{name!r} is not registered; {suggest(name, [p.id for p, _ in _registered.values()])}")
+    if registered.pop(f"{REGISTERED}/{name}", None) is None:
+        raise PluginError(f"{name!r} is not registered; {suggest(name, [p.id for p, _ in registered.values()])}")
 
 
 # The entry points of installed distributions. A damaged one is listed as broken, and the others are still found.
@@ -296,26 +289,14 @@ _LINE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,99})\s*=\s*([\w.]+)\s*(?::\s*(
 _FORM = "is not NAME = MODULE or NAME = MODULE:OBJECT, with names of letters, digits, '-', '_' and '.'"
 
 
-@attrs.frozen(kw_only=True)
-class Entry:
-    """One line of the file `entry_points.txt` of a distribution."""
+@cache
+def entries() -> tuple[Plugin, ...]:
+    """Return a plugin for each entry point of the group `rlsdk.plugins`, also broken ones, sorted by name.
 
-    name: str
-    distribution: str
-    version: str
-    module: str = ""
-    attribute: str = ""
-    """The dotted name of an object in the module; empty if the entry point is the module itself."""
-    problem: str | None = None
-    """Why the line cannot be used."""
-
-
-def scan() -> tuple[Entry, ...]:
-    """Return every entry point of the group `rlsdk.plugins`, also broken ones, sorted by name.
-
-    If a distribution is installed several times, only the first copy is used.
+    They are read once and cached; `look` adds their manifests. If a distribution is installed several times, only the first
+    copy is used.
     """
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[Plugin]] = {}
     with contextlib.suppress(OSError, ValueError):  # a folder on the path cannot be listed
         for distribution in distributions():
             folder = getattr(
@@ -327,20 +308,20 @@ def scan() -> tuple[Entry, ...]:
                 name = re.sub(r"[-_.]+", "-", name).lower()
                 if name not in found:
                     found[name] = _entries(folder, one_line(name, 100), one_line(version or "unknown", 100))
-    return tuple(sorted((e for every in found.values() for e in every), key=lambda e: (e.name, e.distribution)))
+    return tuple(sorted((e for every in found.values() for e in every), key=lambda e: (e.id, e.distribution)))
 
 
-def _entries(folder: Path, distribution: str, version: str) -> list[Entry]:
+def _entries(folder: Path, distribution: str, version: str) -> list[Plugin]:
     try:
         text = read_text(folder / "entry_points.txt", _LIMIT) or ""
     except PlainFileError as error:
         problem = f"its entry_points.txt {error}; install it again"
-        broken = Entry(name=distribution, distribution=distribution, version=version, problem=problem)
+        broken = Plugin(id=distribution, distribution=distribution, version=version, problem=problem)
         return [broken] if _is_ours(folder) else []
-    known: dict[str, Entry] = {}
+    known: dict[str, Plugin] = {}
     for line in _lines(text) if GROUP in text else ():
         place, name = _LINE.fullmatch(line), one_line(line.partition("=")[0].strip(), 100) or distribution
-        entry = Entry(name=name, distribution=distribution, version=version)
+        entry = Plugin(id=name, distribution=distribution, version=version)
         if name in known:
             known[name] = attrs.evolve(entry, problem="its entry_points.txt names it more than once")
         elif place is None:
@@ -426,12 +407,3 @@ def is_missing_from_sdk(error: BaseException) -> bool:
     else:
         return False
     return place.partition(".")[0] == SDK
-
-
-def fix_for_missing(stated: str, distribution: str) -> str:
-    """Return what to install if a plugin imports something that this SDK does not have, although the SDK is in its range."""
-    packages = (SDK,) if distribution == REGISTERED else (SDK, distribution)
-    return (
-        f"; its range is {SDK} {stated}, and {SDK} {sdk_version()} has no such name; "
-        f"install versions that fit each other: {pip_install(*packages, options='--upgrade')}"
-    )

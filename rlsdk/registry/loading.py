@@ -29,8 +29,6 @@ from rlsdk.registry.discovery import (
     plugin_in,
     plugins,
     registered,
-    registrations,
-    unusable,
 )
 from rlsdk.registry.manifest import CALLED, AlgorithmSpec, Manifest, ManifestError, NoManifestError, read_manifest
 
@@ -161,9 +159,8 @@ def load(name: str) -> AlgorithmSpec:
             its code failed, `__cause__` is that exception.
     """
     plugin = find(name)
-    spec = registered(plugin)
-    if spec is not None:
-        return spec
+    if plugin.is_registered:
+        return registered[plugin.qualified_id][1]
     return cast("AlgorithmSpec", _call(plugin, "algorithm"))  # `check_spec` has checked it
 
 
@@ -187,9 +184,7 @@ def extension(kind: str, name: str) -> Callable[..., Any]:
         return _called(usable[0], kind, name)
     given = extensions_of(usable[0], kind)
     if name not in given:
-        raise PluginError(
-            f"{usable[0].qualified_id} is broken: its manifest lists {name!r}, its hook gives {shown(sorted(given))}"
-        )
+        raise usable[0].broken(f"its manifest lists {name!r}, its hook gives {shown(sorted(given))}")
     return given[name]
 
 
@@ -205,15 +200,12 @@ def _called(plugin: Plugin, kind: str, name: str) -> Callable[..., Any]:
     Raises:
         PluginError: the plugin is broken, there is no such function, or importing its module raises an exception.
     """
-    if plugin.problem:
-        raise unusable(plugin)
+    plugin.require_usable()
     place = dict(getattr(plugin.manifest, kind))[name][0]
     with ONE_AT_A_TIME:
         found = _guarded(_name(plugin), plugin, Named(plugin.id, kind, place).value)
     if not callable(found):
-        raise PluginError(
-            f"{plugin.qualified_id} is broken: {kind} = {place!r} of its manifest is {shown(found, 60)}; name a function"
-        )
+        raise plugin.broken(f"{kind} = {place!r} of its manifest is {shown(found, 60)}; name a function")
     return found
 
 
@@ -225,10 +217,7 @@ def extensions_of(plugin: Plugin, kind: str) -> Mapping[str, Callable[..., objec
     """
     given = _call(plugin, kind) or {}
     if not isinstance(given, Mapping) or not all(isinstance(n, str) and callable(f) for n, f in given.items()):
-        raise PluginError(
-            f"{plugin.qualified_id} is broken: its hook `{kind}` returned {shown(given)}; return a table of names"
-            " and functions"
-        )
+        raise plugin.broken(f"its hook `{kind}` returned {shown(given)}; return a table of names and functions")
     return given
 
 
@@ -255,9 +244,7 @@ def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
             table = extensions_of(plugin, "kernels")
             found.update({name: table[name] for name in own & set(table)})
             if missing := sorted(own - set(table)):
-                problems.append(
-                    f"{_name(plugin)} is broken: its manifest lists the kernels {missing}, its hook gives none"
-                )
+                problems.append(str(plugin.broken(f"its manifest lists the kernels {missing}, its hook gives none")))
         except RlsdkError as error:
             if type(error.__cause__).__name__ == "TookTooLong":  # results must not depend on how busy the machine is
                 raise PluginError(f"{message_of(error)}, or set RLSDK_KERNELS=off to train without kernels") from None
@@ -289,7 +276,7 @@ def offered_commands() -> dict[str, tuple[tuple[Plugin, tuple[str, ...]], ...]]:
 def plugin_of(spec: AlgorithmSpec) -> Plugin | None:
     """Return the plugin that a spec belongs to: its registration, or the installed plugin with its id and package. None if
     there is no such plugin."""
-    for plugin, known in registrations():
+    for plugin, known in registered.values():
         if known is spec:
             return plugin
     packages = {_package(each) for each in (spec.config_type, spec.build)}
@@ -305,8 +292,8 @@ def require_usable(spec: AlgorithmSpec) -> Plugin | None:
     """
     plugin = plugin_of(spec)
     for each in (plugin, *(plugin_in(_package(part)) for part in (spec.config_type, spec.build))):
-        if each is not None and each.problem is not None:
-            raise unusable(each)
+        if each is not None:
+            each.require_usable()
     return plugin
 
 
@@ -361,8 +348,7 @@ def _package(value: object) -> str:
 
 
 def _call(plugin: Plugin, hook: str) -> object:
-    if plugin.problem:
-        raise unusable(plugin)
+    plugin.require_usable()
     with ONE_AT_A_TIME:
         return _call_installed(plugin, hook)
 
@@ -389,9 +375,8 @@ def _imported(plugin: Plugin, hook: str) -> object:
 
     manager = pluggy.PluginManager(hooks.PROJECT)
     manager.add_hookspecs(hooks)
-    entry = next(e for e in entries() if look(e) == plugin)
-    place = f"{entry.module}:{entry.attribute}" if entry.attribute else entry.module
-    manager.register(EntryPoint(entry.name, place, GROUP).load(), name=plugin.qualified_id)
+    place = f"{plugin.module}:{plugin.attribute}" if plugin.attribute else plugin.module
+    manager.register(EntryPoint(plugin.id, place, GROUP).load(), name=plugin.qualified_id)
     manager.check_pending()
     return getattr(manager.hook, hook)()
 

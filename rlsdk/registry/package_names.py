@@ -7,8 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
-from rlsdk.errors import PluginError
-from rlsdk.registry.discovery import described, is_missing_from_sdk, plugin_in, unusable
+from rlsdk.registry.discovery import described, is_missing_from_sdk, plugin_in
 from rlsdk.registry.manifest import Manifest, read_manifest
 from rlsdk.settings.agent_config import PolicyName
 
@@ -53,15 +52,14 @@ def _imported(package: str, module: str, name: str) -> object:
         PluginError: the plugin has a problem, or it imports something that this version of rlsdk does not have.
     """
     plugin = plugin_in(package.partition(".")[0])
-    if plugin is not None and plugin.problem is not None:
-        raise unusable(plugin)
+    if plugin is not None:
+        plugin.require_usable()
     try:
         return getattr(import_module(module), name)
     except (AttributeError, ImportError) as error:
         if plugin is None or not is_missing_from_sdk(error):
             raise
-        cause = described(error, plugin)
-        raise PluginError(f"{plugin.qualified_id} {plugin.version} is broken: importing it raised {cause}") from error
+        raise plugin.broken(f"importing it raised {described(error, plugin)}") from error
 
 
 @cache

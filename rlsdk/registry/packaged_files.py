@@ -19,7 +19,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.errors import SettingsError, one_line, shown, suggest
-from rlsdk.registry.discovery import Plugin, find, unusable
+from rlsdk.registry.discovery import Plugin, find
 from rlsdk.registry.manifest import ManifestError, package_folder
 from rlsdk.runtime.files import PlainFileError, read_text, read_toml
 from rlsdk.settings.agent_config import AgentConfig
@@ -105,8 +105,7 @@ def preset(algorithm: str, env: str) -> Preset | None:
 def _files(algorithm: str) -> dict[str, Path]:
     """Return name of a preset -> file, for the plugin of `algorithm`."""
     plugin = find(algorithm)
-    if plugin.problem is not None:
-        raise unusable(plugin)
+    plugin.require_usable()
     return plugin.tables("presets")
 
 

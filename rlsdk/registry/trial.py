@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING
 import attrs
 
 from rlsdk.errors import PluginError, one_line
-from rlsdk.registry.discovery import Plugin, plugins, unusable
+from rlsdk.registry.discovery import Plugin, plugins
 from rlsdk.registry.guard import PluginSideEffect
 from rlsdk.registry.loading import extensions_of, load
 from rlsdk.registry.manifest import HOOKS
@@ -47,28 +47,24 @@ class Trial:
 
     problem: str | None = None
     """Why the plugin cannot be used; None if it loads."""
-    effects: tuple[str, ...] = ()
+    effects: Sequence[str] = ()
     """The forbidden side effects of importing the plugin, such as printing."""
-    settings: tuple[dict[str, object], ...] = ()
+    settings: Sequence[dict[str, object]] = ()
     """The hyper-parameters of the plugin, each with name, type, default as text, help, unit, source and children."""
 
 
 def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
     """Load a plugin in a separate process with a time limit of `seconds` (default `SECONDS`), and return the outcome."""
-    if plugin.problem is not None:
-        return Trial(problem=str(unusable(plugin)))
-    if plugin.is_registered or not sys.executable:  # it exists only in this process, or Python is embedded
+    # a registered plugin exists only in this process; in a program with Python inside, there is no other one to start
+    if plugin.problem is not None or plugin.is_registered or not sys.executable:
         return _load(plugin)
     with tempfile.TemporaryDirectory(prefix="rlsdk-trial-") as folder:
         out = Path(folder) / "answer.json"
         ended = _run(plugin, out, SECONDS if seconds is None else seconds)
         try:
-            context = json.loads(out.read_text(encoding="utf-8"))
-            return Trial(
-                problem=context["problem"], effects=tuple(context["effects"]), settings=tuple(context["settings"])
-            )
+            return Trial(**json.loads(out.read_text(encoding="utf-8")))
         except (OSError, ValueError):
-            return Trial(problem=f"{plugin.qualified_id} {plugin.version} is broken: importing it {ended}")
+            return Trial(problem=str(plugin.broken(f"importing it {ended}")))
 
 
 def all_tried(chosen: Iterable[Plugin]) -> list[Trial]:
@@ -130,6 +126,7 @@ def _load(plugin: Plugin) -> Trial:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
+            plugin.require_usable()
             if plugin.manifest is None or plugin.manifest.family is not None:
                 docs = _described(load(plugin.qualified_id).config_type)
             # what every process that asks for such extensions has imported before is not an effect of the plugin
@@ -143,19 +140,15 @@ def _load(plugin: Plugin) -> Trial:
             return Trial(problem=str(error))
         except Exception as error:
             cause = one_line(f"{type(error).__name__}: {error}", 300)
-            return Trial(
-                problem=f"{plugin.qualified_id} {plugin.version} is broken: its settings cannot be read: {cause}"
-            )
+            return Trial(problem=str(plugin.broken(f"its settings cannot be read: {cause}")))
     effects = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, PluginSideEffect))
-    return Trial(effects=tuple(effects), settings=tuple(docs))
+    return Trial(effects=list(effects), settings=docs)
 
 
 def _check_offers(plugin: Plugin, kind: str) -> None:
     listed = getattr(plugin.manifest, kind, ())
     if missing := sorted(set(listed) - set(extensions_of(plugin, kind))) if listed else []:
-        raise PluginError(
-            f"{plugin.qualified_id} is broken: its manifest lists {kind} {missing}, its hook gives others"
-        )
+        raise plugin.broken(f"its manifest lists {kind} {missing}, its hook gives others")
 
 
 def _described(config_type: type[object]) -> list[dict[str, object]]:
