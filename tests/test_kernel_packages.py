@@ -45,7 +45,7 @@ def clipped() -> float:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The package rlsdk-kernels is not installed."""
-    monkeypatch.setattr(loading, "entries", lambda: tuple(e for e in discovery.entries() if e.name != "kernels"))
+    monkeypatch.setattr(loading, "entries", lambda: tuple(e for e in discovery.entries() if e.id != "kernels"))
     discovery.plugins(rescan=True)
     yield
     monkeypatch.undo()

@@ -60,7 +60,12 @@ def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
         return _load(plugin)
     with tempfile.TemporaryDirectory(prefix="rlsdk-trial-") as folder:
         out = Path(folder) / "answer.json"
-        ended = _run(plugin, out, SECONDS if seconds is None else seconds)
+        seconds = SECONDS if seconds is None else seconds
+        process = ChildProcess(__name__, [plugin.qualified_id, str(out), str(seconds)])
+        try:
+            ended = _watched(process, seconds) + process.place_in(plugin.module.partition(".")[0])
+        finally:
+            process.end()
         try:
             return Trial(**json.loads(out.read_text(encoding="utf-8")))
         except (OSError, ValueError):
@@ -83,15 +88,6 @@ def require_loads(plugin: Plugin) -> Trial:
     if trial.problem is not None:
         raise PluginError(trial.problem)
     return trial
-
-
-def _run(plugin: Plugin, out: Path, seconds: float) -> str:
-    """Run the child process, and return how it ended, as text for a message."""
-    process = ChildProcess(__name__, [plugin.qualified_id, str(out), str(seconds)])
-    try:
-        return _watched(process, seconds) + process.place_in(plugin.module.partition(".")[0])
-    finally:
-        process.end()
 
 
 def _watched(process: ChildProcess, seconds: float) -> str:
@@ -128,7 +124,9 @@ def _load(plugin: Plugin) -> Trial:
         try:
             plugin.require_usable()
             if plugin.manifest is None or plugin.manifest.family is not None:
-                docs = _described(load(plugin.qualified_id).config_type)
+                from rlsdk.settings.strict import describe  # imports cattrs
+
+                docs = [_as_dict(doc) for doc in describe(load(plugin.qualified_id).config_type)]
             # what every process that asks for such extensions has imported before is not an effect of the plugin
             if plugin.manifest is not None and plugin.manifest.environments:
                 import_module("gymnasium")
@@ -149,12 +147,6 @@ def _check_offers(plugin: Plugin, kind: str) -> None:
     listed = getattr(plugin.manifest, kind, ())
     if missing := sorted(set(listed) - set(extensions_of(plugin, kind))) if listed else []:
         raise plugin.broken(f"its manifest lists {kind} {missing}, its hook gives others")
-
-
-def _described(config_type: type[object]) -> list[dict[str, object]]:
-    from rlsdk.settings.strict import describe
-
-    return [_as_dict(doc) for doc in describe(config_type)]
 
 
 def _as_dict(doc: FieldDoc) -> dict[str, object]:

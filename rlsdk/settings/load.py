@@ -393,27 +393,20 @@ def changed_environment(env: str | None, arguments: Iterable[str] | None, wrappe
         kwargs[name.strip()] = parse_value(value.strip())
     for wrapper in wrappers or ():
         wrapper_call(wrapper)
-    change = EnvironmentId("", kwargs, tuple(map(_located_wrapper, wrappers or ())))
-    base = None if env is None else located_id(env)
+    change = EnvironmentId("", kwargs, tuple(_located(wrapper, "(") for wrapper in wrappers or ()))
+    base = None if env is None else _located(env, "?")
     if change == EnvironmentId(""):
         return base
     return str(change if base is None else change.over(environment_id(base)))
 
 
-def located_id(env: str) -> str:
-    """Return an environment id with the full path of its file, if it is `FILE.py:NAME`."""
-    name, question, rest = env.partition("?")
-    return f"{_located(name)}{question}{rest}"
-
-
-def _located_wrapper(text: str) -> str:
-    name, bracket, rest = text.partition("(")
-    return f"{_located(name)}{bracket}{rest}"
-
-
-def _located(name: str) -> str:
-    place, colon, own = name.rpartition(":")  # another command may read it in another directory
-    return f"{os.path.abspath(place)}:{own}" if colon and place.endswith(".py") else name
+def _located(text: str, end: str) -> str:
+    """Return the text of an environment or a wrapper with the full path of its file, if it is `FILE.py:NAME` up to `end`."""
+    name, mark, rest = text.partition(end)
+    place, colon, own = name.rpartition(":")
+    if colon and place.endswith(".py"):  # another command may read it in another directory
+        name = f"{os.path.abspath(place)}:{own}"
+    return f"{name}{mark}{rest}"
 
 
 def wrapper_call(text: str) -> tuple[str, dict[str, object]]:
@@ -457,7 +450,7 @@ def applied(change: str | None, env: str) -> str:
     """
     if change is None or not change.startswith("?"):
         return change or env
-    return str(environment_id(change).over(environment_id(located_id(env))))
+    return str(environment_id(change).over(environment_id(_located(env, "?"))))
 
 
 def text_of(name: str, kwargs: Mapping[str, object], wrappers: Iterable[object]) -> str | None:
@@ -468,8 +461,8 @@ def text_of(name: str, kwargs: Mapping[str, object], wrappers: Iterable[object])
     if WRAPPER in kwargs:  # as text, the argument would be read as a wrapper
         return None
     try:
-        texts = tuple(_located_wrapper(str(wrapper)) for wrapper in chosen)
-        return str(EnvironmentId("", kwargs, texts).over(environment_id(located_id(name))))
+        texts = tuple(_located(str(wrapper), "(") for wrapper in chosen)
+        return str(EnvironmentId("", kwargs, texts).over(environment_id(_located(name, "?"))))
     except SettingsError:
         return None
 

@@ -54,8 +54,12 @@ def _scalar(kind: type) -> Callable[[object, object], object]:
     return structure_scalar
 
 
+def _origin(kind: object) -> object:
+    return get_origin(kind)  # its declared types exclude what it returns
+
+
 def _is_union(kind: object) -> bool:
-    return get_origin(kind) in (Union, types.UnionType)
+    return _origin(kind) in (Union, types.UnionType)
 
 
 def _structure_union(value: object, kind: object) -> object:
@@ -74,20 +78,6 @@ def _structure_union(value: object, kind: object) -> object:
         except (TypeError, ValueError, AttributeError, RlsdkError) as error:
             problems.append(str(error))
     raise TypeError(problems[0] if len(problems) == 1 else f"{value!r} is not {_name(kind)}")
-
-
-def _structure_any(value: object, _: object) -> object:
-    return value
-
-
-def _is_table(kind: object) -> bool:
-    origin: object = get_origin(kind)
-    return origin in (dict, TableOrigin)
-
-
-def _is_callable(kind: object) -> bool:
-    origin: object = get_origin(kind)
-    return origin is CallableOrigin
 
 
 def _structure_table(value: object, _: object) -> object:
@@ -109,25 +99,13 @@ def _name(kind: Any) -> str:
 
 
 _converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True, prefer_attrib_converters=True)
-
-
 for _kind in SCALAR_NAMES:
     _converter.register_structure_hook(_kind, _scalar(_kind))
-
-
 _converter.register_structure_hook(Dataset, lambda value, _: as_dataset(value))
-
-
 _converter.register_structure_hook_func(_is_union, _structure_union)
-
-
-_converter.register_structure_hook_func(lambda kind: kind is object, _structure_any)
-
-
-_converter.register_structure_hook_func(_is_table, _structure_table)
-
-
-_converter.register_structure_hook_func(_is_callable, _structure_callable)
+_converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
+_converter.register_structure_hook_func(lambda kind: _origin(kind) in (dict, TableOrigin), _structure_table)
+_converter.register_structure_hook_func(lambda kind: _origin(kind) is CallableOrigin, _structure_callable)
 
 
 @_converter.register_structure_hook_factory(attrs.has)

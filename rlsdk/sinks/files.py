@@ -86,18 +86,15 @@ class CsvSink(Sink):
         if self.path.exists():
             self.columns = _columns(self.path)
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        self._write(step, values)
-
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
         """Write the texts, Nones (empty cells) and arrays of at most 1,000 entries (as JSON), and return their names."""
         texts = {name: text for name, value in values.items() if (text := in_words(value)) is not None}
         short = {name: text for name, text in texts.items() if len(text) <= MOST_TEXT}
         if short:
-            self._write(step, short)
+            self.write(step, short)
         return list(short)
 
-    def _write(self, step: int, values: Mapping[str, object]) -> None:
+    def write(self, step: int, values: Mapping[str, object]) -> None:
         row = {"step": step, **self._last.merge(step, values)}
         if new := [name for name in row if name not in self.columns]:
             self._add(new)
@@ -152,19 +149,17 @@ class JsonlSink(Sink):
         self.path = made(Path(path).parent) / Path(path).name
         self._last = LastLine(self.path)
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        self._write(step, {name: value if math.isfinite(value) else None for name, value in values.items()})
-
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
         """Write the texts, Nones and arrays of at most 1,000 entries, and return their names."""
         known = {name: value if isinstance(value, str) else listed(value) for name, value in values.items()}
         plain = {name: value for name, value in known.items() if value is not None or values[name] is None}
         if plain:
-            self._write(step, plain)
+            self.write(step, plain)
         return list(plain)
 
-    def _write(self, step: int, values: Mapping[str, object]) -> None:
-        row = {"step": step, **self._last.merge(step, values)}
+    def write(self, step: int, values: Mapping[str, object]) -> None:
+        finite = {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}
+        row = {"step": step, **self._last.merge(step, finite)}
         self._last.write(json.dumps(row, allow_nan=False) + "\n")
 
 

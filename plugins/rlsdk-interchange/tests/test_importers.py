@@ -146,7 +146,7 @@ def test_the_example_kernel_takes_the_place_of_the_cores(tmp_path: Path, monkeyp
             RuntimeWarning, match="discounted_sums are offered by .*; uninstall all but one; torch computes"
         ):
             factory.offered("discounted_sums")
-        monkeypatch.setattr(loading, "entries", lambda: tuple(e for e in discovery.entries() if e.name != "kernels"))
+        monkeypatch.setattr(loading, "entries", lambda: tuple(e for e in discovery.entries() if e.id != "kernels"))
         discovery.plugins(rescan=True)
         found = factory.offered("discounted_sums")
         assert found is not None
