@@ -17,8 +17,7 @@ import pytest
 
 import rlsdk
 from rlsdk.callbacks import Callback, LambdaCallback
-from rlsdk.environments import make_vec_env
-from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
+from rlsdk.environments import CollectorsVectorEnv, make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor, choice
 from rlsdk.executors.processes import StatefulHere

@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from rlsdk import tree
-from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
+from rlsdk.environments import CollectorsVectorEnv, ConnectedEnv, NumpyVectorEnv
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
-from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.errors import SettingsError, UsageError, fitting
 from rlsdk.interfaces import AlgorithmAbilities, Parts, PlanAbilities, State
 from rlsdk.interfaces.abilities import ability, require_inside

@@ -17,8 +17,7 @@ from rlsdk.agent.assembled import (
     take_over_modes,
 )
 from rlsdk.agent.assembly import assemble, build_parts
-from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect
-from rlsdk.environments.vector.connected import fingerprint_of
+from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
 from rlsdk.environments.wrapping import refuse_move, split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import UnsupportedSpaceError, UsageError, fitting, message_of, one_line
 from rlsdk.runtime.process import derive

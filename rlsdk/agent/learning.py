@@ -25,9 +25,7 @@ from rlsdk.agent.assembly import assemble, observe_data_set
 from rlsdk.agent.attributes import positive
 from rlsdk.buffers import Episodes, open_episodes, rows_in_order
 from rlsdk.callbacks import Callback
-from rlsdk.environments import connect
-from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
-from rlsdk.environments.vector.connected import fingerprint_of
+from rlsdk.environments import CollectorsVectorEnv, connect, fingerprint_of
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.interfaces import AlgorithmAbilities, PlanAbilities, PolicyAbilities, VectorEnv
 from rlsdk.interfaces.abilities import ability

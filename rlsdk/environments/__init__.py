@@ -1,6 +1,6 @@
 """Environments: adapters to gymnasium and vector environments. Public names are imported on first use.
 
-`HOMES` has the names for users. The rest of rlsdk imports other names from their modules.
+`HOMES` has them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
+    from rlsdk.environments.states import read_state as read_state
+    from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
+    from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
     from rlsdk.environments.vector.connected import require_copies as require_copies
     from rlsdk.environments.vector.custom_vector import require_features as require_features
     from rlsdk.environments.vector.custom_vector import require_tensor as require_tensor
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
     from rlsdk.environments.vector.sync_vector import RecordedOnly as RecordedOnly
     from rlsdk.environments.vector.sync_vector import Waiting as Waiting
+    from rlsdk.environments.vector.sync_vector import device_of as device_of
     from rlsdk.environments.vector.sync_vector import on_device as on_device
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapping import FrameStack as FrameStack
@@ -39,11 +43,12 @@ HOMES = {
     **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
     "check_env": "rlsdk.environments.check",
     "connect": "rlsdk.environments.gymnasium_adapter",
-    "OpaqueValue": "rlsdk.environments.states",
-    **dict.fromkeys(("ConnectedEnv", "require_copies"), "rlsdk.environments.vector.connected"),
+    **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
+    "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
+    **dict.fromkeys(("ConnectedEnv", "fingerprint_of", "require_copies"), "rlsdk.environments.vector.connected"),
     **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.custom_vector"),
     "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
-    **dict.fromkeys(("RecordedOnly", "Waiting", "on_device"), "rlsdk.environments.vector.sync_vector"),
+    **dict.fromkeys(("RecordedOnly", "Waiting", "device_of", "on_device"), "rlsdk.environments.vector.sync_vector"),
     "make_vec_env": "rlsdk.environments.vectorize",
     **dict.fromkeys(("FrameStack", "NormalizeObservation", "NormalizeReward"), "rlsdk.environments.wrapping"),
     "warn_of_statistics": "rlsdk.environments.wrapping",

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv, Places
+from rlsdk.environments import CollectorsVectorEnv
+from rlsdk.environments.vector.collectors_vector import Places
 from rlsdk.errors import EnvironmentFault, PluginError
 from rlsdk.interfaces import AlgorithmAbilities, Collector, Policy, State, Training, VectorEnv
 from rlsdk.interfaces.abilities import ability

@@ -13,7 +13,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
+from rlsdk.environments import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.environments.vector.sync_vector import UNHEARD, hint_of_silence
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError

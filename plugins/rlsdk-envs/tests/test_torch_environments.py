@@ -19,9 +19,8 @@ from rlsdk import tree
 from rlsdk.agent.persistence import chosen_device
 from rlsdk.buffers import open_episodes
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
-from rlsdk.environments import NumpyVectorEnv, check_env, on_device
-from rlsdk.environments.states import read_state
-from rlsdk.environments.vector.sync_vector import OnDevice, device_of
+from rlsdk.environments import NumpyVectorEnv, check_env, device_of, on_device, read_state
+from rlsdk.environments.vector.sync_vector import OnDevice
 from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation import evaluate_policy
 from rlsdk.runtime.process import choose_device
