@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.custom_vector import require_features as require_features
     from rlsdk.environments.vector.custom_vector import require_tensor as require_tensor
     from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
-    from rlsdk.environments.vector.sync_vector import RecordedOnly as RecordedOnly
     from rlsdk.environments.vector.sync_vector import Waiting as Waiting
     from rlsdk.environments.vector.sync_vector import device_of as device_of
     from rlsdk.environments.vector.sync_vector import on_device as on_device
@@ -49,7 +48,6 @@ HOMES = {
     "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
     "on_device": "rlsdk.environments.vector.sync_vector",
     **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.custom_vector"),
-    "RecordedOnly": "rlsdk.environments.vector.sync_vector",
     "make_vec_env": "rlsdk.environments.vectorize",
     **dict.fromkeys(
         ("FrameStack", "NormalizeObservation", "NormalizeReward", "warn_of_statistics"),

@@ -57,9 +57,8 @@ from rlsdk.runs.request import FinalEvaluation, RunRecord, RunRequest, chosen_pr
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.packages import pip_install
 from rlsdk.runtime.process import fresh_seed
-from rlsdk.settings import flat_scalars, merge, unstructure
+from rlsdk.settings import data_settings, flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import dataset_names
 from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger, MetricSink, TensorBoardSink
 from rlsdk.sinks.sink import Scalar
 from rlsdk.training.run import require_exact, rounded_up
@@ -392,7 +391,8 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     """Prepare the run in a folder, with the state of its newest undamaged checkpoint."""
     if request.out is None:
         raise SettingsError("--resume needs --out DIR, the directory of the run to continue")
-    data = {name: value for name, value in request.settings.items() if name in dataset_names(spec.config_type)}
+    names = data_settings(spec.config_type)
+    data = {name: value for name, value in request.settings.items() if name in names}
     fixed = {name: value for name, value in request.settings.items() if name not in data}
     if without_places(fixed) - {"device"} or request.n_envs:
         raise SettingsError(
@@ -401,7 +401,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
         planned, record = directory.read_record().steps, _checked(request, directory, spec)
-        require_same_dataset(directory.config, data)
+        require_same_dataset(spec, directory.config, data)
         makers = named_sinks(record.sinks)
         again = attrs.evolve(request, **{name: getattr(record, name) for name in ("vectorization", *COLLECTING)})
         envs = None if record.env is None else _environments(again, record.env, record.n_envs, unused)

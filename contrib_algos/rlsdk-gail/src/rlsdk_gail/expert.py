@@ -8,11 +8,10 @@ from copy import deepcopy
 import torch
 from torch import Generator
 
-from rlsdk.buffers import RecordedTransitions
 from rlsdk.errors import ArtifactError
 from rlsdk.interfaces import BuildContext, State, Stateful
 from rlsdk.records import Features
-from rlsdk.settings import Dataset
+from rlsdk_datasets import Dataset, RecordedTransitions
 from rlsdk_gail.discriminator import all_finite
 
 AT_ONCE = 4096
@@ -35,7 +34,7 @@ class ExpertSteps:
         """Open and check the data set.
 
         Raises:
-            UsageError, ArtifactError, UnsupportedSpaceError: as `rlsdk.buffers.open_episodes`. ArtifactError also if numbers
+            UsageError, ArtifactError, UnsupportedSpaceError: as `rlsdk_datasets.open_episodes`. ArtifactError also if numbers
             of the data set are not finite.
         """
         if self._checked:
