@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlsdk.runtime.lazy import attach
+from rlsdk.runtime.packages import module_of
 
 if TYPE_CHECKING:
     from rlsdk.environments.adapters.checks import name_of as name_of
     from rlsdk.environments.adapters.checks import named as named
+    from rlsdk.environments.adapters.masks import GoalRules as GoalRules
     from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
     from rlsdk.environments.adapters.masks import is_masking_supported as is_masking_supported
     from rlsdk.environments.adapters.observations import to_gymnasium as to_gymnasium
     from rlsdk.environments.adapters.observations import to_space as to_space
-    from rlsdk.environments.check import check_env as check_env
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
     from rlsdk.environments.states import read_state as read_state
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
     from rlsdk.environments.wrapping import warn_of_statistics as warn_of_statistics
 
 HOMES = {
-    **dict.fromkeys(("get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
+    **dict.fromkeys(("GoalRules", "get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
     **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
-    "check_env": "rlsdk.environments.check",
     "connect": "rlsdk.environments.gymnasium_adapter",
     "OpaqueValue": "rlsdk.environments.states",
     "ConnectedEnv": "rlsdk.environments.vector.connected",
@@ -62,4 +62,9 @@ _INTERNAL = {
     "device_of": "rlsdk.environments.vector.sync_vector",
 }
 __all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
-__getattr__, __dir__ = attach(__name__, {**HOMES, **_INTERNAL})
+_own, __dir__ = attach(__name__, {**HOMES, **_INTERNAL})
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name at its first use. `check_env`, which stable-baselines3 documents, is in rlsdk-envs."""
+    return module_of("rlsdk-envs", name).check_env if name == "check_env" else _own(name)

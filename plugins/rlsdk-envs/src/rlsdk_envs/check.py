@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, SupportsFloat, TypeVar
 
 import attrs
 import gymnasium
@@ -13,26 +14,13 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
+from torch import Generator, Tensor
 
-from rlsdk.environments.adapters.checks import (
-    FLAGS,
-    STEP,
-    Indices,
-    by_caller,
-    call_of,
-    mended_by,
-    number,
-    require_info,
-    spec_of,
-    success,
-)
-from rlsdk.environments.adapters.masks import GoalRules, MaskRule, mask_methods
-from rlsdk.environments.adapters.observations import stack, to_gymnasium, to_space
-from rlsdk.environments.vector.connected import missing_members, seed_spaces
-from rlsdk.environments.vector.custom_vector import CustomVectorEnv
-from rlsdk.environments.vector.numpy_vector import to_actions
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, raised, shown
-from rlsdk.spaces import Dict, Space, map_leaves
+from rlsdk.environments import ConnectedEnv, GoalRules, connect, get_action_masks, is_masking_supported
+from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, message_of, raised, shown
+from rlsdk.exploration import random_actions
+from rlsdk.records import Features
+from rlsdk.spaces import Dict, Space, choices_of, map_leaves
 
 ResultT = TypeVar("ResultT")
 HARMLESS = {
@@ -46,7 +34,7 @@ HARMLESS = {
 MOST_GOALS = 8
 """The number of goals for which rewards are computed."""
 AT_ONCE = "truncates after 1 step"
-"""Gymnasium's message about episodes of one step, which can be trained in, and flags of numpy, which `_play` looks at."""
+"""Gymnasium's message about episodes of one step, which can be trained in."""
 
 
 @attrs.frozen
@@ -77,43 +65,123 @@ def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps
         UnsupportedSpaceError: rlsdk does not support its spaces.
     """
     if not isinstance(env, gymnasium.Env):
-        return _check_vector(env, steps)
-    about_api, pair = _about_api(env, skip_render_check)
+        # a vector environment of gymnasium is refused: it returns no records, and its environments are checked one by one
+        if isinstance(env, gymnasium.vector.VectorEnv) or not hasattr(env, "num_envs"):
+            raise EnvironmentFault(
+                f"{shown(env)} is not a gymnasium.Env; derive its class from gymnasium.Env, or give it the members of"
+                " rlsdk.interfaces.VectorEnv"
+            )
+        _play(connect(env), type(env).__name__, steps)
+        return []
+    watched = _Watched(env)
+    vector, name = connect(watched), type(env).__name__
+    # before gymnasium's check, whose errors name neither the step nor what was wrong with it
+    played = _play(vector, name, steps, watched)
     advice = [
-        *about_api,
+        *_about_api(env, skip_render_check),
         *_about_actions(env.action_space),
         *_about_observations(env.observation_space),
-        *_about_masks(env, pair[1]),
-        *_play(env, pair[0], steps),
+        *_about_masks(env, vector.action_space),
+        *watched.advice(),
+        *_about_goals(vector, name, played),
     ]
+    if not played.ended and getattr(env.spec, "max_episode_steps", None) is None:
+        text = f"none ended in {steps} random steps and there is no time limit; add max_episode_steps"
+        advice.append(Advice("episodes", text))
     if warn:
         for item in advice:
             warnings.warn(str(item), UserWarning, stacklevel=2)
     return advice
 
 
-def _check_vector(env: Any, steps: int) -> list[Advice]:
-    """Play `steps` random vector steps of an object with the members of `rlsdk.interfaces.VectorEnv`. Returns no advice."""
-    if len(missing_members(env)) > 3 or isinstance(env, gymnasium.vector.VectorEnv):
-        raise EnvironmentFault(
-            f"{shown(env)} is not a gymnasium.Env; derive its class from gymnasium.Env, or give it the members of"
-            " rlsdk.interfaces.VectorEnv"
-        )
-    vector = CustomVectorEnv(env)
-    actions = to_gymnasium(vector.action_space)
-    actions.seed(0)
-    vector.reset(0)
+class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Looks at what an environment returns before rlsdk converts it: the types of flags, and numbers for advice."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.count, self.outside, self.largest, self.ended = 0, 0, 0.0, False
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        self.ended = False
+        result = self.env.reset(**kwargs)
+        if isinstance(result, tuple) and result:
+            self._see(result[0])
+        return result
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        result: Any = self.env.step(action)
+        if not isinstance(result, tuple) or len(result) != 5:
+            got = f"{len(result)} values" if isinstance(result, tuple) else shown(result)
+            wanted = "it must return (observation, reward, terminated, truncated, info)"
+            raise EnvironmentFault(f"step returned {got}; {wanted}")
+        observation, reward, terminated, truncated, info = result
+        for name, value in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(value, bool | np.bool_):
+                raise EnvironmentFault(f"{name} is {shown(value)} ({type(value).__name__}); it must be a bool")
+        self.ended = bool(terminated or truncated)
+        self._see(observation)
+        return observation, reward, terminated, truncated, info
+
+    def _see(self, observation: object) -> None:
+        if isinstance(observation, np.ndarray) and observation.dtype.kind == "f":
+            self.largest = max(self.largest, float(np.abs(observation).max(initial=0.0)))
+        self.outside += not self.env.observation_space.contains(observation)
+        self.count += 1
+
+    def advice(self) -> list[Advice]:
+        found = []
+        if self.outside:
+            text = f"{self.outside} of {self.count} observations lie outside the observation space"
+            found.append(Advice("observation", text))
+        if self.largest > 100.0:
+            found.append(Advice("observation", f"values up to {self.largest:.3g}: normalise them to about [-1, 1]"))
+        return found
+
+
+@dataclass
+class _Played:
+    """What random steps gave: whether an episode ended, and (observation [B, ..], reward [B]) of the first steps."""
+
+    ended: bool = False
+    first: list[tuple[Features, Tensor]] = field(default_factory=list)
+
+
+def _play(vector: ConnectedEnv, name: str, steps: int, watched: _Watched | None = None) -> _Played:
+    """Play random steps. Every observation must fit the space, also the last one of an episode, and all numbers be finite.
+
+    Raises:
+        EnvironmentFault: a value is wrong; the message begins with `name` and the step.
+    """
+    generator, played = Generator().manual_seed(0), _Played()
+    observation = _named(f"{name}, reset", lambda: vector.reset(0))
     for step in range(steps):
-        given = [actions.sample() for _ in range(vector.num_envs)]
-        taken = vector.step(to_actions(vector.action_space, given, vector.num_envs))
+        action = random_actions(vector.action_space, vector.num_envs, observation.action_mask, generator)
+        where = f"{name}, step {step}"
+        try:
+            taken = _named(where, lambda action=action: vector.step(action))  # type: ignore[misc]
+        except EnvironmentFault as error:
+            if watched is None or not watched.ended:
+                raise
+            cause = str(error).removeprefix(where)
+            raise EnvironmentFault(f"{where}, the last observation of its episode{cause}") from error
         if not bool(taken.reward.isfinite().all()):
-            raise EnvironmentFault(
-                f"{vector.name}, step {step}: the rewards are {taken.reward.tolist()}; they must be finite"
-            )
-        for name in ("observation", "final_observation"):
-            if (seen := getattr(taken, name)) is not None:
-                _require_finite(vector.observation_space, seen.features, f"{vector.name}, step {step}, {name}")
-    return []
+            raise EnvironmentFault(f"{where}: the rewards are {taken.reward.tolist()}; they must be finite")
+        last, observation = taken.final_observation, taken.observation
+        for kind, seen in (("observation", observation), ("final_observation", last)):
+            if seen is not None:
+                _require_finite(vector.observation_space, seen.features, f"{where}, {kind}")
+        played.ended |= last is not None
+        if len(played.first) < MOST_GOALS:
+            played.first.append(((last or observation).features, taken.reward))
+    return played
+
+
+def _named(where: str, call: Callable[[], ResultT]) -> ResultT:
+    """What the environment answers; the messages of its errors begin with the place."""
+    try:
+        return call()
+    except (EnvironmentFault, MaskError) as error:
+        raise EnvironmentFault(f"{where}: {error}") from error
 
 
 def _require_finite(space: Space, features: object, where: str) -> None:
@@ -126,51 +194,35 @@ def _require_finite(space: Space, features: object, where: str) -> None:
     map_leaves(space, check, features, path=where)
 
 
-def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> tuple[list[Advice], tuple[Space, Space]]:
-    """(advice, (observation space, action space)) from gymnasium's own check. The errors in `HARMLESS` become advice.
+def _about_api(env: gymnasium.Env[object, object], skip_render_check: bool) -> list[Advice]:
+    """Return the advice from gymnasium's own check. The errors in `HARMLESS` become advice.
 
     Raises:
         EnvironmentFault: gymnasium's check finds another error.
     """
     try:
-        pair = to_space(env.observation_space, "observation"), to_space(env.action_space, "action")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             gymnasium_check(env, skip_render_check=skip_render_check, skip_close_check=True)
     except RlsdkError:
         raise
     except Exception as error:
-        message = message_of(error)
+        message, name = message_of(error), type(env).__name__
         for pattern, (about, text) in HARMLESS.items():
             if re.search(pattern, message):
-                return [Advice(about, f"{text} ({message})")], pair
+                return [Advice(about, f"{text} ({message})")]
         if AT_ONCE in message:
-            return [], pair
-        if not by_caller(error):
-            raise EnvironmentFault(f"{type(env).__name__} {raised(error)}") from error
-        raise EnvironmentFault(f"{type(env).__name__} breaks gymnasium's API: {message}{mended_by(error)}") from error
-    return [], pair
+            return []
+        if not isinstance(error, AssertionError | gymnasium.error.Error):  # of the environment's own code
+            raise EnvironmentFault(f"{name} {raised(error)}") from error
+        raise EnvironmentFault(f"{name} breaks gymnasium's API: {message}") from error
+    return []
 
 
 def _about_masks(env: gymnasium.Env[object, object], actions: Space) -> list[Advice]:
-    """Check that an action mask has the length of the action space and allows at least one value of every choice."""
-    methods, rule = mask_methods([env]), MaskRule(actions)
-    if methods is None:
+    if choices_of(actions) or not is_masking_supported(env) or not get_action_masks(env).size:
         return []
-    name = type(env).__name__
-    _asked(f"{name}.reset", lambda: env.reset(seed=0))
-    mask = _asked(f"{name}.action_masks", methods[0])
-    if not rule.size:
-        return (
-            []
-            if not np.asarray(mask).size
-            else [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never called")]
-        )
-    try:
-        rule.require_choice(rule.row(mask)[None])
-    except MaskError as error:
-        raise EnvironmentFault(f"{name}.action_masks: {error}") from None
-    return []
+    return [Advice("action masks", "a Box action has nothing to mask; `action_masks` is never called")]
 
 
 def _about_actions(space: object) -> list[Advice]:
@@ -212,143 +264,40 @@ def _about_observations(space: object, path: str = "observation") -> list[Advice
     return found
 
 
-class _Seen:
-    """All observations of a check. Each must fit the space; they are counted and measured for advice."""
-
-    def __init__(self, env: gymnasium.Env[object, object], space: Space) -> None:
-        self.env, self.space = env, space
-        self.count, self.outside, self.largest = 0, 0, 0.0
-
-    def __call__(self, observation: object, when: str) -> None:
-        """Raises EnvironmentFault when the observation does not fit the space; `when` is its place in the message."""
-        try:
-            stack(self.space, [observation])
-        except ObservationError as error:
-            raise EnvironmentFault(f"{type(self.env).__name__}, {when}: {error}") from None
-        if isinstance(observation, np.ndarray) and observation.dtype.kind == "f":
-            self.largest = max(self.largest, float(np.abs(observation).max(initial=0.0)))
-        self.outside += not self.env.observation_space.contains(observation)
-        self.count += 1
-
-    def advice(self) -> list[Advice]:
-        found = []
-        if self.outside:
-            text = f"{self.outside} of {self.count} observations lie outside the observation space"
-            found.append(Advice("observation", text))
-        if self.largest > 100.0:
-            found.append(Advice("observation", f"values up to {self.largest:.3g}: normalise them to about [-1, 1]"))
-        return found
-
-
-def _play(env: gymnasium.Env[object, object], space: Space, steps: int) -> list[Advice]:
-    """Play random steps. Every observation must fit the space, also the last one of an episode, and rewards of goals must be
-    those of batches. Advice is given on endless episodes and on large numbers."""
-    reset, seen, ended = f"{type(env).__name__}.reset", _Seen(env, space), 0
-    goals = list[tuple[Any, float]]()
-    seed_spaces(env, 0)
-    observation, _ = _asked(reset, lambda: env.reset(seed=0))
-    seen(observation, "reset")
-    for step in range(steps):
-        observation, reward, over = _step(env, step)
-        seen(observation, f"step {step}{', the last observation of its episode' * over}")
-        if len(goals) < MOST_GOALS:
-            goals.append((observation, reward))
-        if over:
-            ended += 1
-            observation, _ = _asked(reset, env.reset)
-            seen(observation, f"the reset after step {step}")
-    found = [*seen.advice(), *_about_goals(env, space, goals)]
-    if not ended and _unlimited(env):
-        text = f"none ended in {steps} random steps and there is no time limit; add max_episode_steps"
-        found.append(Advice("episodes", text))
-    return found
-
-
-def _batch(space: Space, goals: list[object]) -> torch.Tensor:
-    """Goals as one tensor [M, ..], as hindsight replay stores them. Raises EnvironmentFault if they are nested."""
-    found = stack(space, goals)
-    if not isinstance(found, torch.Tensor):
-        raise EnvironmentFault(
-            f"goals of {space} are nested; compute_reward takes arrays, so declare a Box, or MultiBinary"
-        )
-    return found
-
-
-class _One:
-    """An environment, as `GoalRules` calls it."""
-
-    def __init__(self, env: gymnasium.Env[object, object]) -> None:
-        self.env, self.name = env, type(env).__name__
-
-    def env_method(self, name: str, *args: object, indices: Indices = None, **kwargs: object) -> list[object]:
-        return [call_of(self.env, name, args, kwargs)]
-
-
-def _about_goals(env: gymnasium.Env[object, object], space: Space, steps: Sequence[tuple[Any, float]]) -> list[Advice]:
+def _about_goals(vector: ConnectedEnv, name: str, played: _Played) -> list[Advice]:
     """Check that `compute_reward`, if the environment has it, gives a batch of goals the rewards that it gives single ones.
-
-    `steps`: (observation, reward) of some steps.
 
     Raises:
         EnvironmentFault: it does not; hindsight replay calls it with batches.
     """
-    parts = space.spaces if isinstance(space, Dict) else {}
-    if not {"achieved_goal", "desired_goal"} <= set(parts) or not env.has_wrapper_attr("compute_reward") or not steps:
+    parts = vector.observation_space.spaces if isinstance(vector.observation_space, Dict) else {}
+    goals = {"achieved_goal", "desired_goal"} <= set(parts) and played.first
+    if not goals or not vector.env_method("has_wrapper_attr", "compute_reward")[0]:
         return []
-    rules = GoalRules(lambda: _One(env))
-    rows, rewards = zip(*(list(steps) * MOST_GOALS)[:MOST_GOALS], strict=True)
-    achieved, goal = (_batch(parts[name], [row[name] for row in rows]) for name in ("achieved_goal", "desired_goal"))
+    rules = GoalRules(lambda: vector)
+    rows = (played.first * MOST_GOALS)[:MOST_GOALS]
+    rewards = torch.cat([reward for _, reward in rows])
+    achieved, goal = (_batch(parts[key], [row[key] for row, _ in rows]) for key in ("achieved_goal", "desired_goal"))
     if MOST_GOALS in goal.shape[1:]:  # the length of a goal would look like the number of rows
         achieved, goal, rewards = achieved[1:], goal[1:], rewards[1:]
     together, _ = rules.compute_reward(achieved, goal)
     alone = torch.cat([rules.compute_reward(achieved[i : i + 1], goal[i : i + 1])[0] for i in range(len(goal))])
     if not torch.allclose(together, alone):
         raise EnvironmentFault(
-            f"{type(env).__name__}.compute_reward gives {len(goal)} stacked goals the rewards {together.tolist()}, and one by"
-            f" one {alone.tolist()}; compute each row by itself, for example with axis=-1"
+            f"{name}.compute_reward gives {len(goal)} stacked goals the rewards {together.tolist()}, and one by one"
+            f" {alone.tolist()}; compute each row by itself, for example with axis=-1"
         )
-    if not torch.allclose(together, torch.tensor(rewards)):
+    if not torch.allclose(together, rewards):
         return [
             Advice("goals", "compute_reward of a step's goals is not its reward: hindsight replay learns other rewards")
         ]
     return []
 
 
-def _step(env: gymnasium.Env[object, object], step: int) -> tuple[Any, float, bool]:
-    """(observation, reward, whether the episode is over) after a random step.
-
-    Raises:
-        EnvironmentFault: a returned value is not what gymnasium's API requires; the message names it.
-    """
-    where = f"{type(env).__name__}, step {step}"
-    result: object = _asked(where, lambda: env.step(env.action_space.sample()))
-    if not isinstance(result, tuple) or len(result) != 5:
-        raise EnvironmentFault(f"{where}: {STEP}")
-    observation, reward, terminated, truncated, info = result
-    for name, value in (("terminated", terminated), ("truncated", truncated)):
-        if type(value) not in FLAGS:
-            raise EnvironmentFault(f"{where}: {name} is {shown(value)} ({type(value).__name__}); it must be a bool")
-    try:
-        require_info(info)
-        success(info)
-        given = number(reward)
-    except EnvironmentFault as error:
-        raise EnvironmentFault(f"{where} {error}") from None
-    if not np.isfinite(given):
-        raise EnvironmentFault(f"{where}: the reward is {reward}; it must be finite")
-    return observation, given, bool(terminated or truncated)
-
-
-def _asked(where: str, call: Callable[[], ResultT]) -> ResultT:
-    """What the environment answers; its errors name the place."""
-    try:
-        return call()
-    except RlsdkError:
-        raise
-    except Exception as error:
-        raise EnvironmentFault(f"{where} {raised(error)}{mended_by(error)}") from error
-
-
-def _unlimited(env: gymnasium.Env[object, object]) -> bool:
-    spec = spec_of(env)
-    return spec is None or spec.max_episode_steps is None
+def _batch(space: Space, goals: list[Any]) -> Tensor:
+    """Goals [1, ..] as one tensor [M, ..], as hindsight replay stores them. Raises EnvironmentFault if they are nested."""
+    if not all(isinstance(goal, Tensor) for goal in goals):
+        raise EnvironmentFault(
+            f"goals of {space} are nested; compute_reward takes arrays, so declare a Box, or MultiBinary"
+        )
+    return torch.cat(goals)
