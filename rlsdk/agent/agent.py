@@ -29,7 +29,7 @@ from rlsdk.preprocessing import Normalizer, Preprocessing
 from rlsdk.records import ActingState, Cursor
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.registry import load as load_plugin
-from rlsdk.runtime.packages import module_of
+from rlsdk.runtime.lazy import of_package
 from rlsdk.runtime.process import Streams, derive
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import class_only
@@ -259,7 +259,7 @@ class Agent(Generic[ConfigT]):
             SettingsError: a value is out of range. UsageError: the policy has no loss. DivergenceError: the loss became NaN.
             UnknownNameError: rlsdk-datasets is not installed.
         """
-        fit = module_of("rlsdk-datasets", "pretrain").pretrain
+        fit = of_package("rlsdk-datasets", "pretrain").pretrain
         fit(
             self,
             dataset,

@@ -20,12 +20,7 @@ from rlsdk.environments.adapters.masks import GoalRules, MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
 from rlsdk.environments.wrapping import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
-from rlsdk.interfaces import (
-    AlgorithmAbilities,
-    BufferAbilities,
-    BuildContext,
-    PlanAbilities,
-)
+from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, BuildContext, PlanAbilities
 from rlsdk.interfaces.abilities import ability, require_parts
 from rlsdk.networks.layers import initialisation
 from rlsdk.preprocessing import preprocessing_of

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlsdk.runtime.lazy import attach
-from rlsdk.runtime.packages import module_of
 
 if TYPE_CHECKING:
     from rlsdk.environments.adapters.checks import name_of as name_of
@@ -62,9 +61,4 @@ _INTERNAL = {
     "device_of": "rlsdk.environments.vector.sync_vector",
 }
 __all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
-_own, __dir__ = attach(__name__, {**HOMES, **_INTERNAL})
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name at its first use. `check_env`, which stable-baselines3 documents, is in rlsdk-envs."""
-    return module_of("rlsdk-envs", name).check_env if name == "check_env" else _own(name)
+__getattr__, __dir__ = attach(__name__, {**HOMES, **_INTERNAL, "check_env": "rlsdk-envs"})

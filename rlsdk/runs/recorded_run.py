@@ -13,10 +13,10 @@ from rlsdk.errors import RlsdkError, SettingsError, shown
 from rlsdk.registry import AlgorithmSpec, load
 from rlsdk.runs.request import RunRequest
 from rlsdk.runtime.output import print_line
-from rlsdk.settings import DataReference, data_settings, load_settings
+from rlsdk.settings import DataReference, data_in, data_settings, load_settings
 
 
-def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, object], path: Path) -> dict[str, Any]:
     """Return `settings` with the data set at `path`.
 
     If they already contain a digest, as the settings of an earlier run do, the data set must have it.
@@ -40,7 +40,7 @@ def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -
     return {**settings, name: {"path": found.path, "digest": found.digest}}
 
 
-def require_same_dataset(spec: AlgorithmSpec, config: Path, given: Mapping[str, Any]) -> None:
+def require_same_dataset(spec: AlgorithmSpec, config: Path, given: Mapping[str, object]) -> None:
     """Check that the data sets `given` to a resumed run (by setting) are those of its settings file `config`.
 
     Nothing is compared if the settings file cannot be read.
@@ -49,10 +49,10 @@ def require_same_dataset(spec: AlgorithmSpec, config: Path, given: Mapping[str, 
         SettingsError: one is another data set.
         ArtifactError: there is no such file.
     """
-    stored: Mapping[str, Any] = {}
+    stored: Mapping[str, object] = {}
     with contextlib.suppress(SettingsError):
         stored = load_settings(config)
-    for name, found in DataReference.named_in(spec.config_type, given).items():
+    for name, found in data_in(spec.config_type, given).items():
         known = stored.get(name)
         if isinstance(known, Mapping) and known.get("digest", found.digest) != found.digest:
             raise SettingsError(
@@ -64,7 +64,7 @@ def require_same_dataset(spec: AlgorithmSpec, config: Path, given: Mapping[str, 
 
 def dataset_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> DataReference | None:
     """Return the first data set in the settings that has a file; None if there is none. Raises as `DataReference.of`."""
-    given = DataReference.named_in(spec.config_type, settings).values()
+    given = data_in(spec.config_type, settings).values()
     return next((dataset for dataset in given if dataset.path is not None), None)
 
 

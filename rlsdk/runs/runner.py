@@ -269,7 +269,8 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     data = dataset_of(spec, settings)
     directory = RunDirectory.choose(request.out, spec.id, env or ("" if data is None else data.name), config.seed)
     with contextlib.ExitStack() as unused:
-        envs = None if env is None else _environments(request, env, width(spec, known, request.n_envs), unused)
+        count = ((known and known.n_envs) or spec.default_envs) if request.n_envs is None else request.n_envs
+        envs = None if env is None else _environments(request, env, count, unused)
         agent = made(spec, request.policy_from, known, {**settings, "env": envs}, request.settings)
         if (request.n_envs or 1) > 1 and not agent.parts.plan.needs_environment:
             raise SettingsError(
@@ -372,11 +373,6 @@ def _announce(agent: Agent, record: RunRecord, known: Preset | None, *, chosen: 
 def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mapping[str, object]) -> dict[str, Any]:
     """Return the settings of a new run. `settings` have priority over the preset, and the preset over the first policy."""
     return merge({"policy": spec.policies[0], **(known.settings if known else {})}, settings)
-
-
-def width(spec: AlgorithmSpec, known: Preset | None, n_envs: int | None) -> int:
-    """Return the number of environments: `n_envs` if given, else the preset's, else the algorithm's default."""
-    return ((known and known.n_envs) or spec.default_envs) if n_envs is None else n_envs
 
 
 def _described(known: Preset, unit: str) -> str:

@@ -49,7 +49,7 @@ from rlsdk.runtime.files import write_json
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import DataReference, applied, data_settings, nested
+from rlsdk.settings.load import data_in, applied, data_settings, nested
 
 MAX_SEEDS, LISTED = 10_000, 5
 """The largest number of seeds of a sweep, and the number of seeds that a message lists."""
@@ -177,7 +177,7 @@ def _claimed(plan: Sweep, folder: Path) -> Iterator[None]:
 def _found_anywhere(request: RunRequest) -> RunRequest:
     """Return `request` with absolute paths of the files it reads, because it may be continued from another folder."""
     settings = dict(request.settings)
-    for name, found in DataReference.named_in(load(request.algorithm).config_type, settings).items():
+    for name, found in data_in(load(request.algorithm).config_type, settings).items():
         if found.path is not None:
             settings[name] = {"path": str(Path(found.path).absolute()), "digest": found.digest}
     begun = request.policy_from and request.policy_from.absolute()

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
-from rlsdk.errors import OURS, SettingsError, UnknownNameError, shown
+from rlsdk.errors import OURS, SettingsError, shown
 
 __all__ = [
     "SDK",
@@ -172,18 +172,6 @@ def _origin(name: str) -> tuple[Path | None, bool]:
         return None, False
     details = record.get("dir_info")
     return place, isinstance(details, dict) and details.get("editable") is True
-
-
-def module_of(package: str, wanted: str) -> ModuleType:
-    """Import a package of this project by the name that pip takes, such as rlsdk-envs, for the documented name `wanted` in it.
-
-    Raises:
-        UnknownNameError: it is not installed; the message has the command that installs it.
-    """
-    name = package.replace("-", "_")
-    if find_spec(name) is None:
-        raise UnknownNameError(f"{wanted} is in {package}, which is not installed: {pip_install(package)}", name=wanted)
-    return import_module(name)
 
 
 SUFFIX = ".py"

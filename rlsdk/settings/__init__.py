@@ -18,6 +18,7 @@ from rlsdk.settings.fields import (
 )
 from rlsdk.settings.load import (
     DataReference,
+    data_in,
     data_settings,
     environment_id,
     load_settings,
@@ -45,6 +46,7 @@ __all__ = [
     "PolicyName",
     "choice",
     "commented_toml",
+    "data_in",
     "data_settings",
     "defaults",
     "describe",

@@ -233,12 +233,6 @@ class DataReference:
             f"{value!r} is not a data set; give the path of a file of recorded episodes, or a table of its path and digest"
         )
 
-    @staticmethod
-    def named_in(config_type: type[object], settings: Mapping[str, object]) -> dict[str, DataReference]:
-        """Return setting -> reference, for the `settings` of a config class that refer to data. Raises as `of`."""
-        given = {name: (kind, settings.get(name)) for name, kind in data_settings(config_type).items()}
-        return {name: kind.of(value) for name, (kind, value) in given.items() if value is not None}
-
     def to_setting(self) -> dict[str, str]:
         """Return the table that files store: name and digest."""
         return {"name": self.name, "digest": self.digest}
@@ -252,6 +246,12 @@ def data_settings(config_type: type[object]) -> dict[str, type[DataReference]]:
         for kind in (hint, *get_args(hint))
         if isinstance(kind, type) and issubclass(kind, DataReference)
     }
+
+
+def data_in(config_type: type[object], settings: Mapping[str, object]) -> dict[str, DataReference]:
+    """Return name -> reference, for the `settings` of a config class that refer to data. Raises as `DataReference.of`."""
+    given = {name: (kind, settings.get(name)) for name, kind in data_settings(config_type).items()}
+    return {name: kind.of(value) for name, (kind, value) in given.items() if value is not None}
 
 
 # Environment ids with arguments and wrappers, as one text: `HalfCheetah-v5?ctrl_cost_weight=0.2&wrapper=TimeFeature`.

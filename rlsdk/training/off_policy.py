@@ -12,15 +12,7 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.environments.vector.sync_vector import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.interfaces import (
-    Algorithm,
-    AlgorithmAbilities,
-    BufferAbilities,
-    BuildContext,
-    Parts,
-    Policy,
-    Training,
-)
+from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Policy, Training
 from rlsdk.interfaces.abilities import ability, require_batches, shortcut
 from rlsdk.interfaces.parts import as_it_is
 from rlsdk.kernels import fixed_layers

@@ -243,7 +243,7 @@ def test_check_env_refuses_what_is_broken() -> None:
         check_env(3)
     with pytest.raises(UnsupportedSpaceError, match="Text"):
         check_env(AnySpaceEnv(spaces.Text(4), spaces.Discrete(2)))
-    with pytest.raises(EnvironmentFault, match="step 2: .*gave the reward inf .*must be a finite float32"):
+    with pytest.raises(EnvironmentFault, match=r"step 2: .*gave the reward inf .*must be a finite float32"):
         check_env(Faulty("reward", float("inf")), warn=False)
 
 

@@ -22,7 +22,7 @@ from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.registry import load, preset
 from rlsdk.runs import require_shared
 from rlsdk.runtime import quietly
-from rlsdk.settings import DataReference, flat_scalars, merge
+from rlsdk.settings import DataReference, data_in, flat_scalars, merge
 from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 from rlsdk_lab.ranges import Range, search_space
 from rlsdk_lab.study_journal import JOURNAL
@@ -79,9 +79,9 @@ class Tuning:
         """Return setting -> data set, for the fixed settings that name one.
 
         Raises:
-            SettingsError, ArtifactError: as `DataReference.named_in`.
+            SettingsError, ArtifactError: as `data_in`.
         """
-        return DataReference.named_in(load(self.algorithm).config_type, self.settings)
+        return data_in(load(self.algorithm).config_type, self.settings)
 
     def identity(self) -> str:
         """Return as JSON the values that all trials of a study share, see `rlsdk_lab.study_identity`."""
