@@ -177,7 +177,7 @@ def _require_exact(agent: Agent, record: RunRecord) -> None:
         require_exact(agent.parts.plan, agent.context.num_envs, left, agent.spec.id)
 
 
-def _close(env: Any, use: str) -> None:
+def _close(env: ConnectedEnv, use: str) -> None:
     """Close an environment. A failure is only printed, because the results do not depend on it."""
     try:
         env.close()
