@@ -279,7 +279,6 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             )
         agent.env_name = env
         options |= _whole_rounds(options, request, steps_of_round(agent))
-        config = attrs.evolve(agent.config, env=env)  # the agent set `env_groups`: one per collector
         record = RunRecord(
             algorithm=spec.id,
             env=env,
@@ -295,7 +294,8 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         )
         _require_exact(agent, record)
         with directory.created():
-            _write_down(directory, record, config)
+            # of the agent: it set `env_groups`, one per collector
+            _write_down(directory, record, attrs.evolve(agent.config, env=env))
             _announce(agent, record, known, chosen=request.preset is not None)
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)

@@ -139,20 +139,20 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 @dataclass
-class _Played:
+class _RandomSteps:
     """What random steps gave: whether an episode ended, and (observation [B, ..], reward [B]) of the first steps."""
 
     ended: bool = False
     first: list[tuple[Features, Tensor]] = field(default_factory=list)
 
 
-def _play(vector: ConnectedEnv, name: str, steps: int, watched: _Watched | None = None) -> _Played:
+def _play(vector: ConnectedEnv, name: str, steps: int, watched: _Watched | None = None) -> _RandomSteps:
     """Play random steps. Every observation must fit the space, also the last one of an episode, and all numbers be finite.
 
     Raises:
         EnvironmentFault: a value is wrong; the message begins with `name` and the step.
     """
-    generator, played = Generator().manual_seed(0), _Played()
+    generator, played = Generator().manual_seed(0), _RandomSteps()
     observation = _named(f"{name}, reset", lambda: vector.reset(0))
     for step in range(steps):
         action = random_actions(vector.action_space, vector.num_envs, observation.action_mask, generator)
@@ -264,7 +264,7 @@ def _about_observations(space: object, path: str = "observation") -> list[Advice
     return found
 
 
-def _about_goals(vector: ConnectedEnv, name: str, played: _Played) -> list[Advice]:
+def _about_goals(vector: ConnectedEnv, name: str, played: _RandomSteps) -> list[Advice]:
     """Check that `compute_reward`, if the environment has it, gives a batch of goals the rewards that it gives single ones.
 
     Raises:
