@@ -195,12 +195,12 @@ def _require_one_start(
         raise SettingsError("--resume continues with the settings of the run; leave out --no-preset")
 
 
-def _require_own_environment(settings: Mapping[str, Any], config: Path, *, trust: bool) -> None:
+def _require_own_environment(settings: Mapping[str, object], config: Path, *, trust: bool) -> None:
     """Check the environment that the file `config` names, if it names one. Raises as `require_own_environment`."""
     from rlsdk.runs.directory import require_own_environment
 
-    if isinstance(settings.get("env"), str):
-        require_own_environment(settings["env"], config, trust=trust)
+    if isinstance(env := settings.get("env"), str):
+        require_own_environment(env, config, trust=trust)
 
 
 def _environment(
@@ -349,7 +349,7 @@ def settings_from(
     stored: dict[str, object] = load_settings(config) if config else {}
     given = parse_assignments(assignments or ())
     _require_settings(spec, {**stored, **given}, config)
-    settings: dict[str, Any] = merge(stored, given)
+    settings = merge(stored, given)
     if dataset is None:
         return settings
     from rlsdk.runs.recorded_run import with_dataset  # imports torch

@@ -172,7 +172,7 @@ def extension(kind: str, name: str) -> Callable[..., Any]:
     """Return the function that a plugin gives for `name`, such as the function that makes the sink of that name.
 
     The manifest of that plugin lists `name` under `kind`: a key of `HOOKS`, such as `sinks`, or a table of functions,
-    `commands` or `importers`.
+    `commands`, `importers` or `inspectors`.
 
     Raises:
         PluginError: no plugin or several plugins offer `name`, or the plugin is broken.

@@ -57,9 +57,8 @@ from rlsdk.runs.request import FinalEvaluation, RunRecord, RunRequest, chosen_pr
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.packages import pip_install
 from rlsdk.runtime.process import fresh_seed
-from rlsdk.settings import flat_scalars, merge, unstructure
+from rlsdk.settings import data_settings, flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import dataset_names
 from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger, MetricSink, TensorBoardSink
 from rlsdk.sinks.sink import Scalar
 from rlsdk.training.run import require_exact, rounded_up
@@ -178,7 +177,7 @@ def _require_exact(agent: Agent, record: RunRecord) -> None:
         require_exact(agent.parts.plan, agent.context.num_envs, left, agent.spec.id)
 
 
-def _close(env: Any, use: str) -> None:
+def _close(env: ConnectedEnv, use: str) -> None:
     """Close an environment. A failure is only printed, because the results do not depend on it."""
     try:
         env.close()
@@ -270,7 +269,8 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     data = dataset_of(spec, settings)
     directory = RunDirectory.choose(request.out, spec.id, env or ("" if data is None else data.name), config.seed)
     with contextlib.ExitStack() as unused:
-        envs = None if env is None else _environments(request, env, width(spec, known, request.n_envs), unused)
+        count = ((known and known.n_envs) or spec.default_envs) if request.n_envs is None else request.n_envs
+        envs = None if env is None else _environments(request, env, count, unused)
         agent = made(spec, request.policy_from, known, {**settings, "env": envs}, request.settings)
         if (request.n_envs or 1) > 1 and not agent.parts.plan.needs_environment:
             raise SettingsError(
@@ -279,7 +279,6 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             )
         agent.env_name = env
         options |= _whole_rounds(options, request, steps_of_round(agent))
-        config = attrs.evolve(agent.config, env=env)  # the agent set `env_groups`: one per collector
         record = RunRecord(
             algorithm=spec.id,
             env=env,
@@ -295,7 +294,8 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         )
         _require_exact(agent, record)
         with directory.created():
-            _write_down(directory, record, config)
+            # of the agent: it set `env_groups`, one per collector
+            _write_down(directory, record, attrs.evolve(agent.config, env=env))
             _announce(agent, record, known, chosen=request.preset is not None)
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
@@ -375,11 +375,6 @@ def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mappi
     return merge({"policy": spec.policies[0], **(known.settings if known else {})}, settings)
 
 
-def width(spec: AlgorithmSpec, known: Preset | None, n_envs: int | None) -> int:
-    """Return the number of environments: `n_envs` if given, else the preset's, else the algorithm's default."""
-    return ((known and known.n_envs) or spec.default_envs) if n_envs is None else n_envs
-
-
 def _described(known: Preset, unit: str) -> str:
     """Return the settings of a preset on one line. `unit` is the unit of its steps."""
     values = ", ".join(f"{name}={value}" for name, value in flat_scalars(known.settings).items())
@@ -392,7 +387,8 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     """Prepare the run in a folder, with the state of its newest undamaged checkpoint."""
     if request.out is None:
         raise SettingsError("--resume needs --out DIR, the directory of the run to continue")
-    data = {name: value for name, value in request.settings.items() if name in dataset_names(spec.config_type)}
+    names = data_settings(spec.config_type)
+    data = {name: value for name, value in request.settings.items() if name in names}
     fixed = {name: value for name, value in request.settings.items() if name not in data}
     if without_places(fixed) - {"device"} or request.n_envs:
         raise SettingsError(
@@ -401,7 +397,7 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
         planned, record = directory.read_record().steps, _checked(request, directory, spec)
-        require_same_dataset(directory.config, data)
+        require_same_dataset(spec, directory.config, data)
         makers = named_sinks(record.sinks)
         again = attrs.evolve(request, **{name: getattr(record, name) for name in ("vectorization", *COLLECTING)})
         envs = None if record.env is None else _environments(again, record.env, record.n_envs, unused)

@@ -49,7 +49,7 @@ from rlsdk.runtime.files import write_json
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import Dataset, applied, dataset_names, nested
+from rlsdk.settings.load import data_in, applied, data_settings, nested
 
 MAX_SEEDS, LISTED = 10_000, 5
 """The largest number of seeds of a sweep, and the number of seeds that a message lists."""
@@ -177,7 +177,7 @@ def _claimed(plan: Sweep, folder: Path) -> Iterator[None]:
 def _found_anywhere(request: RunRequest) -> RunRequest:
     """Return `request` with absolute paths of the files it reads, because it may be continued from another folder."""
     settings = dict(request.settings)
-    for name, found in Dataset.named_in(load(request.algorithm).config_type, settings).items():
+    for name, found in data_in(load(request.algorithm).config_type, settings).items():
         if found.path is not None:
             settings[name] = {"path": str(Path(found.path).absolute()), "digest": found.digest}
     begun = request.policy_from and request.policy_from.absolute()
@@ -202,7 +202,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     if request.algorithm != asked.algorithm:
         raise SettingsError(f"{folder} holds runs of {request.algorithm!r}, not of {asked.algorithm!r}")
     require_same_environment(asked.env, request.env, f"{folder} holds runs on")
-    data = {name for name in asked.settings if name in dataset_names(load(asked.algorithm).config_type)}
+    data = data_settings(load(asked.algorithm).config_type)
     if without_places({name: value for name, value in asked.settings.items() if name not in data}) or asked.n_envs:
         raise SettingsError(
             "--resume continues with the settings of the runs; leave out --set, --config, --seed, --n-envs, --device"
@@ -361,7 +361,7 @@ def _resumed(request: RunRequest) -> RunRequest:
     settings: dict[str, Any] = {}
     for name, place in places_in(request.settings).items():
         settings = merge(settings, nested(name.split("."), place))
-    for name in dataset_names(load(request.algorithm).config_type):  # agent files do not store paths
+    for name in data_settings(load(request.algorithm).config_type):  # agent files do not store paths
         settings |= {name: request.settings[name]} if request.settings.get(name) is not None else {}
     return attrs.evolve(request, resume=True, n_envs=None, settings=settings)
 
