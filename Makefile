@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml contrib_algos/*/pyproject.toml))
-EXTRAS := $(patsubst %,tests/test_%.py,docs examples offline) plugins/rlsdk-lab/tests plugins/rlsdk-interchange/tests \
+EXTRAS := $(patsubst %,tests/test_%.py,docs examples) plugins/rlsdk-datasets/tests plugins/rlsdk-lab/tests plugins/rlsdk-interchange/tests \
 	plugins/rlsdk-testing/tests/test_scaffold.py  # tests of them need packages that need newer ones
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])

@@ -26,8 +26,8 @@ from rlsdk.callbacks import EvalCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.registry import preset
-from rlsdk.settings import Dataset
 from rlsdk_bc import BC
+from rlsdk_datasets import Dataset
 from rlsdk_interchange import record_episodes
 from rlsdk_ppo import PPO
 

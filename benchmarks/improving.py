@@ -13,9 +13,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.cloning import Rows, mean_return
-from rlsdk.buffers.episodes import summary_of
-from rlsdk.settings import Dataset
 from rlsdk_bc import BC
+from rlsdk_datasets import Dataset, summary_of
 from rlsdk_interchange import record_episodes
 from rlsdk_sac import SAC
 from rlsdk_td3_bc import TD3BC

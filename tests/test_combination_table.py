@@ -12,7 +12,7 @@ import pytest
 
 import rlsdk
 from rlsdk.registry import find, load
-from rlsdk.settings.load import dataset_names
+from rlsdk.settings.load import data_settings
 from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_testing.datasets import random_dataset
 from tests.combination_table import BEGIN, OURS, PAGES, SWITCHES, memories, settings_of, with_table
@@ -58,7 +58,7 @@ def test_recurrent_policies_remember(name: str, tmp_path: Path) -> None:
     assert manifest is not None
     for kind in memories(manifest):
         env: Any = gymnasium.make("CartPole-v1")
-        recordings = dataset_names(load(name).config_type)
+        recordings = data_settings(load(name).config_type)
         data: dict[str, Any] = (
             dict.fromkeys(recordings, random_dataset("CartPole-v1", tmp_path / "demo")) if recordings else {}
         )

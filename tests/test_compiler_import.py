@@ -29,7 +29,7 @@ print(json.dumps(found))
 OPTIMISERS = """
 import sys
 import torch
-from rlsdk.kernels.vector_steps import step, without_compiler
+from rlsdk.kernels import step_optimizer, without_compiler
 from rlsdk.updates.optimizer import CLASSES
 
 def trained(make, step):
@@ -47,7 +47,7 @@ def made(kind):
             return kind([weights], lr=0.1, weight_decay=0.01)
     return make
 
-quick = {name: trained(made(kind), step) for name, kind in CLASSES.items()}
+quick = {name: trained(made(kind), step_optimizer) for name, kind in CLASSES.items()}
 assert "torch._dynamo" not in sys.modules
 assert not hasattr(torch.optim.Optimizer.add_param_group.__wrapped__, "__dynamo_disable")
 for name, kind in CLASSES.items():
@@ -57,7 +57,7 @@ assert "torch._dynamo" in sys.modules
 """
 HOOKED = """
 import torch
-from rlsdk.kernels.vector_steps import step, without_compiler
+from rlsdk.kernels import step_optimizer, without_compiler
 
 seen = []
 weights = torch.nn.Parameter(torch.ones(3))
@@ -65,7 +65,7 @@ weights.grad = torch.ones(3)
 with without_compiler():
     optimizer = torch.optim.Adam([weights])
 optimizer.register_step_post_hook(lambda *_: seen.append("after"))
-step(optimizer)
+step_optimizer(optimizer)
 assert seen == ["after"]
 """
 

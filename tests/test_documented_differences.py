@@ -19,7 +19,7 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk.callbacks import BaseCallback, LambdaCallback
 from rlsdk.distributions import Bernoulli, SquashedGaussian
-from rlsdk.environments import NumpyVectorEnv, check_env, connect, make_vec_env
+from rlsdk.environments import NumpyVectorEnv, connect, make_vec_env
 from rlsdk.errors import (
     ArtifactError,
     EnvironmentFault,
@@ -34,7 +34,7 @@ from rlsdk.math.surrogate import conjugate_gradient
 from rlsdk.networks import BaseFeaturesExtractor
 from rlsdk.sinks import Image, Logger
 from rlsdk_ars import ARS
-from rlsdk_envs import load_results, make_atari_env
+from rlsdk_envs import check_env, load_results, make_atari_env
 from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, IdentityEnv, InvalidActionEnvDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN

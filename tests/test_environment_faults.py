@@ -16,9 +16,9 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import check_env, connect, make_vec_env, to_space
+from rlsdk.environments import connect, make_vec_env, to_space
 from rlsdk.errors import EnvironmentFault, MaskError, RlsdkError, SettingsError, UnsupportedSpaceError
-from rlsdk_envs import ActionMasker, MaskVelocity, Monitor, TimeFeature, registration, toy
+from rlsdk_envs import ActionMasker, MaskVelocity, Monitor, TimeFeature, check_env, registration, toy
 from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 
 FIELDS = ("observation", "reward", "terminated", "truncated", "info")

@@ -21,7 +21,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.wrappers import ReshapeObservation, TimeLimit
 
 import rlsdk
-from rlsdk.environments import check_env, connect, make_vec_env
+from rlsdk.environments import connect, make_vec_env
 from rlsdk.errors import (
     ArtifactError,
     EnvironmentFault,
@@ -33,7 +33,7 @@ from rlsdk.errors import (
     UsageError,
 )
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk_envs import Monitor
+from rlsdk_envs import Monitor, check_env
 from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 from rlsdk_tqc import TQC
 
@@ -374,11 +374,11 @@ def test_check_env_names_where_an_environment_raises() -> None:
         def reset(self, **kwargs: Any) -> Any:
             raise OSError("no port")
 
-    with pytest.raises(EnvironmentFault, match=r"Late, step 2 raised OSError: sensor lost \(.*, line \d+\)"):
+    with pytest.raises(EnvironmentFault, match=r"Late, step 2: .* raised OSError in step\(.*: sensor lost \(.*, line \d+\)"):
         check_env(Late(4))
-    with pytest.raises(EnvironmentFault, match=r"Never raised OSError: no port \(.*, line \d+\)"):
+    with pytest.raises(EnvironmentFault, match=r"Never, reset: .* raised OSError in reset.*: no port \(.*, line \d+\)"):
         check_env(Never(4))
-    with pytest.raises(EnvironmentFault, match=r"expected 5, got 4\); step must return \(observation, reward, "):
+    with pytest.raises(EnvironmentFault, match=r"step 0: step returned 4 values; it must return \(observation, reward, "):
         check_env(step_of(lambda o, r, t, u, i: (o, r, t, i))(4))
 
 

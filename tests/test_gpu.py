@@ -23,7 +23,7 @@ from rlsdk.kernels import factory
 from rlsdk.kernels.factory import Graphed
 from rlsdk.records import Act, Observation
 from rlsdk.registry import algorithms
-from rlsdk.settings.load import dataset_names
+from rlsdk.settings.load import data_settings
 from rlsdk_envs.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
 from rlsdk_kernels import cuda_graphs
 from rlsdk_kernels.cuda_graphs import Capture
@@ -397,7 +397,7 @@ def require_travels(model: Any, subject: Subject, folder: Path) -> None:
     model.save(folder / "agent.rlsdk")
     observation = np.stack([model.observation_space.sample() for _ in range(5)])
     expected = subject.predict(model, observation, deterministic=True)
-    data_sets = {name: getattr(model, name) for name in dataset_names(subject.spec.config_type)}
+    data_sets = {name: getattr(model, name) for name in data_settings(subject.spec.config_type)}
     for device in ("cpu", "cuda"):
         loaded = type(model).load(folder / "agent.rlsdk", device=device, env=model.env, **data_sets)
         assert loaded.device.type == device

@@ -16,12 +16,12 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
 import rlsdk
-from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import ArtifactError, MaskError
 from rlsdk.evaluation import evaluate_policy, run_episodes
 from rlsdk.spaces import choice_places
 from rlsdk.tree import flatten
+from rlsdk_datasets import RecordedEpisode, open_episodes, write_episodes
 from rlsdk_interchange import export_minari, import_minari, record_episodes
 
 PAIR = Box(-1.0, 1.0, (2,), np.float32)

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 import rlsdk
-from rlsdk.buffers import open_episodes
 from rlsdk.runs.directory import RunDirectory
+from rlsdk_datasets import open_episodes
 
 KILLS = 12
 """Kills of each command in the slow test."""

@@ -21,10 +21,10 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk import Agent, tree
 from rlsdk.agent.agent_file import KIND
-from rlsdk.buffers import RecordedTransitions
 from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.spaces import choices_of
 from rlsdk.storage.archive import read
+from rlsdk_datasets import RecordedTransitions
 from rlsdk_envs.toy import AnySpaceEnv, ExtraInfo
 from rlsdk_interchange.export import Exported, export
 from rlsdk_testing import Clause, clauses, settings_clauses

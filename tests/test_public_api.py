@@ -27,6 +27,7 @@ PACKAGES = [
     "rlsdk",
     "rlsdk.agent",
     "rlsdk.buffers",
+    "rlsdk_datasets",
     "rlsdk_interchange",
     "rlsdk.interfaces",
     "rlsdk.callbacks",

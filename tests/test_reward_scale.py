@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rlsdk
-from rlsdk.environments import RecordedOnly, make_vec_env
+from rlsdk.environments import make_vec_env
 from rlsdk.kernels.reference import FEW
 from rlsdk.math.surrogate import discounted_sums
 from rlsdk.networks.normalizer import FIRST_COUNT, RunningMoments
 from rlsdk.preprocessing.normalizer import RewardScale
 from rlsdk.records import Rollout, StepData
 from rlsdk.settings.agent_config import Normalization
+from rlsdk_datasets import RecordedOnly
 from rlsdk_envs.toy import ChainEnv, IdentityEnv
 from rlsdk_interchange.recorded_data import remember
 from rlsdk_qrdqn import QRDQN

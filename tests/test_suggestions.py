@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 import rlsdk
-from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.cli.main import app
 from rlsdk.errors import (
     CALLED_ELSEWHERE,
@@ -28,6 +27,7 @@ from rlsdk.errors import (
     difference,
 )
 from rlsdk.registry import load
+from rlsdk_datasets import RecordedEpisode, write_episodes
 from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_interchange import record_episodes
 from rlsdk_ppo import PPO

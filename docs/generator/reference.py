@@ -26,7 +26,7 @@ GROUPS = {
         "rlsdk.sinks",
         "rlsdk.errors",
     ),
-    "Experiments and files": ("rlsdk.runs", "rlsdk.cli", "rlsdk_lab", "rlsdk_interchange", "rlsdk.executors"),
+    "Experiments and files": ("rlsdk.runs", "rlsdk.cli", "rlsdk_lab", "rlsdk_interchange", "rlsdk_datasets", "rlsdk.executors"),
     "Parts of algorithms": (
         "rlsdk.interfaces",
         "rlsdk.records",

@@ -29,10 +29,11 @@ from rlsdk.preprocessing import Normalizer, Preprocessing
 from rlsdk.records import ActingState, Cursor
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.registry import load as load_plugin
+from rlsdk.runtime.lazy import of_package
 from rlsdk.runtime.process import Streams, derive
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import class_only
-from rlsdk.settings.load import Dataset
+from rlsdk.settings.load import DataReference
 from rlsdk.sinks import Logger, MetricSink
 from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
@@ -230,7 +231,7 @@ class Agent(Generic[ConfigT]):
     @in_plain_modes
     def pretrain(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
-        dataset: str | Path | Dataset,
+        dataset: str | Path | DataReference,
         n_epochs: int = 10,
         learning_rate: float = 1e-4,
         adam_epsilon: float = 1e-8,
@@ -240,6 +241,8 @@ class Agent(Generic[ConfigT]):
         train_fraction: float = 0.7,
     ) -> Self:
         """Fit the policy to the actions of a data set (behaviour cloning), before or between calls of `learn`; return `self`.
+
+        The package rlsdk-datasets has the code.
 
         The policy defines the loss, `PolicyAbilities.imitation_loss`. With `normalize`, an agent that has not been trained yet
         computes the statistics of observations from the data.
@@ -254,9 +257,19 @@ class Agent(Generic[ConfigT]):
         Raises:
             ArtifactError, UnsupportedSpaceError, MaskError: the data cannot be read, or their spaces or masks do not fit.
             SettingsError: a value is out of range. UsageError: the policy has no loss. DivergenceError: the loss became NaN.
+            UnknownNameError: rlsdk-datasets is not installed.
         """
-        request = learning.Pretraining(n_epochs, learning_rate, adam_epsilon, val_interval, batch_size, train_fraction)
-        learning.pretrain(self._assembled, dataset, request)
+        fit = of_package("rlsdk-datasets", "pretrain").pretrain
+        fit(
+            self,
+            dataset,
+            n_epochs=n_epochs,
+            learning_rate=learning_rate,
+            adam_epsilon=adam_epsilon,
+            val_interval=val_interval,
+            batch_size=batch_size,
+            train_fraction=train_fraction,
+        )
         return self
 
     # --- acting --------------------------------------------------------------------------------------------------

@@ -285,7 +285,7 @@ def restored_config(document: Mapping[str, object], replacements: Mapping[str, o
 
 
 def _with_digest(stored: object, given: object) -> object:
-    """A replacement that is the path of a data set, with the stored digest that the file must have; others are unchanged."""
+    """A replacement that is the path of recorded data, with the stored digest that they must have; others are unchanged."""
     if isinstance(stored, Mapping) and set(stored) == {"name", "digest"} and isinstance(given, str | PathLike):
         return {"path": str(given), "digest": stored["digest"]}
     return given

@@ -15,18 +15,12 @@ from rlsdk.agent.assembled import AssembledAgent, architecture_of, in_plain_mode
 from rlsdk.agent.attributes import without_effect
 from rlsdk.agent.prediction import InputReader
 from rlsdk.agent.training_state import move, require_room
-from rlsdk.buffers.episode_file import read_header
 from rlsdk.environments import ConnectedEnv, connect, to_gymnasium
 from rlsdk.environments.adapters.masks import GoalRules, MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
 from rlsdk.environments.wrapping import split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
-from rlsdk.interfaces import (
-    AlgorithmAbilities,
-    BufferAbilities,
-    BuildContext,
-    PlanAbilities,
-)
+from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, BuildContext, PlanAbilities
 from rlsdk.interfaces.abilities import ability, require_parts
 from rlsdk.networks.layers import initialisation
 from rlsdk.preprocessing import preprocessing_of
@@ -36,7 +30,7 @@ from rlsdk.runtime.process import Streams, choose_device, fresh_seed
 from rlsdk.settings import structure
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import Dataset
+from rlsdk.settings.load import DataReference
 from rlsdk.spaces import Space, in_order_of
 from rlsdk.training.collector import require_groups
 
@@ -232,22 +226,14 @@ def warn_of_small_minibatches(agent: AssembledAgent) -> None:
 
 
 def recorded_spaces(config: AgentConfig) -> tuple[Space, Space] | None:
-    """(observation space, action space) of the first data set in the settings; None if there is none.
-
-    Raises:
-        ArtifactError: the file is missing or damaged.
+    """(observation space, action space) of the first data set in the settings; None if there is none. Raises as
+    `DataReference.contents`.
     """
     for field in attrs.fields(type(config)):
         value = getattr(config, field.name)
-        if isinstance(value, Dataset) and value.path is not None:
-            return recorded_in(value.path)[1]
+        if isinstance(value, DataReference) and value.path is not None:
+            return value.contents()[1]
     return None
-
-
-def recorded_in(path: str) -> tuple[str | None, tuple[Space, Space]]:
-    """(environment id or None, (observation space, action space)) of the data set at `path`; raises like `read_header`."""
-    header = read_header(path)
-    return header.environment, (header.observation_space, header.action_space)
 
 
 def observe_data_set(agent: AssembledAgent) -> None:

@@ -12,7 +12,7 @@ from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
 from rlsdk.interfaces.abilities import explaining
 from rlsdk.records import EnvStep, Episode, Report
 from rlsdk.sinks import Logger
-from rlsdk.training import OfflinePlan, OffPolicyPlan
+from rlsdk.training import OffPolicyPlan
 from rlsdk.training.trained_agent import Locals, TrainedAgent, require_two_arguments
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def steps_of_round(agent: DrivenAgent | TrainedAgent) -> int:
         return length * num_envs
     if isinstance(plan, OffPolicyPlan):
         return 0 if plan.episodes else plan.train_every * num_envs
-    return plan.updates_per_round if isinstance(plan, OfflinePlan) else 0
+    return int(getattr(plan, "updates_per_round", 0))  # of `rlsdk_datasets.OfflinePlan` and plans like it
 
 
 class StepCounter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,12 @@ import typer
 from rlsdk.cli.completions import Algorithm, ExecutorName, complete_environment, complete_preset
 from rlsdk.cli.options import MOST_ENVS, MOST_EPISODES, MOST_SEED, EnvKwargs, TrustedFile, Wrappers
 from rlsdk.errors import SettingsError, one_line
-from rlsdk.registry import load
+from rlsdk.registry import extension, extensions, load
+from rlsdk.registry.loading import is_offered
 from rlsdk.runs.request import chosen_preset, is_preset_file
 from rlsdk.runtime.output import counted
-from rlsdk.settings import Dataset, commented_toml, merge, parse_assignments, structure, unstructure
+from rlsdk.runtime.packages import pip_install
+from rlsdk.settings import commented_toml, merge, parse_assignments, structure, unstructure
 from rlsdk.settings.load import changed_environment
 
 
@@ -74,8 +77,8 @@ def inspect_file(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole manifest as JSON.")] = False,
 ) -> None:
     """Show the contents of an agent file or of a data set. Runs no code from it and needs no plugin."""
-    if (data := Dataset.file_at(file)) is not None:
-        _inspect_data(data, as_json=as_json)
+    if (other := _of_package(file)) is not None:
+        typer.echo(_inspector(other)(other, as_json))
         return
     from rlsdk.agent import inspect_file as manifest_of
     from rlsdk.runs.directory import find_agent
@@ -113,15 +116,30 @@ def inspect_file(
     typer.echo(settings)
 
 
-def _inspect_data(file: Path, *, as_json: bool) -> None:
-    from rlsdk.buffers.episodes import summary_of
+PACKAGES: Mapping[str, str] = {".safetensors": "rlsdk-datasets"}
+"""Suffix of files that another package of this project shows -> that package."""
 
-    found = summary_of(file)
-    if as_json:
-        typer.echo(json.dumps(found.as_table(), indent=1))
-        return
-    for name, text in found.rows().items():
-        typer.echo(f"{name + ':':<14}{one_line(text)}")
+
+def _of_package(file: Path) -> Path | None:
+    """Return the file at `file`, which may lack its suffix, if it is of a kind that packages show; otherwise None."""
+    for suffix in {*extensions("inspectors"), *PACKAGES}:
+        if file.suffix == suffix:
+            return file
+        if not file.exists() and (whole := Path(f"{file}{suffix}")).is_file():
+            return whole
+    return None
+
+
+def _inspector(file: Path) -> Callable[[Path, bool], str]:
+    """Return the function that describes a file.
+
+    Raises:
+        SettingsError: the package that has it is not installed.
+    """
+    if not is_offered("inspectors", file.suffix):
+        package = PACKAGES[file.suffix]
+        raise SettingsError(f"{file} is a file of {package}, which is not installed: {pip_install(package)}")
+    return extension("inspectors", file.suffix)
 
 
 def _short(space: object) -> str:

@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rlsdk.errors import CALLED_ELSEWHERE, PluginError, RlsdkError, closest, difference, known_as
-from rlsdk.registry.discovery import SWITCH
+from rlsdk.registry.discovery import SWITCH, described
 from rlsdk.registry.loading import extension, is_offered, offered_commands
 from rlsdk.runtime.output import plain_output, plain_warnings, print_line
 from rlsdk.runtime.packages import pip_install
@@ -204,6 +204,11 @@ def _run() -> None:
         app()
     except RlsdkError as error:
         print_line(f"error: {error}", sys.stderr)
+        sys.exit(1)
+    except ModuleNotFoundError as error:  # a command of a package whose requirement was removed
+        if not (error.name or "").startswith("rlsdk_"):
+            raise
+        print_line(f"error: {described(error, None)}", sys.stderr)
         sys.exit(1)
     except OSError as error:  # for example a full disk, or a folder that was removed
         print_line(

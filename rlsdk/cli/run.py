@@ -70,15 +70,15 @@ def run_training(
     options["sinks"] = tuple(options["sinks"] or ()) or None
     if executor is None and options["collectors"] is not None:
         options["executor"] = DEFAULT_EXECUTOR
-    start: dict[str, Any] = {"settings": settings, "use_preset": not no_preset and config is None}
-    request = RunRequest(algorithm=algorithm, **start, **options)
+    use_preset = not no_preset and config is None
+    request = RunRequest(algorithm=algorithm, settings=settings, use_preset=use_preset, **options)
     with quietly(quiet or as_json):
         plan = _sweep(request, seeds, jobs, executor)
         results = _run_seeds(plan) if plan is not None else [_report(run(request), algorithm)]
     _finish(results, as_json=as_json)
 
 
-def _require_one_start(options: Mapping[str, Any], *, config: bool, no_preset: bool) -> None:
+def _require_one_start(options: Mapping[str, object], *, config: bool, no_preset: bool) -> None:
     """Refuse --preset together with another source of the settings, and --from or --no-preset together with --resume.
 
     Raises:
@@ -94,12 +94,12 @@ def _require_one_start(options: Mapping[str, Any], *, config: bool, no_preset: b
         raise SettingsError("--resume continues with the settings of the run; leave out --no-preset")
 
 
-def _require_own_environment(settings: Mapping[str, Any], config: Path, *, trust: bool) -> None:
+def _require_own_environment(settings: Mapping[str, object], config: Path, *, trust: bool) -> None:
     """Check the environment that the file `config` names, if it names one. Raises as `require_own_environment`."""
     from rlsdk.runs.directory import require_own_environment
 
-    if isinstance(settings.get("env"), str):
-        require_own_environment(settings["env"], config, trust=trust)
+    if isinstance(env := settings.get("env"), str):
+        require_own_environment(env, config, trust=trust)
 
 
 def _environment(
@@ -248,7 +248,7 @@ def settings_from(
     stored: dict[str, object] = load_settings(config) if config else {}
     given = parse_assignments(assignments or ())
     _require_settings(spec, {**stored, **given}, config)
-    settings: dict[str, Any] = merge(stored, given)
+    settings = merge(stored, given)
     if dataset is None:
         return settings
     from rlsdk.runs.recorded_run import with_dataset  # imports torch

@@ -159,8 +159,7 @@ def _check_spelling(part: object, role: str, what: str) -> None:
 
 
 PLANS = (
-    "accepted: OnPolicyPlan, OffPolicyPlan, PopulationPlan, OfflinePlan of rlsdk.training, or any object like"
-    " rlsdk.interfaces.Plan"
+    "accepted: OnPolicyPlan, OffPolicyPlan, PopulationPlan of rlsdk.training, or any object like rlsdk.interfaces.Plan"
 )
 ACCEPTED: dict[str, tuple[object, ...]] = {
     "needs_environment": (True, False),

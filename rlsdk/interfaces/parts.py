@@ -165,8 +165,8 @@ def require_spaces(
 class Plan(Protocol[TrainingT_contra]):
     """The training loop of an algorithm. `TrainingT` is always `rlsdk.training.Training`.
 
-    `rlsdk.training` has the plans `OnPolicyPlan`, `OffPolicyPlan`, `PopulationPlan` and `OfflinePlan`. A plugin may
-    define another one: any object with these members.
+    `rlsdk.training` has the plans `OnPolicyPlan`, `OffPolicyPlan` and `PopulationPlan`, and rlsdk-datasets has `OfflinePlan`. A
+    plugin may define another one: any object with these members.
     """
 
     @property

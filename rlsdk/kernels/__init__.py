@@ -39,7 +39,7 @@ from rlsdk.kernels.structure import (
     kernel_states,
     kernels_off,
 )
-from rlsdk.kernels.vector_steps import VectorStep
+from rlsdk.kernels.vector_steps import VectorStep, step_optimizer, without_compiler
 
 __all__ = [
     "ActorCriticLayers",
@@ -75,4 +75,6 @@ __all__ = [
     "kernels_off",
     "no_choice",
     "require_choice",
+    "step_optimizer",
+    "without_compiler",
 ]

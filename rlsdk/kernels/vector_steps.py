@@ -101,7 +101,7 @@ def without_compiler() -> Iterator[None]:
             delattr(function, MARK)
 
 
-def step(made: Optimizer) -> None:
+def step_optimizer(made: Optimizer) -> None:
     """Call `made.step()`. For torch's own classes, torch's compiler is not imported."""
     kind = type(made)
     if COMPILER in sys.modules or not kind.__module__.startswith("torch.optim.") or _is_watched(made):

@@ -157,9 +157,12 @@ def plugin_in(package: str) -> Plugin | None:
 def described(error: BaseException, plugin: Plugin | None) -> str:
     """Return class and message of an error that importing a plugin raised, on one line.
 
-    If the SDK does not have a name that the plugin imports, the text also names the fix.
+    If it imports a name that the SDK does not have, or a package of this project that is not installed, the text also names the
+    fix.
     """
     cause = one_line(f"{type(error).__name__}: {message_of(error)}", 500)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith(f"{SDK}_"):
+        return f"{cause}; {pip_install(str(error.name).partition('.')[0].replace('_', '-'))}"
     if plugin is None or plugin.manifest is None or not is_missing_from_sdk(error):
         return cause
     packages = (SDK,) if plugin.distribution == REGISTERED else (SDK, plugin.distribution)

@@ -168,7 +168,7 @@ def extension(kind: str, name: str) -> Callable[..., Any]:
     """Return the function that a plugin gives for `name`, such as the function that makes the sink of that name.
 
     The manifest of that plugin lists `name` under `kind`: one of `HOOKS`, such as `sinks`, or a table of functions,
-    `commands` or `importers`.
+    `commands`, `importers` or `inspectors`.
 
     Raises:
         PluginError: no plugin or several plugins offer `name`, or the plugin is broken.
@@ -292,7 +292,7 @@ def require_usable(spec: AlgorithmSpec) -> Plugin | None:
     """
     plugin = plugin_of(spec)
     for each in (plugin, *(plugin_in(_package(part)) for part in (spec.config_type, spec.build))):
-        if each is not None:
+        if each is not None and each.problem is not None:
             each.require_usable()
     return plugin
 

@@ -102,7 +102,7 @@ class AlgorithmSpec(Generic[ConfigT]):
     """How many copies of the environment are made if it is given by its id and no number is given."""
 
 
-CALLED = ("commands", "importers")
+CALLED = ("commands", "importers", "inspectors")
 """Fields that are tables: name = [`module:function`, what it does, an example]. A use of the name imports the function."""
 HOOKS = (
     "sinks",
@@ -132,7 +132,8 @@ _NAMES = {
     **dict.fromkeys(("id", "policies", "traits", *EXTENSIONS), _WORD),
     "zoo": (re.compile(r"[A-Za-z0-9_-]{0,60}"), "the name of a folder: letters, digits, '-' and '_'"),
     **dict.fromkeys(
-        ("serializers", "preset_files"), (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'")
+        ("serializers", "preset_files", "inspectors"),
+        (re.compile(r"\.[A-Za-z0-9_-]{1,30}"), "a file suffix such as '.npz'"),
     ),
 }
 _PLACE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z_][A-Za-z0-9_]*)")
@@ -217,6 +218,9 @@ class Manifest:
     importers: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The same for formats of `rlsdk import --format NAME`. The function gets (path, algorithm, env, **settings), and returns
     an `Agent`."""
+    inspectors: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The same for files that `rlsdk inspect FILE` shows: suffix, such as `.safetensors`, instead of a name. The function gets
+    (path, whether to write JSON), and returns the text to print."""
     zoo: str = ""
     """The folder in the package that contains trained agents, such as `agents`; see `rlsdk_zoo`."""
 
@@ -326,7 +330,7 @@ def _check_kind(name: str, value: Any, default: object) -> None:
 
 
 def _check_called(field: str, value: tuple[tuple[Any, Any], ...]) -> None:
-    """Check that each command or importer has a place, a summary and an example."""
+    """Check that each command, importer or inspector has a place, a summary and an example."""
     for name, texts in value:
         if not isinstance(texts, tuple) or len(texts) != 3 or not all(isinstance(text, str) and text for text in texts):
             accepted = "['module:function', 'what it does', 'an example without rlsdk']"

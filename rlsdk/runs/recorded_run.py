@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlsdk.agent.assembly import recorded_in
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.errors import RlsdkError, SettingsError, shown
 from rlsdk.registry import AlgorithmSpec, load
 from rlsdk.runs.request import RunRequest
 from rlsdk.runtime.output import print_line
-from rlsdk.settings import load_settings
-from rlsdk.settings.load import Dataset, as_dataset, dataset_names
+from rlsdk.settings import DataReference, data_in, data_settings, load_settings
 
 
-def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, object], path: Path) -> dict[str, Any]:
     """Return `settings` with the data set at `path`.
 
     If they already contain a digest, as the settings of an earlier run do, the data set must have it.
@@ -27,7 +25,7 @@ def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -
         SettingsError: the algorithm has no setting for a data set, or several.
         ArtifactError: there is no such file, or it is another data set.
     """
-    names = dataset_names(spec.config_type)
+    names = data_settings(spec.config_type)
     if len(names) != 1:
         why = (
             f"has several, give one of {', '.join(names)} with --set"
@@ -35,13 +33,14 @@ def with_dataset(spec: AlgorithmSpec, settings: Mapping[str, Any], path: Path) -
             else "does not learn from one, leave it out"
         )
         raise SettingsError(f"--dataset {path}: {spec.id} {why}")
-    stored = settings.get(names[0])
+    ((name, kind),) = names.items()
+    stored = settings.get(name)
     digest = stored.get("digest") if isinstance(stored, Mapping) else None
-    found = as_dataset({"path": str(path)} if digest is None else {"path": str(path), "digest": digest})
-    return {**settings, names[0]: {"path": str(found.path), "digest": found.digest}}
+    found = kind.at(path, digest)
+    return {**settings, name: {"path": found.path, "digest": found.digest}}
 
 
-def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
+def require_same_dataset(spec: AlgorithmSpec, config: Path, given: Mapping[str, object]) -> None:
     """Check that the data sets `given` to a resumed run (by setting) are those of its settings file `config`.
 
     Nothing is compared if the settings file cannot be read.
@@ -50,11 +49,11 @@ def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
         SettingsError: one is another data set.
         ArtifactError: there is no such file.
     """
-    stored: Mapping[str, Any] = {}
+    stored: Mapping[str, object] = {}
     with contextlib.suppress(SettingsError):
         stored = load_settings(config)
-    for name, value in given.items():
-        known, found = stored.get(name), as_dataset(value)
+    for name, found in data_in(spec.config_type, given).items():
+        known = stored.get(name)
         if isinstance(known, Mapping) and known.get("digest", found.digest) != found.digest:
             raise SettingsError(
                 f"the run learns from the data set {shown(known.get('name'), 50)}, digest {shown(known['digest'], 12)}, and"
@@ -63,9 +62,9 @@ def require_same_dataset(config: Path, given: Mapping[str, Any]) -> None:
             )
 
 
-def dataset_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> Dataset | None:
-    """Return the first data set in the settings that has a file; None if there is none. Raises as `as_dataset`."""
-    given = (as_dataset(settings[name]) for name in dataset_names(spec.config_type) if settings.get(name) is not None)
+def dataset_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> DataReference | None:
+    """Return the first data set in the settings that has a file; None if there is none. Raises as `DataReference.of`."""
+    given = data_in(spec.config_type, settings).values()
     return next((dataset for dataset in given if dataset.path is not None), None)
 
 
@@ -76,13 +75,13 @@ def environment_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> str |
 
     Raises:
         SettingsError: the settings name no data set either.
-        ArtifactError: as `read_header`.
+        ArtifactError: as `DataReference.contents`.
     """
     dataset = dataset_of(spec, settings)
-    if dataset is None or dataset.path is None:
-        more = ", or --dataset FILE to learn from recorded episodes" if dataset_names(spec.config_type) else ""
+    if dataset is None:
+        more = ", or --dataset FILE to learn from recorded episodes" if data_settings(spec.config_type) else ""
         raise SettingsError(f"no environment: add --env ID, for example --env Pendulum-v1{more}")
-    name, spaces = recorded_in(dataset.path)
+    name, spaces = dataset.contents()
     problem = "the data set names none" if name is None else _problem(name, spaces)
     if problem is None:
         return name

@@ -12,8 +12,8 @@ from attrs.validators import deep_mapping, instance_of
 
 from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.registry import AlgorithmSpec, Preset, extension
-from rlsdk.registry.packaged_files import named_preset
 from rlsdk.registry.loading import is_offered
+from rlsdk.registry.packaged_files import named_preset
 from rlsdk.runtime.files import PLACES
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import structure
@@ -95,7 +95,7 @@ class RunRecord:
     env_steps: int | None = attrs.field(default=None, validator=FROM_ZERO)
     seconds: float = attrs.field(default=0.0, validator=FINITE)
     final_evaluation: FinalEvaluation | None = None
-    system: dict[str, Any] = attrs.field(factory=dict)
+    system: Mapping[str, object] = attrs.field(factory=dict)
 
     @env.validator
     def _has_place(self, _: object, value: object) -> None:
@@ -140,7 +140,7 @@ def require_enough_steps(asked: int | None, planned: int, trained: int, folder: 
         )
 
 
-def option(text: str, limits: Limits | None = None, *, default: Any = None, **how: object) -> Any:
+def option(text: str, limits: Limits | None = None, *, default: object = None, **how: object) -> Any:
     """Return a field of `RunRequest` that `rlsdk run` has as an option. `text` is its help.
 
     Args:

@@ -34,14 +34,13 @@ from rlsdk.errors import (
     PluginError,
     RlsdkError,
     SettingsError,
-    message_of,
     one_line,
+    raised,
     suggest,
 )
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.registry import AlgorithmSpec, Preset, extension, extensions, load, preset
-from rlsdk.registry.loading import plugin_of
-from rlsdk.registry.loading import is_offered
+from rlsdk.registry.loading import is_offered, plugin_of
 from rlsdk.runs.directory import (
     RunDirectory,
     find_agent,
@@ -58,9 +57,8 @@ from rlsdk.runs.request import FinalEvaluation, RunRecord, RunRequest, chosen_pr
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.packages import pip_install
 from rlsdk.runtime.process import fresh_seed
-from rlsdk.settings import flat_scalars, merge, unstructure
+from rlsdk.settings import data_settings, flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import dataset_names
 from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger, MetricSink, TensorBoardSink
 from rlsdk.sinks.sink import Scalar
 from rlsdk.training.run import require_exact, rounded_up
@@ -130,11 +128,17 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
             left = record.steps - agent.num_timesteps
             if left > 0:
                 _say_rounding(agent, record, left)
-                how: dict[str, Any] = {"schedule_until": record.schedule_until, "exact_steps": record.exact_steps}
                 with contextlib.ExitStack() as measured:
                     for profiler in profilers:
                         measured.enter_context(profiler(agent, record.place))
-                    agent.learn(left, watchers, reset_num_timesteps=False, threads=record.threads, **how)
+                    agent.learn(
+                        left,
+                        watchers,
+                        reset_num_timesteps=False,
+                        threads=record.threads,
+                        schedule_until=record.schedule_until,
+                        exact_steps=record.exact_steps,
+                    )
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
         logger.take_files(directory.worth_storing())
@@ -179,12 +183,12 @@ def _require_exact(agent: Agent, record: RunRecord) -> None:
         require_exact(agent.parts.plan, agent.context.num_envs, left, agent.spec.id)
 
 
-def _close(env: Any, use: str) -> None:
+def _close(env: ConnectedEnv, use: str) -> None:
     """Close an environment. A failure is only printed, because the results do not depend on it."""
     try:
         env.close()
     except Exception as error:
-        print_line(f"warning: closing the {use} environment failed: {type(error).__name__}: {message_of(error)}")
+        print_line(f"warning: closing the {use} environment failed: {raised(error).removeprefix('raised ')}")
 
 
 def _sinks(prepared: Prepared) -> list[MetricSink]:
@@ -221,8 +225,10 @@ def _finish(prepared: Prepared, seconds: float, interrupt: StopOnInterrupt) -> R
     )
     directory.write_record(done)
     write_reports(directory.path)
-    how: dict[str, Any] = {"unit": agent.parts.plan.unit, "needs_trust": directory.needs_trust()}
-    return RunResult(directory, record.seed, evaluation, agent.num_timesteps, seconds, interrupted, **how)
+    unit, needs_trust = agent.parts.plan.unit, directory.needs_trust()
+    return RunResult(
+        directory, record.seed, evaluation, agent.num_timesteps, seconds, interrupted, unit, needs_trust=needs_trust
+    )
 
 
 def _evaluated(agent: Agent, name: str, episodes: int) -> Evaluation:
@@ -271,7 +277,8 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     data = dataset_of(spec, settings)
     directory = RunDirectory.choose(request.out, spec.id, env or ("" if data is None else data.name), config.seed)
     with contextlib.ExitStack() as unused:
-        envs = None if env is None else _environments(request, env, width(spec, known, request.n_envs), unused)
+        count = ((known and known.n_envs) or spec.default_envs) if request.n_envs is None else request.n_envs
+        envs = None if env is None else _environments(request, env, count, unused)
         agent = made(spec, request.policy_from, known, {**settings, "env": envs}, request.settings)
         if (request.n_envs or 1) > 1 and not agent.parts.plan.needs_environment:
             raise SettingsError(
@@ -280,7 +287,6 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             )
         agent.env_name = env
         options |= _whole_rounds(options, request, steps_of_round(agent))
-        config = attrs.evolve(agent.config, env=env)  # the agent set `env_groups`: one per collector
         record = RunRecord(
             algorithm=spec.id,
             env=env,
@@ -296,7 +302,8 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         )
         _require_exact(agent, record)
         with directory.created():
-            _write_down(directory, record, config)
+            # of the agent: it set `env_groups`, one per collector
+            _write_down(directory, record, attrs.evolve(agent.config, env=env))
             _announce(agent, record, known, chosen=request.preset is not None)
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
@@ -376,11 +383,6 @@ def starting_settings(spec: AlgorithmSpec, known: Preset | None, settings: Mappi
     return merge({"policy": spec.policies[0], **(known.settings if known else {})}, settings)
 
 
-def width(spec: AlgorithmSpec, known: Preset | None, n_envs: int | None) -> int:
-    """Return the number of environments: `n_envs` if given, else the preset's, else the algorithm's default."""
-    return ((known and known.n_envs) or spec.default_envs) if n_envs is None else n_envs
-
-
 def _described(known: Preset, unit: str) -> str:
     """Return the settings of a preset on one line. `unit` is the unit of its steps."""
     values = ", ".join(f"{name}={value}" for name, value in flat_scalars(known.settings).items())
@@ -393,7 +395,8 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     """Prepare the run in a folder, with the state of its newest undamaged checkpoint."""
     if request.out is None:
         raise SettingsError("--resume needs --out DIR, the directory of the run to continue")
-    data = {name: value for name, value in request.settings.items() if name in dataset_names(spec.config_type)}
+    names = data_settings(spec.config_type)
+    data = {name: value for name, value in request.settings.items() if name in names}
     fixed = {name: value for name, value in request.settings.items() if name not in data}
     if without_places(fixed) - {"device"} or request.n_envs:
         raise SettingsError(
@@ -402,12 +405,14 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
         planned, record = directory.read_record().steps, _checked(request, directory, spec)
-        require_same_dataset(directory.config, data)
+        require_same_dataset(spec, directory.config, data)
         makers = named_sinks(record.sinks)
         again = attrs.evolve(request, **{name: getattr(record, name) for name in ("vectorization", *COLLECTING)})
         envs = None if record.env is None else _environments(again, record.env, record.n_envs, unused)
-        changes: dict[str, Any] = {"device": record.device, "custom_objects": {**record.places, **data}}
-        agent = directory.newest(lambda path: agent_class(spec).load(path, env=envs, force_reset=False, **changes))
+        given_again, kind = {**record.places, **data}, agent_class(spec)
+        agent = directory.newest(
+            lambda path: kind.load(path, env=envs, force_reset=False, device=record.device, custom_objects=given_again)
+        )
         require_enough_steps(request.steps, planned, agent.num_timesteps, directory.path)
         _require_exact(agent, record)
         agent.env_name = record.env or None
@@ -470,7 +475,9 @@ def _named(name: str) -> Maker:
         except (RlsdkError, KeyboardInterrupt):
             raise
         except BaseException as error:  # the code of a package
-            raise PluginError(f"the sink {name!r} of {make.__module__} {_raised(error)}; leave it out") from error
+            raise PluginError(
+                f"the sink {name!r} of {make.__module__} {one_line(raised(error), 300)}; leave it out"
+            ) from error
         return sink
 
     return made
@@ -486,12 +493,7 @@ def write_reports(folder: Path) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # an installed package must not end a complete run
-            print_line(f"no {name}: the report {_raised(error)}; the files of the run are complete")
-
-
-def _raised(error: BaseException) -> str:
-    """Text about an exception of a package, on one line."""
-    return f"raised {one_line(f'{type(error).__name__}: {message_of(error)}', 300)}"
+            print_line(f"no {name}: the report {one_line(raised(error), 300)}; the files of the run are complete")
 
 
 def described_run(record: RunRecord) -> dict[str, Scalar]:

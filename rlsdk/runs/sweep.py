@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from attrs.validators import deep_iterable
+from attrs.validators import and_, deep_iterable, max_len, min_len
 from numpy.typing import NDArray
 
 from rlsdk.agent import Agent
@@ -50,16 +50,11 @@ from rlsdk.runtime.files import write_json
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import Dataset, applied, dataset_names, nested
+from rlsdk.settings.load import applied, data_in, data_settings, nested
 
 MAX_SEEDS, LISTED = 10_000, 5
 """The largest number of seeds of a sweep, and the number of seeds that a message lists."""
 REQUEST, SUMMARY = SEEDS, "summary.json"
-
-
-def _has_seeds(_: object, field: attrs.Attribute[Any], seeds: tuple[int, ...]) -> None:
-    if not 0 < len(seeds) <= MAX_SEEDS:
-        raise SettingsError(f"{field.name} is not a list of 1 to {MAX_SEEDS} seeds")
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +62,7 @@ class Sweep:
     """The plan of a sweep: run `request` once for each seed, at most `jobs` at the same time, with the named executor."""
 
     request: RunRequest
-    seeds: tuple[int, ...] = attrs.field(validator=deep_iterable(Limits(0), _has_seeds))
+    seeds: tuple[int, ...] = attrs.field(validator=deep_iterable(Limits(0), and_(min_len(1), max_len(MAX_SEEDS))))
     jobs: int = attrs.field(default=1, validator=COUNT)
     executor: str = "processes"
 
@@ -183,7 +178,7 @@ def _claimed(plan: Sweep, folder: Path) -> Iterator[None]:
 def _found_anywhere(request: RunRequest) -> RunRequest:
     """Return `request` with absolute paths of the files it reads, because it may be continued from another folder."""
     settings = dict(request.settings)
-    for name, found in Dataset.named_in(load(request.algorithm).config_type, settings).items():
+    for name, found in data_in(load(request.algorithm).config_type, settings).items():
         if found.path is not None:
             settings[name] = {"path": str(Path(found.path).absolute()), "digest": found.digest}
     begun = request.policy_from and request.policy_from.absolute()
@@ -210,7 +205,7 @@ def stored(asked: RunRequest, jobs: int | None = None) -> Sweep | None:
     if request.algorithm != asked.algorithm:
         raise SettingsError(f"{folder} holds runs of {request.algorithm!r}, not of {asked.algorithm!r}")
     require_same_environment(asked.env, request.env, f"{folder} holds runs on")
-    data = {name for name in asked.settings if name in dataset_names(load(asked.algorithm).config_type)}
+    data = data_settings(load(asked.algorithm).config_type)
     if without_places({name: value for name, value in asked.settings.items() if name not in data}) or asked.n_envs:
         raise SettingsError(
             "--resume continues with the settings of the runs; leave out --set, --config, --seed, --n-envs, --device"
@@ -357,7 +352,7 @@ def _resumed(request: RunRequest) -> RunRequest:
     settings: dict[str, Any] = {}
     for name, place in places_in(request.settings).items():
         settings = merge(settings, nested(name.split("."), place))
-    for name in dataset_names(load(request.algorithm).config_type):  # agent files do not store paths
+    for name in data_settings(load(request.algorithm).config_type):  # agent files do not store paths
         settings |= {name: request.settings[name]} if request.settings.get(name) is not None else {}
     return attrs.evolve(request, resume=True, n_envs=None, settings=settings)
 

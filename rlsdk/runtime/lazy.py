@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import NoReturn
 
 from rlsdk.errors import UnknownNameError
@@ -18,7 +20,8 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
     """The functions `__getattr__` and `__dir__` (PEP 562) of a package whose public names are the keys of `homes`.
 
     A value of `homes` is the module that defines the name, or `module:attribute` if the attribute has another name there, or
-    `module:` for the module itself.
+    `module:` for the module itself. A home such as rlsdk-envs is the package that pip calls so. Its names are not listed:
+    it may be absent.
     """
 
     absent = names_elsewhere(package)
@@ -27,15 +30,29 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
         if name not in homes:
             absent(name)
         module, colon, attribute = homes[name].partition(":")
-        found = import_module(module)
+        found = of_package(module, name) if "-" in module else import_module(module)
         value: object = found if colon and not attribute else getattr(found, attribute or name)
         setattr(sys.modules[package], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*vars(sys.modules[package]), *(name for name, home in homes.items() if "-" not in home)})
 
     return load, names
+
+
+def of_package(package: str, wanted: str) -> ModuleType:
+    """Import a package of this project by the name that pip takes, such as rlsdk-envs, for the documented name `wanted` in it.
+
+    Raises:
+        UnknownNameError: it is not installed; the message has the command that installs it.
+    """
+    from rlsdk.runtime.packages import pip_install  # for the message alone
+
+    name = package.replace("-", "_")
+    if find_spec(name) is None:
+        raise UnknownNameError(f"{wanted} is in {package}, which is not installed: {pip_install(package)}", name=wanted)
+    return import_module(name)
 
 
 _OUTPUT = (

@@ -16,7 +16,15 @@ from rlsdk.settings.fields import (
     positional,
     without,
 )
-from rlsdk.settings.load import Dataset, dataset_names, environment_id, load_settings, merge, parse_assignments
+from rlsdk.settings.load import (
+    DataReference,
+    data_in,
+    data_settings,
+    environment_id,
+    load_settings,
+    merge,
+    parse_assignments,
+)
 from rlsdk.settings.strict import (
     FieldDoc,
     commented_toml,
@@ -31,14 +39,15 @@ from rlsdk.settings.strict import (
 __all__ = [
     "MEMORY",
     "AgentConfig",
-    "Dataset",
+    "DataReference",
     "Default",
     "FieldDoc",
     "Normalization",
     "PolicyName",
     "choice",
     "commented_toml",
-    "dataset_names",
+    "data_in",
+    "data_settings",
     "defaults",
     "describe",
     "described",

@@ -22,7 +22,7 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn
 
 from rlsdk.errors import RlsdkError, SettingsError, known_as, suggest
-from rlsdk.settings.load import Dataset, as_dataset
+from rlsdk.settings.load import DataReference
 
 ConfigT = TypeVar("ConfigT")
 
@@ -101,7 +101,7 @@ def _name(kind: Any) -> str:
 _converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True, prefer_attrib_converters=True)
 for _kind in SCALAR_NAMES:
     _converter.register_structure_hook(_kind, _scalar(_kind))
-_converter.register_structure_hook(Dataset, lambda value, _: as_dataset(value))
+_converter.register_structure_hook(DataReference, lambda value, kind: kind.of(value))
 _converter.register_structure_hook_func(_is_union, _structure_union)
 _converter.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
 _converter.register_structure_hook_func(lambda kind: _origin(kind) in (dict, TableOrigin), _structure_table)

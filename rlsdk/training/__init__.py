@@ -6,7 +6,7 @@ from rlsdk.interfaces import Training
 from rlsdk.records import Cursor
 from rlsdk.runtime.lazy import names_elsewhere
 from rlsdk.training.collector import LocalCollector, begin_acting, group_generators, join_rollouts, split_acting
-from rlsdk.training.off_policy import OfflinePlan, OffPolicyPlan, ReplayUpdates
+from rlsdk.training.off_policy import OffPolicyPlan, ReplayUpdates
 from rlsdk.training.on_policy import OnPolicyPlan
 from rlsdk.training.population import PopulationPlan
 
@@ -14,7 +14,6 @@ __all__ = [
     "Cursor",
     "LocalCollector",
     "OffPolicyPlan",
-    "OfflinePlan",
     "OnPolicyPlan",
     "PopulationPlan",
     "ReplayUpdates",

@@ -12,15 +12,7 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.environments.vector.sync_vector import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.interfaces import (
-    Algorithm,
-    AlgorithmAbilities,
-    BufferAbilities,
-    BuildContext,
-    Parts,
-    Policy,
-    Training,
-)
+from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Policy, Training
 from rlsdk.interfaces.abilities import ability, require_batches, shortcut
 from rlsdk.interfaces.parts import as_it_is
 from rlsdk.kernels import fixed_layers
@@ -160,47 +152,6 @@ def _listening(listener: AlgorithmAbilities, training: Training, steps: int) -> 
         listener.collected(steps + done, training.progress(steps + done))
 
     return on_step
-
-
-@dataclass(frozen=True, slots=True)
-class OfflinePlan:
-    """Makes rounds of `updates_per_round` updates with `batch_size` samples of `Parts.buffer` each.
-
-    `learn(total_timesteps)` counts updates.
-    """
-
-    batch_size: int
-    updates_per_round: int = 100
-    needs_environment: ClassVar[bool] = False
-    unit: ClassVar[Literal["updates"]] = "updates"
-    log_every: ClassVar[Literal["rounds"]] = "rounds"
-
-    def with_settings(self, config: object, context: BuildContext) -> OfflinePlan:
-        """See `rlsdk.interfaces.PlanAbilities`."""
-        return replace(self, batch_size=getattr(config, "batch_size", self.batch_size))
-
-    def check_parts(self, parts: Parts) -> None:
-        """See `rlsdk.interfaces.PlanAbilities`. Raises SettingsError: there is no data set."""
-        if parts.buffer is None:
-            raise SettingsError(
-                "it learns from recorded episodes: give dataset=PATH, or --dataset FILE (its build makes them Parts.buffer)"
-            )
-        ReplayUpdates.check(parts)
-
-    def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """Train until `training.end` updates. The last round is shorter if it would pass the end."""
-        updating = ReplayUpdates(training.parts, training.streams)
-        while cursor.updates < training.end:
-            count = min(self.updates_per_round, training.end - cursor.updates)
-            progress = training.progress(cursor.updates)
-            metrics = updating.update(count, self.batch_size, progress)
-            cursor = replace(cursor, updates=cursor.updates + count)
-            yield cursor, Report(cursor.env_steps, cursor.updates, (), metrics)
-
-    def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
-        """See `rlsdk.interfaces.PlanAbilities`."""
-        size = self.batch_size if batch_size is None else batch_size
-        return ReplayUpdates(training.parts, training.streams).update(count, size, 0.0)
 
 
 class ReplayUpdates:

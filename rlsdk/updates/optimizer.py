@@ -19,7 +19,7 @@ from rlsdk.kernels.vector_steps import (
     STEPS_BETWEEN_CLEARING,
     VectorStep,
     next_steps,
-    step,
+    step_optimizer,
     without_compiler,
 )
 from rlsdk.networks.layers import FlatParameters, is_trained, views_of
@@ -129,7 +129,7 @@ class FlatOptimizer:
             self._by_tensor.set_rates(learning_rate)
         state = self.optimizer.state.get(self.flat, {})
         if not self._kernel(self.optimizer, state):
-            step(self.optimizer)
+            step_optimizer(self.optimizer)
         # the step count is saved, so a resumed training clears the same moments
         if self.flat.is_cpu and int(state.get("step", 1)) % STEPS_BETWEEN_CLEARING == 0:
             _clear_decayed(state)
@@ -292,7 +292,7 @@ def _states_of_one_number(make: Maker, flat: Tensor) -> tuple[dict[str, object],
     number.grad = torch.zeros_like(number)
     optimizer = make([number])
     before = dict(optimizer.state.get(number, {}))
-    step(optimizer)
+    step_optimizer(optimizer)
     return before, dict(optimizer.state.get(number, {}))
 
 

@@ -16,8 +16,6 @@ import numpy as np
 import rlsdk
 import rlsdk_zoo as zoo
 from rlsdk.agent.assembly import recorded_in
-from rlsdk.buffers import open_episodes
-from rlsdk.buffers.episodes import summary_of
 from rlsdk.callbacks.evaluation import EvaluationLog
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.evaluation.evaluate import Evaluation
@@ -30,6 +28,7 @@ from rlsdk.runs.sweep import _progress
 from rlsdk.settings import load_settings
 from rlsdk.settings.constructor import bind
 from rlsdk.sinks import CsvSink, JsonlSink
+from rlsdk_datasets import open_episodes, summary_of
 from rlsdk_envs import Monitor
 from rlsdk_envs.wrappers import load_results, ts2xy
 from rlsdk_interchange import import_minari, record_episodes, remember

@@ -108,7 +108,7 @@ BUGS = (
         id="few-recorded-steps-are-sampled",
         algorithm="cloning",
         kind="data",
-        file="rlsdk/buffers/episodes.py",
+        file="plugins/rlsdk-datasets/src/rlsdk_datasets/recorded.py",
         old="return torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)",
         new="return torch.randint(len(self.episodes), (size,), generator=generator, device=generator.device)",
     ),

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from torch.distributions import Categorical, Normal
 
 import rlsdk
-from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import ArtifactError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_bc import BC
+from rlsdk_datasets import RecordedEpisode, open_episodes, write_episodes
 from rlsdk_interchange import record_episodes
 
 SEEN = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path) -> None:
 
 def test_data_that_are_not_numbers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # another program could write such a file
-    monkeypatch.setattr("rlsdk.buffers.episode_file.checked_episode", lambda spaces, episode, where: episode)
+    monkeypatch.setattr("rlsdk_datasets.episode_file.checked_episode", lambda spaces, episode, where: episode)
     seen = torch.zeros(6, 2)
     seen[2, 0] = torch.nan
     episode = RecordedEpisode(seen, torch.full((5,), 3), torch.ones(5), terminated=True)

@@ -16,12 +16,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.registry import preset, presets
 from rlsdk.training.collector import LocalCollector
 from rlsdk.tree import flatten
+from rlsdk_datasets import RecordedEpisode, write_episodes
 from rlsdk_gail import GAIL
 from rlsdk_gail.discriminator import Discriminator, executed
 from rlsdk_gail.loss import learnt_reward
@@ -294,7 +294,7 @@ def test_unusable_data_sets_are_one_line_each(tmp_path: Path, monkeypatch: pytes
     seen[2, 0] = torch.nan
     episode = RecordedEpisode(seen, action, torch.zeros(4), terminated=True)
     # another program could write such a file
-    monkeypatch.setattr("rlsdk.buffers.episode_file.checked_episode", lambda spaces, episode, where: episode)
+    monkeypatch.setattr("rlsdk_datasets.episode_file.checked_episode", lambda spaces, episode, where: episode)
     data = write_episodes(tmp_path / "nan", [episode], to_space(SEEN), to_space(VECTOR))
     agent = imitator(data)
     with pytest.raises(ArtifactError, match="is damaged: its observations hold NaN or infinite") as damaged:

@@ -10,11 +10,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
 from rlsdk.environments import to_space
 from rlsdk.errors import RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.settings import Dataset
 from rlsdk.tree import flatten, leaves
+from rlsdk_datasets import Dataset, RecordedEpisode, open_episodes, write_episodes
 from rlsdk_td3_bc import TD3BC
 
 SEEN, FORCE = spaces.Box(-9.0, 9.0, (2,)), spaces.Box(-2.0, 2.0, (1,))

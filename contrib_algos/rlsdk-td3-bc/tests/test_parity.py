@@ -12,10 +12,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import to_space
 from rlsdk.records import Transitions
-from rlsdk.settings import Dataset
+from rlsdk_datasets import Dataset, RecordedEpisode, write_episodes
 from rlsdk_td3_bc import TD3BC
 from tests.peer_updates import some_in_the_fast_suite
 

@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
-from rlsdk.environments import RecordedOnly, to_space
+from rlsdk.environments import to_space
 from rlsdk.errors import ArtifactError, ObservationError, SettingsError
+from rlsdk_datasets import RecordedEpisode, RecordedOnly, open_episodes, write_episodes
 from rlsdk_interchange import RecordEpisodes, export_minari, import_minari, record_episodes, remember
 
 SEEN, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)

@@ -15,11 +15,11 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.buffers import open_episodes
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import RlsdkError, SettingsError, UsageError
 from rlsdk.tree import flatten, leaves
+from rlsdk_datasets import open_episodes
 from rlsdk_envs import ActionMasker
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv
 from rlsdk_interchange import RecordEpisodes, record_episodes

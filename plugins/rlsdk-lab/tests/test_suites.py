@@ -24,7 +24,7 @@ import rlsdk
 from rlsdk.cli.main import app
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.registry import algorithms, load, preset
-from rlsdk.settings.load import dataset_names
+from rlsdk.settings.load import data_settings
 from rlsdk_lab import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
 from rlsdk_lab.report import write_report
 from rlsdk_lab.report_tables import cells, normalised
@@ -188,7 +188,7 @@ def test_every_package_is_in_a_suite() -> None:
     """Every algorithm is in a suite, except those that learn from a data set, which suites do not have."""
     cells = {cell.algorithm for name in suites() for cell in load_suite(name).cells}
     ours = {plugin.id for plugin in algorithms() if plugin.module.startswith("rlsdk_")}
-    assert cells == {name for name in ours if not dataset_names(load(name).config_type)}
+    assert cells == {name for name in ours if not data_settings(load(name).config_type)}
 
 
 def test_unknown_names_are_refused() -> None:

@@ -538,7 +538,7 @@ class Faults:
             path, row = where
             warnings.warn(
                 f"{self.where(row)}: {path} lies outside the observation space it declares;"
-                " rlsdk.environments.check_env explains more",
+                " rlsdk_envs.check_env explains more",
                 stacklevel=2,
             )
 

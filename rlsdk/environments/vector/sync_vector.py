@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.environments.states import masks_in, read_state, state_of, states_in
 from rlsdk.environments.vector.connected import SteppedVector, VectorWrapper, has_members
 from rlsdk.environments.vector.stepping import EnvironmentGroup, ItemT, ResultT, StepArrays, StepRecords, Work
-from rlsdk.errors import EnvironmentFault, UsageError
+from rlsdk.errors import EnvironmentFault
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.runtime.files import LastPrepared
@@ -176,25 +175,6 @@ class OnDevice(VectorWrapper):
     def set_state(self, state: object) -> None:
         """Restore a state from `get_state`."""
         cast("Any", self.env).set_state(state)
-
-
-class RecordedOnly(gymnasium.Env[object, object]):
-    """Spaces for agents that learn from recorded data. `reset` and `step` raise UsageError. See `rlsdk_interchange`."""
-
-    def __init__(self, observation_space: gymnasium.Space[object], action_space: gymnasium.Space[object]) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-
-    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> NoReturn:
-        self._refuse()
-
-    def step(self, action: object) -> NoReturn:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise UsageError(
-            "there is no environment, only recordings: use train(gradient_steps), or set_env(env) before learn, and"
-            " evaluate with another environment"
-        )
 
 
 LONG = 30_000

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from rlsdk.buffers import RecordedSequences, RecordedTransitions
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_actor_critic, memory_of
-from rlsdk.training import OfflinePlan
 from rlsdk_bc.cloning import Cloning
 from rlsdk_bc.config import BCConfig
 from rlsdk_bc.data import Data
 from rlsdk_bc.plan import CloningPlan
+from rlsdk_datasets import OfflinePlan, RecordedSequences, RecordedTransitions
 
 
 def build(context: BuildContext, config: BCConfig) -> Parts:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from rlsdk.buffers import Episodes, RecordedSequences, RecordedTransitions, rows_in_order
+from rlsdk.buffers import rows_in_order
 from rlsdk.records import Features, Observation, Sequences, Transitions
+from rlsdk_datasets import Episodes, RecordedSequences, RecordedTransitions
 
 AT_ONCE = 4096
 """How many held-out steps are evaluated in one batch."""

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from rlsdk.interfaces import BuildContext, Parts, State
 from rlsdk.records import Cursor, Metrics, Report
-from rlsdk.training import OfflinePlan, Training
+from rlsdk.training import Training
 from rlsdk_bc.cloning import Cloning
 from rlsdk_bc.config import BCConfig
+from rlsdk_datasets import OfflinePlan
 
 
 @dataclass(slots=True)

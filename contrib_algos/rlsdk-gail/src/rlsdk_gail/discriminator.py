@@ -10,7 +10,6 @@ from rlsdk.networks import CombinedEncoder, FlattenEncoder, build_encoder, featu
 from rlsdk.records import Features
 from rlsdk.settings.actor_critic import NetworkConfig
 from rlsdk.spaces import Box, Dict, Space, Tuple, map_leaves
-from rlsdk.tree import leaves
 
 BOUND, LEAST_VARIANCE = 10.0, 1e-4
 
@@ -104,8 +103,3 @@ def executed(space: Space, action: Features) -> Features:
 
     found: Features = map_leaves(space, within, action, path="action")
     return found
-
-
-def all_finite(features: Features) -> bool:
-    """Whether every number of nested tensors is finite."""
-    return all(bool(leaf.isfinite().all()) for leaf in leaves(features))

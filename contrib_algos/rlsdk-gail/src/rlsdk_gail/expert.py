@@ -8,15 +8,9 @@ from copy import deepcopy
 import torch
 from torch import Generator
 
-from rlsdk.buffers import RecordedTransitions
-from rlsdk.errors import ArtifactError
 from rlsdk.interfaces import BuildContext, State, Stateful
 from rlsdk.records import Features
-from rlsdk.settings import Dataset
-from rlsdk_gail.discriminator import all_finite
-
-AT_ONCE = 4096
-"""How many steps of the data set are checked in one batch."""
+from rlsdk_datasets import Dataset, RecordedTransitions
 
 
 class ExpertSteps:
@@ -29,31 +23,15 @@ class ExpertSteps:
     def __init__(self, dataset: Dataset, context: BuildContext, generator: Generator) -> None:
         self.memory, self.context, self.generator = RecordedTransitions(dataset, context), context, generator
         self.normalizer = deepcopy(context.observation_normalizer)
-        self._checked = False
 
     def require(self) -> None:
-        """Open and check the data set.
-
-        Raises:
-            UsageError, ArtifactError, UnsupportedSpaceError: as `rlsdk.buffers.open_episodes`. ArtifactError also if numbers
-            of the data set are not finite.
-        """
-        if self._checked:
-            return
-        episodes = self.memory.episodes
-        for start in range(0, episodes.steps, AT_ONCE):
-            rows = episodes.transitions(torch.arange(start, min(start + AT_ONCE, episodes.steps)), 1.0)
-            if not all_finite(rows.observation.features) or not all_finite(rows.action):
-                raise ArtifactError(
-                    f"the data set {self.memory.dataset.name!r} has observations or actions that are not finite among its"
-                    f" steps {start} to {start + len(rows.reward) - 1}; record it again"
-                )
-        self._checked = True
+        """Open and check the data set. Raises UsageError, ArtifactError, UnsupportedSpaceError: as `open_episodes`."""
+        # the first read of a column checks all of it
+        self.memory.episodes.transitions(torch.zeros(1, dtype=torch.int64), 1.0)
 
     def sample(self, size: int) -> tuple[Features, Features]:
         """Draw N = `size` steps with replacement. Returns (observations, normalised like those of the rollout; actions in
         environment units). Raises the same errors as `require`."""
-        self.require()
         rows = self.memory.sample(size, self.generator)
         return self.normalizer(rows.observation.features), rows.action
 

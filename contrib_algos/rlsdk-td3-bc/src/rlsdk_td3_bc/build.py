@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rlsdk.buffers import RecordedTransitions
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_deterministic_actor_critic
-from rlsdk.training import OfflinePlan
+from rlsdk_datasets import OfflinePlan, RecordedTransitions
 from rlsdk_td3_bc.algorithm import CloningActorCritic
 from rlsdk_td3_bc.config import TD3BCConfig
 

@@ -6,19 +6,10 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import (
-    AgentConfig,
-    Dataset,
-    Default,
-    Normalization,
-    defaults,
-    described,
-    glossary,
-    in_range,
-    structure,
-)
+from rlsdk.settings import AgentConfig, Default, Normalization, defaults, described, glossary, in_range, structure
 from rlsdk.settings.off_policy import DeterministicActorCriticNetworkConfig
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk_datasets import Dataset
 
 PAPER = "arXiv:2106.06860"
 TD3 = "arXiv:1802.09477"

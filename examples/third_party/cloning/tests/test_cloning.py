@@ -10,10 +10,10 @@ from gymnasium import spaces
 
 import rlsdk
 import rlsdk.errors
-from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import to_space
 from rlsdk.errors import ArtifactError, UnsupportedSpaceError, UsageError
 from rlsdk.tree import flatten
+from rlsdk_datasets import RecordedEpisode, write_episodes
 
 SEEN, CHOICE, VECTOR = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2, start=3), spaces.Box(-2.0, 2.0, (1,))
 

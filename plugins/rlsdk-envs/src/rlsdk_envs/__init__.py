@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rlsdk_envs.atari import AtariWrapper as AtariWrapper
     from rlsdk_envs.atari import make_atari_env as make_atari_env
     from rlsdk_envs.c_vector import make_c_vec_env as make_c_vec_env
+    from rlsdk_envs.check import check_env as check_env
     from rlsdk_envs.envpool_vector import make_envpool_vec_env as make_envpool_vec_env
     from rlsdk_envs.torch_vector import TorchEnv as TorchEnv
     from rlsdk_envs.torch_vector import make_torch_vec_env as make_torch_vec_env
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 HOMES = {
     **dict.fromkeys(("AtariWrapper", "make_atari_env"), "rlsdk_envs.atari"),
+    "check_env": "rlsdk_envs.check",
     "make_c_vec_env": "rlsdk_envs.c_vector",
     "make_envpool_vec_env": "rlsdk_envs.envpool_vector",
     **dict.fromkeys(("TorchEnv", "make_torch_vec_env"), "rlsdk_envs.torch_vector"),
@@ -58,6 +60,7 @@ __all__ = [
     "Monitor",
     "TimeFeature",
     "TorchEnv",
+    "check_env",
     "load_results",
     "make_atari_env",
     "make_c_vec_env",

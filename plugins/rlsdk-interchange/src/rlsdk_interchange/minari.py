@@ -13,12 +13,12 @@ import gymnasium
 import numpy as np
 import torch
 
-from rlsdk.buffers import RecordedEpisode, open_episodes, write_episodes
 from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.errors import ArtifactError, SettingsError, fitting, one_line, shown
 from rlsdk.records import Features
 from rlsdk.runtime.packages import pip_install
 from rlsdk.spaces import choice_places, map_leaves
+from rlsdk_datasets import RecordedEpisode, open_episodes, write_episodes
 from rlsdk_interchange.recorded_data import MASKS, episode_of
 
 PER_EPISODE = 2**14

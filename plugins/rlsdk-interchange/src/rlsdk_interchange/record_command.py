@@ -58,7 +58,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
         raise SettingsError("--deterministic belongs to an agent file")
     if keys and not human:
         raise SettingsError("--keys belongs to --human")
-    from rlsdk.buffers import require_place
+    from rlsdk_datasets import require_place
 
     target = require_place(out)
     require_free(target, overwrite=overwrite)  # before any episode is run
@@ -73,7 +73,7 @@ def record_episodes_of(  # noqa: PLR0913  # options of the command
 
 def episodes_in(file: Path) -> str:
     """Describe a data set in one line: episodes, steps and mean return."""
-    from rlsdk.buffers import summary_of
+    from rlsdk_datasets import summary_of
 
     found = summary_of(file)
     return (

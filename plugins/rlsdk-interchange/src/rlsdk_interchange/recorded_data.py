@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlsdk.buffers import RecordedEpisode, checked_episode
 from rlsdk.errors import ObservationError, SettingsError, UsageError
 from rlsdk.records import Features, FinalObservations, Observation, Rollout, StepData
 from rlsdk.spaces import Space, choices_of
 from rlsdk.tree import map_tensors
+from rlsdk_datasets import RecordedEpisode, checked_episode
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent
@@ -25,14 +25,14 @@ MASKS = "action_mask"
 def remember(agent: Agent, episodes: Iterable[object]) -> int:
     """Add recorded episodes to the replay buffer of an agent, and return the number of transitions.
 
-    An episode can come from a data set (`rlsdk.buffers.open_episodes(path)`) or from Minari (`dataset.iterate_episodes()`). It
+    An episode can come from a data set (`rlsdk_datasets.open_episodes(path)`) or from Minari (`dataset.iterate_episodes()`). It
     can also be any object with the attributes or keys `observations` [T + 1, ..], nested like the space, `actions` [T, ..],
     `rewards` [T], `terminations` [T] and `truncations` [T]. Optional: `infos` with `action_mask` bool [T + 1, A]. If the last
     step is neither terminated nor truncated, the episode counts as truncated.
 
     Args:
         agent: an agent of an off-policy algorithm with one environment. If there is no environment,
-            `rlsdk.environments.RecordedOnly` provides its spaces. With `normalize`, the observations update the statistics.
+            `rlsdk_datasets.RecordedOnly` provides its spaces. With `normalize`, the observations update the statistics.
         episodes: the recorded episodes.
 
     Raises:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
-from rlsdk.buffers import RecordedEpisode
 from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.spaces import Space
+from rlsdk_datasets import RecordedEpisode
 from rlsdk_interchange.bounds import within_bounds
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Generator
 
-from rlsdk.buffers import RecordedEpisode, require_place, write_episodes
 from rlsdk.environments import Waiting, connect, make_vec_env, warn_of_statistics
 from rlsdk.errors import RlsdkError, SettingsError, UsageError, raised
 from rlsdk.exploration import random_actions
@@ -18,6 +17,7 @@ from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
 from rlsdk.runtime import checked_seed, limited_threads
 from rlsdk.spaces import Space
+from rlsdk_datasets import RecordedEpisode, require_place, write_episodes
 from rlsdk_interchange.recorder import Recorder
 
 if TYPE_CHECKING:

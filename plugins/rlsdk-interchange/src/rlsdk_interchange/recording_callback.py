@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from rlsdk import tree
-from rlsdk.buffers import RecordedEpisode, require_place, write_episodes
 from rlsdk.callbacks import Callback, set_aside
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.records import EnvStep, Observation
+from rlsdk_datasets import RecordedEpisode, require_place, write_episodes
 from rlsdk_interchange.recorder import Recorder
 
 if TYPE_CHECKING:

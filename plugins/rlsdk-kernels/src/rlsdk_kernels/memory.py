@@ -44,10 +44,18 @@ def _reading(tensors: Sequence[Tensor]) -> Callable[..., bool]:
     It may also be False for other reasons, such as inference mode. One call of torch's guards is as fast as `is_contiguous` of
     each tensor; comparing takes five times as long.
     """
-    if _guards is not None and tensors:
-        return _guards(tensors)
-    layouts = _layouts(*tensors)
-    return lambda *now: _layouts(*now) == layouts
+    if _guards is None or not tensors:
+        layouts = _layouts(*tensors)
+        return lambda *now: _layouts(*now) == layouts
+    firsts = [next(i for i, other in enumerate(tensors) if other is tensor) for tensor in tensors]
+    places = sorted(set(firsts))
+    check = _guards([tensors[i] for i in places])
+    if len(places) == len(tensors):
+        return check
+    # torch's guards refuse a tensor that is given twice, as both moments of RMSprop are
+    return lambda *now: (
+        all(now[i] is each for i, each in zip(firsts, now, strict=True)) and check(*map(now.__getitem__, places))
+    )
 
 
 def _torch_guards(tensors: Sequence[Tensor]) -> Callable[..., bool]:

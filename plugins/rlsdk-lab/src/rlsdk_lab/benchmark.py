@@ -13,7 +13,7 @@ from rlsdk.errors import ArtifactError, PluginError, SettingsError
 from rlsdk.registry import load, preset
 from rlsdk.runs import RunDirectory, RunRequest, folder_name, open_workers, read_table, require_trusted, run_all
 from rlsdk.runtime import write_json
-from rlsdk.settings import Dataset
+from rlsdk.settings import data_in
 from rlsdk_lab.scores import Score, score_of
 from rlsdk_lab.suite import Cell, Suite
 
@@ -143,7 +143,7 @@ def _with_digests(cell: Cell) -> dict[str, object]:
         SettingsError: a data set cannot be read.
     """
     try:
-        found = Dataset.named_in(load(cell.algorithm).config_type, cell.settings)
+        found = data_in(load(cell.algorithm).config_type, cell.settings)
         return {**cell.settings, **{name: dataset.to_setting() for name, dataset in found.items()}}
     except PluginError:  # each run of it fails
         return cell.settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlsdk.errors import SettingsError, shown
-from rlsdk.settings import Dataset
+from rlsdk_datasets import Dataset
 
 if TYPE_CHECKING:
     from rlsdk_lab.plotting import PictureSettings
@@ -70,7 +70,7 @@ def _picture(out: Path, picture_format: str | None) -> Path:
 
 
 def _plot_data(file: Path, output: Path, picture: PictureSettings) -> None:
-    from rlsdk.buffers import summary_of
+    from rlsdk_datasets import summary_of
     from rlsdk_lab.data_set_picture import plot_episodes
 
     found = summary_of(file)

@@ -22,7 +22,7 @@ from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.registry import load, preset
 from rlsdk.runs import require_shared
 from rlsdk.runtime import quietly
-from rlsdk.settings import Dataset, flat_scalars, merge
+from rlsdk.settings import DataReference, data_in, flat_scalars, merge
 from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 from rlsdk_lab.ranges import Range, search_space
 from rlsdk_lab.study_journal import JOURNAL
@@ -75,13 +75,13 @@ class Tuning:
         """Return the ranges that are searched."""
         return search_space(load(self.algorithm).config_type, flat_scalars(self.settings))
 
-    def datasets(self) -> dict[str, Dataset]:
+    def datasets(self) -> dict[str, DataReference]:
         """Return setting -> data set, for the fixed settings that name one.
 
         Raises:
-            SettingsError, ArtifactError: as `Dataset.named_in`.
+            SettingsError, ArtifactError: as `data_in`.
         """
-        return Dataset.named_in(load(self.algorithm).config_type, self.settings)
+        return data_in(load(self.algorithm).config_type, self.settings)
 
     def identity(self) -> str:
         """Return as JSON the values that all trials of a study share, see `rlsdk_lab.study_identity`."""

@@ -11,7 +11,6 @@ from typing import Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import attrs
 
-from rlsdk.settings import Dataset
 from rlsdk.settings.schedules import Constant, Piecewise, Schedule, TrainFrequency
 from rlsdk_testing.own_modules import OF_THE_SDK
 
@@ -181,6 +180,5 @@ WITHOUT_DEFAULT: dict[object, tuple[object, ...]] = {
     int: (1, 2, 4),
     float: (1e-3, 0.5, 1e-6, 2.0),
     Schedule: (Constant(1e-3), Constant(0.5), Constant(1e-6)),
-    Dataset: (),
 }
 """Type -> values to try for a setting of that type whose value is None."""

@@ -9,12 +9,13 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import connect
 from rlsdk.exploration import random_actions
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation
+from rlsdk.settings import data_settings
 from rlsdk.tree import map_tensors
+from rlsdk_datasets import Dataset, RecordedEpisode, write_episodes
 
 EPISODES, LONGEST = 4, 20
 
@@ -30,6 +31,11 @@ class _Rows:
     masks: list[Tensor]
     actions: list[Features]
     rewards: list[Tensor]
+
+
+def recordable(config_type: type[object]) -> list[str]:
+    """Return the settings of a config class for which `write_episodes` can write data, not those of another kind of data."""
+    return [name for name, kind in data_settings(config_type).items() if issubclass(kind, Dataset)]
 
 
 def random_dataset(env: object, path: Path) -> Path:

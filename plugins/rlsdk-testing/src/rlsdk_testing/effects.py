@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.agent import agent_class
-from rlsdk.settings import AgentConfig, dataset_names
+from rlsdk.settings import AgentConfig, data_settings
 from rlsdk.settings.schedules import Constant
 from rlsdk_testing.alternatives import KEEP, Question, Setting, questions, words
 from rlsdk_testing.trials import Left, Place, Refused, Trials, left_by, quietly, same
@@ -131,7 +131,7 @@ class MidTrainings:
                 memory = ["replay"] if agent.replay_buffer is not None else None
                 self._begun[key] = self.folder / f"{len(self._begun)}.rlsdk"
                 agent.save(self._begun[key], include=memory)
-                names = dataset_names(type(agent.config))
+                names = data_settings(type(agent.config))
                 self._datasets[self._begun[key]] = {name: getattr(agent.config, name) for name in names}
         return self._begun[key]
 

@@ -46,9 +46,9 @@ def import_is_free(subject: Subject) -> None:
 
 @clause(
     "plugin.manifest-agrees",
-    "Id, family and policies of the AlgorithmSpec equal those of the manifest rlsdk.toml; its commands and importers exist.",
+    "Id, family and policies of the AlgorithmSpec equal those of the manifest rlsdk.toml; what its tables name exists.",
     "Write the same id, family and policies in rlsdk.toml and in the AlgorithmSpec. Or name `build` and"
-    " `config` in rlsdk.toml and remove the hook. Name a function of the package for each command and importer.",
+    " `config` in rlsdk.toml and remove the hook. Name a function of the package for each command, importer and inspector.",
 )
 def manifest_agrees(subject: Subject) -> None:
     spec, manifest = subject.spec, subject.manifest
@@ -56,7 +56,7 @@ def manifest_agrees(subject: Subject) -> None:
     wrong = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     require(not wrong, f"spec and manifest disagree: {wrong}")
     require(bool(manifest.summary and manifest.title), "the manifest needs a title and a summary")
-    for kind in ("commands", "importers"):
+    for kind in ("commands", "importers", "inspectors"):
         for name, _ in getattr(manifest, kind):
             try:
                 extension(kind, name)

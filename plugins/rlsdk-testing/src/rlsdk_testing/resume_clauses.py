@@ -14,7 +14,7 @@ from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Report
-from rlsdk.settings import dataset_names
+from rlsdk.settings import data_settings
 from rlsdk.settings.schedules import Constant, Linear
 from rlsdk.tree import leaves
 from rlsdk_envs.toy import AnySpaceEnv
@@ -174,7 +174,7 @@ def _count(agent: Agent, report: Report) -> int:
 
 def _data_sets(agent: Agent) -> dict[str, object]:
     """Return the data sets of the agent: setting -> data set. Agent files do not contain the paths of data sets."""
-    return {name: getattr(agent.config, name) for name in dataset_names(type(agent.config))}
+    return {name: getattr(agent.config, name) for name in data_settings(type(agent.config))}
 
 
 def _close(agent: Agent) -> None:

@@ -16,12 +16,12 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
-from rlsdk.settings import dataset_names, glossary, merge
+from rlsdk.settings import glossary, merge
 from rlsdk.settings.actor_critic import memory_of
 from rlsdk.spaces import choices_of
 from rlsdk_envs import ActionMasker
 from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
-from rlsdk_testing.datasets import random_dataset
+from rlsdk_testing.datasets import random_dataset, recordable
 from rlsdk_testing.declared import declared_bounds, declared_exceptions, declared_settings
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.strategies import is_thorough
@@ -193,7 +193,7 @@ class Subject:
     def _datasets(self, env: Any, given: Mapping[str, object]) -> dict[str, object]:
         """Return a data set recorded in `env`, for each setting that is a data set and has no value in `given`."""
         fixed = {**self.given, **given}
-        names = [name for name in dataset_names(self.spec.config_type) if name not in fixed]
+        names = [name for name in recordable(self.spec.config_type) if name not in fixed]
         if not names:
             return {}
         self._folder = self._folder or TemporaryDirectory(prefix="rlsdk-data-sets-")

@@ -22,11 +22,10 @@ from rlsdk.callbacks import Callback, Run
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation, Report
-from rlsdk.settings import dataset_names
 from rlsdk.spaces import choices_of
 from rlsdk_envs import ActionMasker
 from rlsdk_envs.toy import TableEnv, position_in
-from rlsdk_testing.datasets import random_action, recorded_dataset
+from rlsdk_testing.datasets import random_action, recordable, recorded_dataset
 from rlsdk_testing.kit import require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import SMALL, Subject
@@ -215,7 +214,7 @@ def _agent(subject: Subject, toy: Toy, settings: Mapping[str, object]) -> Iterat
         return subject.with_info(with_masks(toy.make()))
 
     copies = make_vec_env(make, ENVS, vectorization="sync")
-    names = dataset_names(subject.spec.config_type)
+    names = recordable(subject.spec.config_type)
     if names and toy.right is None:
         raise NotApplicable("the algorithm learns from recordings, which the kit does not make of this toy")
     with TemporaryDirectory(prefix="rlsdk-toy-") as folder:

@@ -6,12 +6,11 @@ import torch
 
 from acme_cloning.config import CloningConfig
 from acme_cloning.policy import CloningPolicy
-from rlsdk.buffers import RecordedTransitions
 from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
 from rlsdk.records import Metrics, Transitions
 from rlsdk.spaces import Box, Discrete
-from rlsdk.training import OfflinePlan
 from rlsdk.updates import FlatOptimizer
+from rlsdk_datasets import OfflinePlan, RecordedTransitions
 
 OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import AgentConfig, Dataset, described, glossary, in_range
+from rlsdk.settings import AgentConfig, described, glossary, in_range
+from rlsdk_datasets import Dataset
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ To add a kind, add a folder; no code lists the folders. The keys of `family.toml
 | `family` | the value of `--family`, and the label in the manifest |
 | `for_actions` | the value of `--actions` that chooses this folder; left out if the family has no such choice |
 | `summary`, `actions`, `observations`, `default_envs`, `live` | as in the manifest |
+| `requires` | packages that the new package needs too; may be left out |
 | `run` | a command that trains the new algorithm |
 | `example` | Python code that trains the new algorithm, for the README of the package |
 | `[preset]` | `env`, `steps`, `settings`: the content of its preset |

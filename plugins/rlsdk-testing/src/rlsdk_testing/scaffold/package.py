@@ -139,6 +139,7 @@ def _placeholders(identity: str, template: FamilyTemplate) -> dict[str, str]:
         "package": f"rlsdk_{identity.replace('-', '_')}",
         "sdk": SDK,
         "oldest": OLDEST,
+        "requirements": "".join(f' "{each}",' for each in template.contents.get("requires", ())),
     }
     return names | {key: Template(text).substitute(names) for key, text in _placeholders_of(template.contents)}
 

@@ -1,11 +1,12 @@
-"""Recorded episodes as training data: transitions, sequences or whole episodes."""
+"""Recorded episodes: opening a data set, its transitions, sequences and whole episodes, and its summary."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import attrs
 import numpy as np
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.episode_file import UNSEEDED, EpisodeFile, RecordedEpisode, forbidden_row, read_header
-from rlsdk.errors import ArtifactError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.interfaces import BuildContext, Frames, State
+from rlsdk.errors import ArtifactError, MaskError, SettingsError, UnsupportedSpaceError, UsageError, one_line
+from rlsdk.interfaces import BuildContext, Frames
 from rlsdk.records import Features, Observation, Sequences, StepData, Transitions
-from rlsdk.settings.load import Dataset
 from rlsdk.spaces import Space, choice_places
+from rlsdk_datasets.dataset import Dataset
+from rlsdk_datasets.episode_file import UNSEEDED, EpisodeFile, RecordedEpisode, forbidden_row, read_header
 
 T = TypeVar("T")
 
@@ -279,112 +280,6 @@ def _at(features: Features, index: Tensor) -> Features:
     return tree.map_tensors(lambda leaf: leaf[index], features)
 
 
-AT_ONCE = 4096
-"""The number of observations that `observations` reads per batch."""
-
-
-class _Recorded:
-    """A data set as a buffer, apart from what it samples."""
-
-    def __init__(self, dataset: Dataset, context: BuildContext, *, gamma: float = 1.0, share: float = 1.0) -> None:
-        """
-        Args:
-            dataset: the setting `dataset` of the agent.
-            context: the context that the agent's parts are built from.
-            gamma: the `discount` of transitions that do not terminate their episode.
-            share: the fraction of the episodes that are sampled; the others are `held_out`. The random split has a fixed seed.
-        """
-        self.dataset, self.context, self.gamma, self.share = dataset, context, gamma, share
-        self._split: tuple[Episodes, Episodes | None] | None = None
-
-    @property
-    def episodes(self) -> Episodes:
-        """The episodes that are sampled; raises like `open_episodes`, and SettingsError if a part of the split is empty."""
-        return self._opened()[0]
-
-    @property
-    def held_out(self) -> Episodes | None:
-        """The episodes that are not sampled; None with `share = 1`. Raises like `episodes`."""
-        return self._opened()[1]
-
-    def _opened(self) -> tuple[Episodes, Episodes | None]:
-        if self._split is None:
-            episodes = open_episodes(self.dataset, self.context)
-            self._split = (episodes, None) if self.share == 1.0 else episodes.split(self.share)
-        return self._split
-
-    def observations(self) -> Iterator[Features]:
-        """Yield the observations of all sampled steps in batches [N, ..] of at most `AT_ONCE`; raises like `open_episodes`."""
-        steps = self.episodes.steps
-        for start in range(0, steps, AT_ONCE):
-            places = torch.arange(start, min(start + AT_ONCE, steps))
-            yield self.episodes.transitions(places, self.gamma).observation.features
-
-    def episode_rewards(self) -> Iterator[Tensor]:
-        """Yield the rewards float32 [T] of each sampled episode; raises like `open_episodes`."""
-        for episode in self.episodes:
-            yield episode.rewards
-
-    def __len__(self) -> int:
-        return 0 if self.dataset.path is None else self.episodes.steps
-
-    def bytes_required(self) -> int:
-        """0, because the recordings are in a file and no memory is allocated for rows."""
-        return 0
-
-    def extend(self, item: object) -> NoReturn:
-        """Raise UsageError: a data set cannot be extended."""
-        raise UsageError(f"the data set {self.dataset.name!r} cannot be extended; an offline plan does not collect")
-
-    def _drawn(self, size: int, generator: Generator) -> Tensor:
-        """Positions int64 [size] of steps, each with equal probability."""
-        return torch.randint(self.episodes.steps, (size,), generator=generator, device=generator.device)
-
-    def state_dict(self) -> State:
-        return {"digest": self.dataset.digest}
-
-    def load_state_dict(self, state: State) -> None:
-        """Check that the state belongs to this data set, and raise UsageError if not. Nothing is restored."""
-        if state.get("digest") != self.dataset.digest:
-            raise UsageError(
-                f"the stored memory held another data set than {self.dataset.name!r}; give the one the agent was made with"
-            )
-
-
-class RecordedTransitions(_Recorded):
-    """Samples the transitions of a data set, each with equal probability. The file is opened at the first use.
-
-    The buffer of an agent that was loaded without its data set is empty; such an agent can predict but not train.
-    """
-
-    def sample(self, size: int, generator: Generator) -> Transitions:
-        """Draw `size` transitions with replacement; raises like `open_episodes`."""
-        return self.episodes.transitions(self._drawn(size, generator), self.gamma)
-
-
-class RecordedSequences(_Recorded):
-    """Samples sequences of a data set; each first step has equal probability. Otherwise like `RecordedTransitions`."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        context: BuildContext,
-        *,
-        length: int,
-        burn_in: int = 0,
-        gamma: float = 1.0,
-        share: float = 1.0,
-    ) -> None:
-        """`length`: the number of steps T with the burn-in. `burn_in`: the number of first steps whose `loss_mask` is False.
-        The other arguments are those of `RecordedTransitions`."""
-        super().__init__(dataset, context, gamma=gamma, share=share)
-        self.length, self.burn_in = length, burn_in
-
-    def sample(self, size: int, generator: Generator) -> Sequences[None]:
-        """Draw `size` sequences with replacement, padded after the end of their episode; raises like `open_episodes`."""
-        return self.episodes.sequences(self._drawn(size, generator), self.length, self.gamma, self.burn_in)
-
-
 QUARTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -464,3 +359,11 @@ def summary_of(path: str | Path) -> DataSetSummary:
         masks=file.masks() is not None,
         seeds=tuple(seeds[seeds != UNSEEDED].tolist()),
     )
+
+
+def inspect(path: Path, as_json: bool) -> str:
+    """Return what `rlsdk inspect` prints of a data set. Raises as `summary_of`."""
+    found = summary_of(path)
+    if as_json:
+        return json.dumps(found.as_table(), indent=1)
+    return "\n".join(f"{name + ':':<14}{one_line(text)}" for name, text in found.rows().items())

@@ -12,8 +12,8 @@ import gymnasium
 import pytest
 import torch
 
-from rlsdk.buffers import RecordedEpisode, write_episodes
 from rlsdk.environments import to_space
+from rlsdk_datasets import RecordedEpisode, write_episodes
 from tests.example_plugins import installed_examples
 
 RUN = ("run", "cloning", "--seed", "0", "--out", "run")

@@ -14,7 +14,14 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.buffers import (
+from rlsdk.environments import make_vec_env, to_space
+from rlsdk.environments.vector.connected import seed_of
+from rlsdk.errors import ArtifactError, ObservationError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
+from rlsdk.interfaces import BuildContext
+from rlsdk.runtime.process import Streams
+from rlsdk.settings import structure
+from rlsdk_datasets import (
+    Dataset,
     Episodes,
     RecordedEpisode,
     RecordedSequences,
@@ -22,12 +29,6 @@ from rlsdk.buffers import (
     open_episodes,
     write_episodes,
 )
-from rlsdk.environments import make_vec_env, to_space
-from rlsdk.environments.vector.connected import seed_of
-from rlsdk.errors import ArtifactError, ObservationError, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
-from rlsdk.interfaces import BuildContext
-from rlsdk.runtime.process import Streams
-from rlsdk.settings import Dataset, structure
 from rlsdk_envs.toy import ChainEnv
 from rlsdk_interchange import export_minari, import_minari, record_episodes, remember
 from rlsdk_interchange.recorded_data import episode_of
@@ -143,8 +144,8 @@ def test_nothing_is_read_before_it_is_needed(demo: Path) -> None:
 
 def test_large_columns_are_mapped(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = open_episodes(demo).transitions(torch.arange(25), 0.9)
-    monkeypatch.setattr("rlsdk.buffers.episode_file.IN_MEMORY", 10)
-    monkeypatch.setattr("rlsdk.buffers.episode_file.CHUNK", 24)
+    monkeypatch.setattr("rlsdk_datasets.episode_file.IN_MEMORY", 10)
+    monkeypatch.setattr("rlsdk_datasets.episode_file.CHUNK", 24)
     mapped = open_episodes(demo).transitions(torch.arange(25), 0.9)
     assert torch.equal(plain.observation.features["b"], mapped.observation.features["b"])
     assert torch.equal(plain.reward, mapped.reward)

@@ -21,11 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.environments.adapters.observations import to_space
+from rlsdk.environments import to_space
 from rlsdk.errors import ArtifactError, ObservationError, SettingsError
-from rlsdk.interfaces.abilities import require_inside
+from rlsdk.interfaces import require_inside
 from rlsdk.records import Features
-from rlsdk.settings.load import data_file, header_bytes, suffixed
 from rlsdk.spaces import (
     Box,
     Dict,
@@ -42,6 +41,7 @@ from rlsdk.spaces import (
     to_json,
 )
 from rlsdk.tree import leaves
+from rlsdk_datasets.dataset import data_file, header_bytes, suffixed
 
 KIND, FORMAT = "rlsdk-episodes", 1
 ENTRY = "rlsdk"

@@ -12,10 +12,11 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.environments import RecordedOnly, make_vec_env
+from rlsdk.environments import make_vec_env
 from rlsdk.errors import ObservationError, ResourceError, RlsdkError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.runtime import memory
+from rlsdk_datasets import RecordedOnly
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv, IdentityEnvBox
 from rlsdk_interchange.recorded_data import remember
 from rlsdk_qrdqn import QRDQN

@@ -13,11 +13,11 @@ from gymnasium import spaces
 from torch.nn.functional import cross_entropy
 
 import rlsdk
-from rlsdk.buffers import RecordedEpisode, write_episodes
-from rlsdk.environments import RecordedOnly, to_space
+from rlsdk.environments import to_space
 from rlsdk.errors import ArtifactError, DivergenceError, MaskError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.registry import algorithms
 from rlsdk.tree import flatten
+from rlsdk_datasets import RecordedEpisode, RecordedOnly, open_episodes, write_episodes
 
 SEEN = spaces.Box(-1.0, 1.0, (2,), np.float32)
 CHOICE, VECTOR = spaces.Discrete(2, start=3), spaces.Box(-2.0, 2.0, (1,), np.float32)
@@ -121,7 +121,7 @@ def test_the_loss_is_the_mean_of_independent_torch(tmp_path: Path) -> None:
     data = recorded(tmp_path / "demo", CHOICE)
     agent = agent_for("ppo", CHOICE)
     before = parameters_of(agent)
-    rows = rlsdk.buffers.open_episodes(data).transitions(torch.arange(240), 1.0)
+    rows = open_episodes(data).transitions(torch.arange(240), 1.0)
     policy = agent.policy
     loss = cross_entropy(policy.head.linear(policy.body(rows.observation.features)), rows.action - 3)
     loss.backward()
@@ -146,7 +146,7 @@ def test_a_memory_is_learnt_in_order(name: str, tmp_path: Path) -> None:
     small = {"policy_kwargs": {"net_arch": {"pi": [32]}, "lstm_hidden_size": 32}}
     agent = agent_for(name, CHOICE, policy="MlpLstmPolicy", **small)
     agent.pretrain(data, n_epochs=60, learning_rate=2e-2, batch_size=512)
-    episode, state, right = rlsdk.buffers.open_episodes(data).episode(0), None, []
+    episode, state, right = open_episodes(data).episode(0), None, []
     for t in range(70):
         start = np.array([t == 0])
         action, state = agent.predict(episode.observations[t].numpy()[None], state, start, deterministic=True)
@@ -187,7 +187,7 @@ def test_the_same_seed_gives_the_same_policy_to_the_bit(tmp_path: Path) -> None:
 def test_observations_are_normalised_by_the_data(tmp_path: Path) -> None:
     data = recorded(tmp_path / "demo", CHOICE)
     agent = agent_for("ppo", CHOICE, normalize=True).pretrain(data, n_epochs=1, train_fraction=1.0)
-    rows = rlsdk.buffers.open_episodes(data).transitions(torch.arange(240), 1.0).observation.features
+    rows = open_episodes(data).transitions(torch.arange(240), 1.0).observation.features
     assert agent.normalizer is not None
     normalised = agent.normalizer.observations(rows)
     assert float(normalised.std()) == pytest.approx(1.0, abs=0.05)
