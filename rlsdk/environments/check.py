@@ -27,10 +27,9 @@ from rlsdk.environments.adapters.checks import (
     success,
 )
 from rlsdk.environments.adapters.masks import GoalRules, MaskRule, mask_methods
-from rlsdk.environments.adapters.observations import stack, to_gymnasium, to_space
+from rlsdk.environments.adapters.observations import stack, to_actions, to_gymnasium, to_space
 from rlsdk.environments.vector.connected import missing_members, seed_spaces
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
-from rlsdk.environments.vector.numpy_vector import to_actions
 from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, message_of, raised, shown
 from rlsdk.spaces import Dict, Space, map_leaves
 

@@ -123,7 +123,9 @@ class LocalCollector:
         self.observation_space = env.observation_space if space is None else space
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
         self._in_round = False
-        self._rollout_ended: Callable[[], object] | None = getattr(env, "rollout_ended", None)
+        # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
+        ends = hasattr(type(env), "rollout_ended")
+        self._rollout_ended: Callable[[], object] | None = env.rollout_ended if ends else None
         self._actor: _Actor[Any, Any] | None = None
 
     @property

@@ -59,7 +59,9 @@ class RemoteCollector:
         self.normalizer = self._agent.preprocessing.rollouts(self._agent.parts)
         self._groups = len(self.acting) // env.collectors
         self._in_round, self._env_steps = False, run.cursor.env_steps
-        self._rollout_ended: Callable[[], object] | None = getattr(watched, "rollout_ended", None)
+        # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
+        ends = hasattr(type(watched), "rollout_ended")
+        self._rollout_ended: Callable[[], object] | None = watched.rollout_ended if ends else None
         self._attached_with: object = None
         self._ahead = RunningAhead(env, self._agent) if env.max_lag else None
 
