@@ -11,10 +11,11 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import NumpyVectorEnv, check_env, connect, to_space
+from rlsdk.environments import check_env, connect, to_space
 from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.records import EnvStep, Episode, Observation
+from rlsdk_sb3 import NumpyVectorEnv
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 

@@ -188,7 +188,7 @@ def build_parts(agent: AssembledAgent) -> None:
     agent.parts = agent.preprocessing.connected(built)
     agent.made_as = architecture_of(built)  # a file holds settings, no layers: replaced layers are found by comparing
     if hasattr(type(agent.parts.policy), "reader"):  # its methods accept observations of users, in numpy or torch
-        agent.parts.policy.reader = InputReader(agent.preprocessing)  # pyright: ignore[reportAttributeAccessIssue]
+        setattr(agent.parts.policy, "reader", InputReader(agent.preprocessing))  # noqa: B010  # few policies declare it
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Callback:
                 raise UsageError(
                     f"{cls.__name__}.{name} would never be called: a {cls.__mro__[1].__name__} is not a BaseCallback; override"
                     f" {event}(run{', step' * (event == 'on_step')}), on_report(run, report) or on_evaluation(run, evaluation),"
-                    " or derive from rlsdk_sb3.BaseCallback"
+                    " or derive from rlsdk_sb3.BaseCallback or rlsdk_sb3.EvalCallback"
                 )
 
     def on_training_start(self, run: Run) -> bool | None:

@@ -124,8 +124,8 @@ class LocalCollector:
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
         self._in_round = False
         # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
-        ends = hasattr(type(env), "rollout_ended")
-        self._rollout_ended: Callable[[], object] | None = env.rollout_ended if ends else None
+        ends = getattr(type(env), "rollout_ended", None)
+        self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, env)
         self._actor: _Actor[Any, Any] | None = None
 
     @property

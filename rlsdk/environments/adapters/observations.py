@@ -535,7 +535,7 @@ def _columns(space: Space, actions: Any, count: int, path: str) -> list[object]:
         raise UsageError(f"{path} are {shown(actions)}; give {count} actions with the parts {keys}") from None
 
 
-LOOP = "for numpy arrays, step model.get_env(), or rlsdk_sb3.NumpyVectorEnv(env)"
+LOOP = "for numpy arrays, step rlsdk_sb3.NumpyVectorEnv(env), or model.get_env()"
 
 
 def no_tensors(action: object, wanted: str) -> UsageError:

@@ -193,6 +193,13 @@ OF_AGENTS = {
 
 OF_CALLBACKS = {
     **dict.fromkeys(
+        (
+            *("evaluations_timesteps", "evaluations_results", "evaluations_length", "evaluations_successes"),
+            "log_path",
+        ),
+        "rlsdk_sb3.EvalCallback has it; history of an EvalCallback has the steps and the result of each evaluation",
+    ),
+    **dict.fromkeys(
         ("globals", "locals", "update_child_locals", "update_locals"),
         "derive from rlsdk_sb3.BaseCallback: it has locals",
     ),
