@@ -45,7 +45,8 @@ assert_type(model.policy, TorchPolicy)
 assert_type(model.observation_space, gymnasium.Space[Any])
 assert_type(model.action_space, gymnasium.Space[Any])
 assert_type(model.env, ConnectedEnv | None)
-assert_type(model.get_env(), NumpyVectorEnv | None)
+loop: NumpyVectorEnv | None = model.get_env()  # Any: the core does not import the package of the class
+print(loop.stepp)  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 assert_type(model.replay_buffer, Buffer[Any, Any] | None)
 assert_type(model.get_parameters(), dict[str, State])
 assert_type(model.num_timesteps, int)

@@ -25,6 +25,7 @@ GROUPS = {
         "rlsdk.evaluation",
         "rlsdk.sinks",
         "rlsdk.errors",
+        "rlsdk_sb3",
     ),
     "Experiments and files": ("rlsdk.runs", "rlsdk.cli", "rlsdk_lab", "rlsdk_interchange", "rlsdk.executors"),
     "Parts of algorithms": (

@@ -58,7 +58,7 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
         training_state.leave_episodes(agent)
 
 
-def numpy_environment(agent: AssembledAgent) -> Any:
+def numpy_environment(agent: AssembledAgent) -> object:
     """The training environment with an interface for numpy arrays, of rlsdk-sb3; None without one. It is the same object until
     the environment is replaced."""
     if agent.env is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
 from rlsdk.interfaces.abilities import explain_names
@@ -182,7 +182,8 @@ class CallbackList(list[object]):
 class ForeignCallback(Protocol):
     """A callback of stable-baselines3; the package rlsdk-sb3 has such classes, and adapts the objects."""
 
-    def init_callback(self, model: Any) -> object: ...
+    @property
+    def init_callback(self) -> Callable[..., object]: ...
 
 
 def as_callbacks(value: object, parent: object = None) -> list[Callback]:

@@ -34,8 +34,11 @@ class EveryNSteps(Callback):
     def __init__(self, n_steps: int, callback: object) -> None:
         """Raises SettingsError if `callback` is neither a function nor a callback."""
         self.rounds = StepCounter(n_steps, "EveryNSteps n_steps")
-        function = callback if callable(callback) and not isinstance(callback, Callback) else None
-        self.children = [LambdaCallback(on_report=lambda run, _: function(run))] if function else _own(callback)
+        if callable(callback) and not isinstance(callback, Callback):
+            function = cast("Callable[[Run], bool | None]", callback)
+            self.children: list[Callback] = [LambdaCallback(on_report=lambda run, _: function(run))]
+        else:
+            self.children = _own(callback)
 
     @property
     def n_steps(self) -> int:

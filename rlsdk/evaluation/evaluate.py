@@ -160,7 +160,7 @@ def evaluate_policy(  # noqa: PLR0913  # the signature of stable-baselines3
     n_eval_episodes: int = 10,
     deterministic: bool = True,
     render: bool = False,
-    callback: Callable[[dict[str, Any], dict[str, Any]], object] | None = None,
+    callback: Callable[..., object] | None = None,
     reward_threshold: float | None = None,
     return_episode_rewards: bool = False,
     warn: bool = True,

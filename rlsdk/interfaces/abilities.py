@@ -406,7 +406,7 @@ def explain_names(kind: T) -> T:
 
 
 def _of_object(self: object, name: str) -> object:
-    # parts are asked for optional members when they are assembled; nothing is imported for these
+    # rlsdk itself looks for optional members when parts are assembled; nothing is imported for these
     if name in _optional():
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
     return elsewhere(self, name)

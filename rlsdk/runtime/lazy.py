@@ -1,6 +1,6 @@
 """Imports public names at their first use, and asks the package rlsdk-sb3 for names that only stable-baselines3 has.
 
-The package is imported when such a name is asked for. `of_sb3` is the only way to it.
+The package is imported at the first use of such a name. `of_sb3` is the only way to it.
 """
 
 from __future__ import annotations

@@ -15,11 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments.adapters.checks import (
-    Indices,
-    attribute_of,
-    unreadable,
-)
+from rlsdk.environments.adapters.checks import Indices, attribute_of, unreadable
 from rlsdk.errors import EnvironmentFault, MaskError, UsageError, shown
 from rlsdk.interfaces import VectorEnv, VectorEnvAbilities, ability
 from rlsdk.spaces import Space, choice_places, choices_of, leaf_spaces

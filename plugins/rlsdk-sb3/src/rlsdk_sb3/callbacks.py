@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from rlsdk.callbacks import (
     Callback,
@@ -42,26 +42,6 @@ def StopTrainingOnNoModelImprovement(  # noqa: N802  # the name in stable-baseli
     """A callback that stops after more than `max_no_improvement_evals` evaluations in a row without a better mean return; the
     first `min_evals` do not count."""
     return StopOnNoImprovement(max_no_improvement_evals + 1, start_after=min_evals, verbose=verbose)
-
-
-class Documented(Protocol):
-    """The methods that stable-baselines3 documents for callbacks; `BaseCallback` has them."""
-
-    parent: object
-
-    def init_callback(self, model: Agent) -> object: ...
-
-    def on_training_start(self, locals_: Locals, globals_: Locals) -> object: ...
-
-    def on_rollout_start(self) -> object: ...
-
-    def on_step(self) -> bool: ...
-
-    def on_rollout_end(self) -> object: ...
-
-    def on_training_end(self) -> object: ...
-
-    def update_locals(self, locals_: Locals) -> object: ...
 
 
 class BaseCallback:
@@ -150,7 +130,7 @@ class BaseCallback:
 class EventCallback(BaseCallback):
     """A callback that calls another one at an event. Override `_on_step` and call `_on_event` in it to trigger the event."""
 
-    def __init__(self, callback: Documented | None = None, verbose: int = 0) -> None:
+    def __init__(self, callback: BaseCallback | None = None, verbose: int = 0) -> None:
         super().__init__(verbose)
         if callback is not None and not is_documented(callback):
             raise SettingsError(
@@ -188,41 +168,17 @@ class FunctionCallback(BaseCallback):
         return cast("bool", self.function(self.locals, self.globals))  # None does not stop the training
 
 
-class HasHooks(Protocol):
-    """A callback whose subclasses may override methods of `BaseCallback`."""
-
-    def _init_callback(self) -> None: ...
-    def _on_training_start(self) -> None: ...
-    def _on_rollout_start(self) -> None: ...
-    def _on_step(self) -> bool: ...
-    def _on_rollout_end(self) -> None: ...
-    def _on_training_end(self) -> None: ...
+HOOKS = ("_init_callback", "_on_training_start", "_on_rollout_start", "_on_step", "_on_rollout_end", "_on_training_end")
+"""The methods of a `BaseCallback` that users override."""
 
 
 class Hooks(BaseCallback):
     """A `BaseCallback` that calls the methods of `owner` and stores the values that these methods read."""
 
-    def __init__(self, owner: HasHooks) -> None:
+    def __init__(self, owner: Callback) -> None:
         super().__init__()
-        self.owner = owner
-
-    def _init_callback(self) -> None:
-        self.owner._init_callback()
-
-    def _on_training_start(self) -> None:
-        self.owner._on_training_start()
-
-    def _on_rollout_start(self) -> None:
-        self.owner._on_rollout_start()
-
-    def _on_step(self) -> bool:
-        return self.owner._on_step()
-
-    def _on_rollout_end(self) -> None:
-        self.owner._on_rollout_end()
-
-    def _on_training_end(self) -> None:
-        self.owner._on_training_end()
+        for name in HOOKS:  # on this object: they take the place of the empty ones of the class
+            setattr(self, name, getattr(owner, name))
 
 
 HOOK_VALUES = ("model", "n_calls", "num_timesteps", "locals", "globals", "logger", "training_env")
@@ -235,7 +191,7 @@ class AdaptedCallback(Callback):
 
     needs_infos = True
 
-    def __init__(self, inner: Documented, parent: object = None) -> None:
+    def __init__(self, inner: BaseCallback, parent: object = None) -> None:
         self.inner, self.child = inner, parent is not None
         if parent is not None:
             inner.parent = parent
@@ -284,7 +240,7 @@ class AdaptedCallback(Callback):
         self.inner.on_training_end()
 
 
-def is_documented(value: object) -> TypeGuard[Documented]:
+def is_documented(value: object) -> TypeGuard[BaseCallback]:
     """Whether `value` is an object with the methods of `BaseCallback`."""
     names = ("init_callback", "on_training_start", "on_step", "update_locals")
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
@@ -325,7 +281,7 @@ def adapted_callback(value: object, parent: object = None) -> AdaptedCallback:
     raise SettingsError(f"{value!r} lacks methods of a callback; derive its class from rlsdk_sb3.BaseCallback")
 
 
-class EveryNTimesteps(EveryNSteps):
+class EveryNTimesteps(Callback):
     """Calls a function or callback every `n_steps` environment steps; training stops if it returns False.
 
     A function `f(run)`, or `on_report` of a `Callback`, is called at the end of the round in which the interval ends. `on_step`
@@ -336,41 +292,46 @@ class EveryNTimesteps(EveryNSteps):
         """Raises SettingsError if `callback` is neither a function nor a callback."""
         function = callable(callback) and not isinstance(callback, Callback) and not is_documented(callback)
         given = [] if function else _flat(callback)
-        at_rounds = [child for child in given if isinstance(child, Callback)]
-        super().__init__(n_steps, callback if function else at_rounds)
+        own = [child for child in given if isinstance(child, Callback)]
         self.at_steps = [adapted_callback(child, self) for child in given if not isinstance(child, Callback)]
-        self.steps = StepCounter(n_steps, "EveryNTimesteps n_steps")
+        self.at_rounds = EveryNSteps(n_steps, callback if function else own) if function or own else None
+        self.counter = StepCounter(n_steps, "EveryNTimesteps n_steps")
         self.needs_infos = bool(self.at_steps)
 
     @property
     def n_steps(self) -> int:
         """The number of environment steps between two calls."""
-        return self.rounds.every
+        return self.counter.every
 
     @n_steps.setter
     def n_steps(self, value: int) -> None:
-        self.rounds, self.steps = self.rounds.changed(value), self.steps.changed(value)
+        self.counter = self.counter.changed(value)
+        if self.at_rounds is not None:
+            self.at_rounds.n_steps = value
 
     @property
     def watches_steps(self) -> bool:
         return bool(self.at_steps)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.steps.start(run.num_timesteps, run.agent.context.num_envs if self.at_steps else 0)
+        self.counter.start(run.num_timesteps, run.agent.context.num_envs if self.at_steps else 0)
         for child in self.at_steps:
             child.on_training_start(run)
-        return super().on_training_start(run) if self.children else None
+        return None if self.at_rounds is None else self.at_rounds.on_training_start(run)
 
     def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        if not self.steps.due(run.num_timesteps):
+        if not self.counter.due(run.num_timesteps):
             return None
         answers = [child.trigger(run, step) for child in self.at_steps]
         return not any(map(says_stop, answers))
 
+    def on_report(self, run: Run, report: Report) -> bool | None:
+        return None if self.at_rounds is None else self.at_rounds.on_report(run, report)
+
     def on_training_end(self, run: Run) -> bool | None:
         for child in self.at_steps:
             child.on_training_end(run)
-        return super().on_training_end(run)
+        return None if self.at_rounds is None else self.at_rounds.on_training_end(run)
 
 
 def _flat(callback: object) -> list[object]:
@@ -378,6 +339,7 @@ def _flat(callback: object) -> list[object]:
     return [one for item in callback for one in _flat(item)] if isinstance(callback, list | tuple) else [callback]
 
 
+# two levels below `Callback`, as users of stable-baselines3 derive from this class, and both need what the first one does
 class EvalCallback(Evaluating):
     """`rlsdk.callbacks.EvalCallback` with the values and methods that stable-baselines3 documents.
 
