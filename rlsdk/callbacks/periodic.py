@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 from rlsdk.callbacks.callback import Callback, LambdaCallback, StepCounter, steps_of_round
 from rlsdk.errors import SettingsError

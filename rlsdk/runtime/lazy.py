@@ -66,15 +66,17 @@ def known_elsewhere(owner: object, name: str) -> object:
     if name.startswith("__"):  # Python itself looks for these, in every copy and import
         return NotImplemented
     try:
-        return of_sb3("known", name)(owner, name)
+        known = of_sb3("known", name)
     except UsageError:
         return NotImplemented
+    return known(owner, name)
 
 
 def elsewhere(owner: object, name: str) -> object:
     """The `__getattr__` of objects: what stable-baselines3 calls `name`, or an UnknownAttributeError."""
     if (found := known_elsewhere(owner, name)) is NotImplemented:
-        raise UnknownAttributeError(f"{type(owner).__name__} has no attribute {name!r}{where_sb3_is()}")
+        hint = "" if name.startswith("__") else where_sb3_is()
+        raise UnknownAttributeError(f"{type(owner).__name__} has no attribute {name!r}{hint}")
     return found
 
 
@@ -90,10 +92,10 @@ def where_sb3_is() -> str:
 def advice_of_sb3(topic: str, name: str) -> str:
     """What replaces an attribute, argument or class of stable-baselines3, for a message; "" for other names."""
     try:
-        found: str = of_sb3("advice", name)(topic, name)
+        advice = of_sb3("advice", name)
     except UsageError:
         return ""
-    return found
+    return str(advice(topic, name))
 
 
 def names_elsewhere(package: str) -> Callable[[str], object]:
