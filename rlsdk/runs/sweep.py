@@ -49,7 +49,7 @@ from rlsdk.runtime.files import write_json
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import merge
 from rlsdk.settings.constructor import bind
-from rlsdk.settings.load import data_in, applied, data_settings, nested
+from rlsdk.settings.load import applied, data_in, data_settings, nested
 
 MAX_SEEDS, LISTED = 10_000, 5
 """The largest number of seeds of a sweep, and the number of seeds that a message lists."""
