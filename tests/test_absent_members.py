@@ -15,13 +15,13 @@ from gymnasium import spaces
 
 from rlsdk.callbacks import CallbackList, CheckpointCallback, LambdaCallback, StopOnRewardThreshold
 from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
-from rlsdk.runtime.lazy import ELSEWHERE
 from rlsdk_acer import ACER
 from rlsdk_ars import ARS
 from rlsdk_envs.toy import BitFlippingEnv, IdentityEnv, InvalidActionEnvDiscrete, SimpleMultiObsEnv
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_sb3.names import OF_PACKAGES as ELSEWHERE
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 

@@ -13,10 +13,11 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.callbacks import BaseCallback, LambdaCallback
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk_sb3 import BaseCallback
 
 BETWEEN_ROUNDS = ("on_training_start", "on_rollout_start", "on_report", "on_update", "on_log")
 # off-policy logs are written at the ends of episodes, and these episodes are long

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import rlsdk
 from rlsdk.errors import UsageError
-from rlsdk.networks import BaseFeaturesExtractor, with_auxiliary_loss
+from rlsdk.networks import with_auxiliary_loss
+from rlsdk_sb3 import BaseFeaturesExtractor
 from rlsdk_testing.subject import flat_state
 
 

@@ -13,7 +13,8 @@ PLUGINS = "plugins/rlsdk-{}/tests/test_{}.py::test_{}"
 
 
 def there(file: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"tests/test_{file}.py::test_{name}" for name in names)
+    own = (ROOT / "plugins" / "rlsdk-sb3" / "tests" / f"test_{file}.py").is_file()
+    return plugin("sb3", file, *names) if own else tuple(f"tests/test_{file}.py::test_{name}" for name in names)
 
 
 def plugin(algorithm: str, file: str, *names: str) -> tuple[str, ...]:

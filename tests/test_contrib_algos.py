@@ -175,7 +175,7 @@ def test_every_package_states_its_range_and_ships_its_files() -> None:
         manifest = find(name).manifest
         assert manifest is not None
         project = tomllib.loads((path / "pyproject.toml").read_text())["project"]
-        assert f"rlsdk[fast]{manifest.sdk}" in project["dependencies"], "an algorithm brings the kernels"
+        assert f"rlsdk[fast,sb3]{manifest.sdk}" in project["dependencies"], "an algorithm brings the kernels and names"
         parity = ["tests/test_parity.py"] if name in OF_STABLE_BASELINES3 else []
         for file in ("README.md", "CHANGELOG.md", "LICENSE", "tests/test_contract.py", *parity):
             assert (path / file).is_file(), f"{name} has no {file}"

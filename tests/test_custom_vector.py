@@ -11,11 +11,12 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import NumpyVectorEnv, connect, to_space
+from rlsdk.environments import connect, to_space
 from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk_envs import check_env
+from rlsdk_sb3 import NumpyVectorEnv
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 

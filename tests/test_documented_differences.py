@@ -17,9 +17,9 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.callbacks import BaseCallback, LambdaCallback
+from rlsdk.callbacks import LambdaCallback
 from rlsdk.distributions import Bernoulli, SquashedGaussian
-from rlsdk.environments import NumpyVectorEnv, connect, make_vec_env
+from rlsdk.environments import connect, make_vec_env
 from rlsdk.errors import (
     ArtifactError,
     EnvironmentFault,
@@ -31,7 +31,6 @@ from rlsdk.errors import (
     UsageError,
 )
 from rlsdk.math.surrogate import conjugate_gradient
-from rlsdk.networks import BaseFeaturesExtractor
 from rlsdk.sinks import Image, Logger
 from rlsdk_ars import ARS
 from rlsdk_envs import check_env, load_results, make_atari_env
@@ -39,6 +38,7 @@ from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, IdentityEnv, InvalidActionEnvD
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_sb3 import BaseCallback, BaseFeaturesExtractor, NumpyVectorEnv
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 
@@ -334,7 +334,7 @@ def test_objects_of_the_peer_work_or_are_refused() -> None:
             lambda: tqc(action_noise=NormalActionNoise(np.zeros(1), np.ones(1))),
             r"rlsdk\.exploration\.NormalActionNoise",
         ),
-        (lambda: model.set_logger(configure(None, [])), r"rlsdk\.sinks\.configure"),
+        (lambda: model.set_logger(configure(None, [])), r"rlsdk_sb3\.configure"),
     ):
         with pytest.raises(SettingsError, match=words):
             call()

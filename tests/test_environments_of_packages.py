@@ -15,11 +15,12 @@ import torch
 from gymnasium import spaces
 
 import rlsdk
-from rlsdk.environments import NumpyVectorEnv, make_vec_env
+from rlsdk.environments import make_vec_env
 from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import PluginError, RlsdkError, SettingsError
 from rlsdk.registry import plugins
+from rlsdk_sb3 import NumpyVectorEnv
 from tests.plugin_site import Site
 from tests.stateful_environments import Chase
 from tests.throwaway import MANIFEST

@@ -374,11 +374,15 @@ def test_check_env_names_where_an_environment_raises() -> None:
         def reset(self, **kwargs: Any) -> Any:
             raise OSError("no port")
 
-    with pytest.raises(EnvironmentFault, match=r"Late, step 2: .* raised OSError in step\(.*: sensor lost \(.*, line \d+\)"):
+    with pytest.raises(
+        EnvironmentFault, match=r"Late, step 2: .* raised OSError in step\(.*: sensor lost \(.*, line \d+\)"
+    ):
         check_env(Late(4))
     with pytest.raises(EnvironmentFault, match=r"Never, reset: .* raised OSError in reset.*: no port \(.*, line \d+\)"):
         check_env(Never(4))
-    with pytest.raises(EnvironmentFault, match=r"step 0: step returned 4 values; it must return \(observation, reward, "):
+    with pytest.raises(
+        EnvironmentFault, match=r"step 0: step returned 4 values; it must return \(observation, reward, "
+    ):
         check_env(step_of(lambda o, r, t, u, i: (o, r, t, i))(4))
 
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 import rlsdk
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.networks import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_sb3 import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 
 LAST, FIRST = spaces.Box(0, 255, (36, 40, 3), np.uint8), spaces.Box(0, 255, (3, 36, 40), np.uint8)
 SPACES: dict[str, Any] = {

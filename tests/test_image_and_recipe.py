@@ -22,7 +22,7 @@ IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if
 
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-IMAGE_EXTRAS = ("datasets", "envs", "fast", "interchange", "lab")
+IMAGE_EXTRAS = ("datasets", "envs", "fast", "interchange", "lab", "sb3")
 """Extras of rlsdk whose packages the image holds beside all algorithms."""
 
 
@@ -85,8 +85,8 @@ def test_recipes_need_what_packages_need(package: Package) -> None:
     assert (RECIPE.parent / content["source"]["path"]).resolve() == package.folder.resolve()
     needed = {name: bounds for name, _, bounds in (line.partition(" ") for line in content["requirements"]["run"])}
     stated = {Requirement(text).name: Requirement(text).specifier for text in package.project["dependencies"]}
-    if any(text.startswith("rlsdk[fast]") for text in package.project["dependencies"]):
-        stated["rlsdk-kernels"] = SpecifierSet()
+    if any(text.startswith("rlsdk[fast,sb3]") for text in package.project["dependencies"]):
+        stated |= {"rlsdk-kernels": SpecifierSet(), "rlsdk-sb3": SpecifierSet()}
     assert set(needed) == {"python", *stated} - {"torch"} | ({"pytorch"} if "torch" in stated else set())
     for name, bounds in stated.items():
         assert set(needed["pytorch" if name == "torch" else name].split(",")) == set(map(str, bounds)) or not bounds

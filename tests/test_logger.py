@@ -14,23 +14,11 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.callbacks import BaseCallback, LogEveryNSteps
+from rlsdk.callbacks import LogEveryNSteps
 from rlsdk.errors import SettingsError
-from rlsdk.sinks import (
-    ConsoleSink,
-    CSVOutputFormat,
-    CsvSink,
-    Figure,
-    HParam,
-    Image,
-    JsonlSink,
-    Logger,
-    Sink,
-    TensorBoardOutputFormat,
-    Video,
-    configure,
-)
+from rlsdk.sinks import ConsoleSink, CsvSink, Figure, HParam, Image, JsonlSink, Logger, Sink, Video
 from rlsdk_envs.toy import ChainEnv
+from rlsdk_sb3 import BaseCallback, CSVOutputFormat, TensorBoardOutputFormat, configure
 
 
 def agent(**settings: Any) -> Any:

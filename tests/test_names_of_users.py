@@ -14,14 +14,14 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlsdk.callbacks import BaseCallback, EvalCallback
-from rlsdk.environments import NumpyVectorEnv, make_vec_env
-from rlsdk.environments.vector.connected import OF_LOOPS
+from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError, UnknownAttributeError, UsageError
 from rlsdk_dqn import DQN
 from rlsdk_envs.toy import BitFlippingEnv, ChainEnv
 from rlsdk_qrdqn import QRDQN
 from rlsdk_sac import SAC
+from rlsdk_sb3 import BaseCallback, EvalCallback, NumpyVectorEnv
+from rlsdk_sb3.names import OF_ENVIRONMENTS
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 
@@ -201,8 +201,8 @@ def test_statistics_of_normalisation_are_found() -> None:
 
 def test_environments_for_algorithms_name_the_ones_for_loops() -> None:
     env: Any = make_vec_env(lambda: ChainEnv(5), n_envs=2)
-    for name in OF_LOOPS:
-        with pytest.raises(UnknownAttributeError, match=rf"no attribute '{name}'; rlsdk\.environments\.NumpyVectorEnv"):
+    for name in OF_ENVIRONMENTS:
+        with pytest.raises(UnknownAttributeError, match=rf"no attribute '{name}'; rlsdk_sb3\.NumpyVectorEnv"):
             getattr(env, name)
         assert hasattr(NumpyVectorEnv(env), name)
     with pytest.raises(UnknownAttributeError, match=r"no attribute 'nothing'$"):

@@ -84,18 +84,20 @@ def test_a_damaged_pyproject_names_nothing(installed: Path, text: str) -> None:
 def test_packages_that_it_needs_are_named_too(installed: Path) -> None:
     root = repository(installed / "copy")
     for folder, lines in {
-        ".": 'optional-dependencies.fast = ["rlsdk-kernels"]',
-        "plugins/rlsdk-tqc": 'dependencies = ["attrs>=24", "rlsdk[fast]>=0.1,<0.2", "rlsdk-envs>=0.1"]',
+        ".": 'optional-dependencies = {fast = ["rlsdk-kernels"], sb3 = ["rlsdk-sb3>=0.1"]}',
+        "plugins/rlsdk-tqc": 'dependencies = ["attrs>=24", "rlsdk[fast, sb3]>=0.1,<0.2", "rlsdk-envs>=0.1"]',
         "plugins/rlsdk-kernels": "",
+        "plugins/rlsdk-sb3": "",
         "plugins/rlsdk-envs": "",
     }.items():
         (root / folder).mkdir(exist_ok=True)
         (root / folder / "pyproject.toml").write_text(f"[project]\n{lines}\n")
     note(installed, "rlsdk", url=root.as_uri(), dir_info={})
     path = "./copy/plugins"
-    assert pip_install("rlsdk-tqc") == f"pip install {path}/rlsdk-tqc {path}/rlsdk-kernels {path}/rlsdk-envs"
+    both = f"{path}/rlsdk-sb3 {path}/rlsdk-envs"
+    assert pip_install("rlsdk-tqc") == f"pip install {path}/rlsdk-tqc {path}/rlsdk-kernels {both}"
     note(installed, "rlsdk-kernels")
-    assert pip_install("rlsdk-tqc") == f"pip install {path}/rlsdk-tqc {path}/rlsdk-envs"
+    assert pip_install("rlsdk-tqc") == f"pip install {path}/rlsdk-tqc {both}"
 
 
 def test_installed_from_a_wheel_file(installed: Path) -> None:
@@ -263,12 +265,13 @@ def test_pages_that_begin_with_an_installation_install_what_they_use(page: Path)
 def test_pages_are_read_as_they_are_written() -> None:
     assert len(WITH_LINES) > 40
     assert named_by(["./plugins/rlsdk-lab[tune,video]", "torch"]) == {"rlsdk-lab": {"tune", "video"}}
-    assert needed_by({"rlsdk-tqc": set()}) == {"rlsdk", "rlsdk-kernels"}
+    assert needed_by({"rlsdk-tqc": set()}) == {"rlsdk", "rlsdk-kernels", "rlsdk-sb3"}
     assert needed_by({"rlsdk": {"all"}}) >= {
         *ALGORITHMS.values(),
         "rlsdk-envs",
         "rlsdk-interchange",
         "rlsdk-lab",
+        "rlsdk-sb3",
         "rlsdk-zoo",
     }
     for wrong in ("./plugins/rlsdk-nothing", "rlsdk[nothing]", "./plugins/rlsdk-ppo", "rlsdk-nothing"):

@@ -44,6 +44,7 @@ PACKAGES = [
     "rlsdk.networks",
     "rlsdk.registry",
     "rlsdk.runtime",
+    "rlsdk_sb3",
     "rlsdk.settings",
     "rlsdk.sinks",
     "rlsdk.storage",

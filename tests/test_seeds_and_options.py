@@ -12,12 +12,13 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
-from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, make_vec_env
+from rlsdk.environments import ConnectedEnv, connect, make_vec_env
 from rlsdk.environments.states import capture, restore
 from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk_ars import ARS
 from rlsdk_ppo import PPO
+from rlsdk_sb3 import NumpyVectorEnv
 
 
 class Drawing(gymnasium.Env[Any, Any]):

@@ -13,11 +13,13 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.callbacks import BaseCallback, Callback, EveryNSteps, LambdaCallback, StopOnMaxEpisodes
+from rlsdk.callbacks import Callback, EveryNSteps, LambdaCallback, StopOnMaxEpisodes
 from rlsdk.callbacks.callback import EVENTS
 from rlsdk.environments import connect, make_vec_env
+from rlsdk.errors import SettingsError
 from rlsdk.tree import flatten
 from rlsdk_envs.toy import ChainEnv
+from rlsdk_sb3 import BaseCallback, EveryNTimesteps
 
 LENGTH = 5
 FAMILIES = {
@@ -308,12 +310,14 @@ def test_every_n_steps_calls_documented_callbacks_inside_rounds() -> None:
         def _on_step(self) -> bool:
             at.append(self.num_timesteps)
             assert len(self.locals["rewards"]) == COUNT
-            assert isinstance(self.parent, EveryNSteps)
+            assert isinstance(self.parent, EveryNTimesteps)
             return self.num_timesteps < 24
 
-    model = agent("trpo", environment("sync")).learn(64, callback=EveryNSteps(6, Child()))
+    model = agent("trpo", environment("sync")).learn(64, callback=EveryNTimesteps(6, Child()))
     assert at == [6, 12, 18, 24]
     assert model.num_timesteps == 24
+    with pytest.raises(SettingsError, match=r"EveryNSteps cannot call .*rlsdk_sb3\.EveryNTimesteps"):
+        EveryNSteps(6, [Child()])
 
 
 def test_nothing_is_gathered_for_callbacks_that_do_not_ask() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 from torch import Generator, Tensor
 
 from rlsdk import Agent
-from rlsdk.callbacks import BaseCallback, CheckpointCallback, EvalCallback
-from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
+from rlsdk.callbacks import CheckpointCallback, EvalCallback
+from rlsdk.environments import ConnectedEnv
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.interfaces import Buffer, BuildContext, Parts, State, TorchPolicy
 from rlsdk.records import Transitions
@@ -18,6 +18,7 @@ from rlsdk_ars import ARS
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_recurrent_ppo import RecurrentPPO
+from rlsdk_sb3 import BaseCallback, NumpyVectorEnv
 from rlsdk_tqc import TQC
 from rlsdk_tqc.config import TQCConfig
 from rlsdk_trpo import TRPO
@@ -44,7 +45,8 @@ assert_type(model.policy, TorchPolicy)
 assert_type(model.observation_space, gymnasium.Space[Any])
 assert_type(model.action_space, gymnasium.Space[Any])
 assert_type(model.env, ConnectedEnv | None)
-assert_type(model.get_env(), NumpyVectorEnv | None)
+loop: NumpyVectorEnv | None = model.get_env()  # Any: the core does not import the package of the class
+print(loop.stepp)  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 assert_type(model.replay_buffer, Buffer[Any, Any] | None)
 assert_type(model.get_parameters(), dict[str, State])
 assert_type(model.num_timesteps, int)

@@ -25,8 +25,16 @@ GROUPS = {
         "rlsdk.evaluation",
         "rlsdk.sinks",
         "rlsdk.errors",
+        "rlsdk_sb3",
     ),
-    "Experiments and files": ("rlsdk.runs", "rlsdk.cli", "rlsdk_lab", "rlsdk_interchange", "rlsdk_datasets", "rlsdk.executors"),
+    "Experiments and files": (
+        "rlsdk.runs",
+        "rlsdk.cli",
+        "rlsdk_lab",
+        "rlsdk_interchange",
+        "rlsdk_datasets",
+        "rlsdk.executors",
+    ),
     "Parts of algorithms": (
         "rlsdk.interfaces",
         "rlsdk.records",

@@ -1,6 +1,6 @@
 """PPO on the CartPole of cartpole.c: compile it, then train with 64 environments that one call steps together.
 
-pip install . ./plugins/rlsdk-kernels ./plugins/rlsdk-envs ./contrib_algos/rlsdk-ppo
+pip install . ./plugins/rlsdk-kernels ./plugins/rlsdk-sb3 ./plugins/rlsdk-envs ./contrib_algos/rlsdk-ppo
 python examples/c_environment/train.py [ENVIRONMENT_STEPS]
 """
 

@@ -1,6 +1,6 @@
 """PPO on the CartPole of cartpole.py. On a GPU, environments and agent stay there.
 
-pip install . ./plugins/rlsdk-kernels ./plugins/rlsdk-envs ./contrib_algos/rlsdk-ppo
+pip install . ./plugins/rlsdk-kernels ./plugins/rlsdk-sb3 ./plugins/rlsdk-envs ./contrib_algos/rlsdk-ppo
 python examples/torch_environment/train.py [ENVIRONMENT_STEPS] [NUMBER_OF_ENVIRONMENTS]
 """
 

@@ -17,9 +17,9 @@ from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import from_arguments, reseed
 from rlsdk.agent.attributes import DeviceName, own, positive
 from rlsdk.agent.prediction import Session, predict
-from rlsdk.callbacks import BaseCallback, Callback, ProgressBar
-from rlsdk.callbacks.callback import as_callbacks
-from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, to_gymnasium
+from rlsdk.callbacks import Callback, ProgressBar
+from rlsdk.callbacks.callback import ForeignCallback, as_callbacks
+from rlsdk.environments import ConnectedEnv, to_gymnasium
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, GymSpace
 from rlsdk.environments.wrapping import EnvInTraining
@@ -38,6 +38,7 @@ from rlsdk.sinks import Logger, MetricSink
 from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
 from rlsdk.training.run import Run
+from rlsdk.training.run_record import EpisodeStatistics
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 
@@ -70,6 +71,8 @@ class Agent(Generic[ConfigT]):
     """The progress of the training; None before it began."""
     acting: tuple[ActingState[object], ...] = own("acting")
     """The acting state after the last round, one per group of environments; empty before training began."""
+    counts: Cursor = own("counts")
+    """The steps and updates of the training so far; zeros before it began."""
     run: Run | None = own("run")
     """The running training; None if there is none."""
     decode_action: ActionDecoder = own("decode_action")
@@ -88,7 +91,7 @@ class Agent(Generic[ConfigT]):
         self._assembled = from_arguments(self.spec, args, kwargs, class_name=type(self).__name__)
 
     def __getattr__(self, name: str) -> Any:
-        return attributes.read(type(self), vars(self).get("_assembled"), name)
+        return attributes.read(self, vars(self).get("_assembled"), name)
 
     def __setattr__(self, name: str, value: object) -> None:
         attributes.write(self, vars(self).get("_assembled"), name, value)
@@ -167,6 +170,11 @@ class Agent(Generic[ConfigT]):
     def num_timesteps(self, value: int) -> None:
         self._assembled.step_offset = self._assembled.total_steps - positive(value, "num_timesteps", least=0)
 
+    @property
+    def episode_statistics(self) -> EpisodeStatistics | None:
+        """The statistics of the episodes of the running training, or of the last one; None before the first."""
+        return attributes.episode_statistics(self._assembled)
+
     def derived_seed(self, name: str) -> int:
         """The seed of the random stream `name`, derived from the agent's seed; other streams are not affected by its use."""
         return derive(self.seed, name) % 2**32
@@ -177,7 +185,7 @@ class Agent(Generic[ConfigT]):
     def learn(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
         total_timesteps: float,
-        callback: Callback | BaseCallback | Callable[..., object] | Sequence[object] | None = None,
+        callback: Callback | ForeignCallback | Callable[..., object] | Sequence[object] | None = None,
         log_interval: int | None = None,
         tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
@@ -192,7 +200,7 @@ class Agent(Generic[ConfigT]):
 
         Args:
             total_timesteps: steps counted over all environments (may be 1e6, or 0); updates if a data set is learnt from.
-            callback: a `Callback` or `BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
+            callback: a `Callback`, an `rlsdk_sb3.BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
             log_interval: finished episodes between two logs if off-policy (default 4), otherwise rounds (default 1).
             tb_log_name: the name of the run in the folder `tensorboard_log`.
             reset_num_timesteps: count steps from 0 again; False continues the count and the TensorBoard curve.
@@ -309,9 +317,14 @@ class Agent(Generic[ConfigT]):
 
     # --- environment ---------------------------------------------------------------------------------------------
 
-    def get_env(self) -> NumpyVectorEnv | None:
-        """The training environment with an interface for numpy arrays; None if there is none. Stepping it ends the running
-        episodes of the training. `agent.env` is the environment that algorithms step."""
+    def get_env(self) -> Any:  # the core does not import the package of its class
+        """The training environment with an interface for numpy arrays, an `rlsdk_sb3.NumpyVectorEnv`; None if there is none.
+
+        Stepping it ends the running episodes of the training. `agent.env` is the environment that algorithms step.
+
+        Raises:
+            UsageError: the package rlsdk-sb3 is not installed.
+        """
         return changes.numpy_environment(self._assembled)
 
     def set_env(self, env: object, force_reset: bool = True) -> None:
@@ -394,7 +407,9 @@ class Agent(Generic[ConfigT]):
         Returns the path of the file; None for a file object. Raises ArtifactError if the file cannot be written; an existing
         file is unchanged.
         """
-        return persistence.save_as_asked(self._assembled, path, exclude, include, dir(self))
+        return persistence.save_as_asked(
+            self._assembled, path, exclude, include, dir(self) if exclude or include else ()
+        )
 
     def training_state(self, exclude: Iterable[str] = (), include: Iterable[str] = ()) -> dict[str, State]:
         """The content of a file of the agent: section -> state, as for `save`. Training changes its tensors: copy them."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 import attrs
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from rlsdk import tree
-from rlsdk.environments import CollectorsVectorEnv, ConnectedEnv, NumpyVectorEnv
+from rlsdk.environments import CollectorsVectorEnv, ConnectedEnv
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher
 from rlsdk.errors import SettingsError, UsageError, fitting
@@ -75,7 +75,8 @@ class AssembledAgent(DrivenAgent[ConfigT]):
     """The number of steps at which `num_timesteps` began to count from 0."""
     fingerprint: object = None
     """The fingerprint of the environments when the last training ended, to detect steps outside training."""
-    numpy_env: NumpyVectorEnv | None = None
+    numpy_env: Any = None
+    """What `get_env` gave; of a package that the core does not import."""
     policy_transfer: PolicyTransfer | None = None
     """The tensors that `load_policy` copied."""
     met_masks: bool = False
@@ -306,7 +307,8 @@ def _networks(part: object) -> list[nn.Module]:
         part = inner  # for example the policy inside exploration
     if isinstance(part, nn.Module):
         return [part]
-    held = [getattr(value, "network", value) for value in getattr(part, "__dict__", {}).values()]
+    values = getattr(part, "__dict__", {}).values()
+    held = [value if isinstance(value, nn.Module) else getattr(value, "network", value) for value in values]
     return [value for value in held if isinstance(value, nn.Module)]
 
 

@@ -56,7 +56,7 @@ def from_arguments(
         the constructor of `Agent`.
     """
     require_usable(spec)
-    named = without_effect(spec, kwargs)
+    named = without_effect(spec, kwargs, "the constructor")
     # `env` is the second field of all settings; the agent holds it beside them, so that they are checked only once
     given = args[1] if len(args) > 1 else named.pop("env", None)
     config = bind(spec.config_type, (args[0], None, *args[2:]) if len(args) > 1 else args, named)
@@ -182,8 +182,8 @@ def build_parts(agent: AssembledAgent) -> None:
     move(built, agent.context.device)
     agent.parts = agent.preprocessing.connected(built)
     agent.made_as = architecture_of(built)  # a file holds settings, no layers: replaced layers are found by comparing
-    if hasattr(agent.parts.policy, "reader"):  # its methods accept observations of users, in numpy or torch
-        agent.parts.policy.reader = InputReader(agent.preprocessing)  # pyright: ignore[reportAttributeAccessIssue]
+    if hasattr(type(agent.parts.policy), "reader"):  # its methods accept observations of users, in numpy or torch
+        setattr(agent.parts.policy, "reader", InputReader(agent.preprocessing))  # noqa: B010  # few policies declare it
 
 
 @contextmanager

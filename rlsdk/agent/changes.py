@@ -17,9 +17,11 @@ from rlsdk.agent.assembled import (
     take_over_modes,
 )
 from rlsdk.agent.assembly import assemble, build_parts
-from rlsdk.environments import ConnectedEnv, NumpyVectorEnv, connect, fingerprint_of
+from rlsdk.environments import ConnectedEnv, connect, fingerprint_of
+from rlsdk.environments.vector.connected import seed_spaces
 from rlsdk.environments.wrapping import refuse_move, split_wrapper_settings, warn_of_statistics
 from rlsdk.errors import UnsupportedSpaceError, UsageError, fitting, message_of, one_line
+from rlsdk.runtime.lazy import of_sb3
 from rlsdk.runtime.process import derive
 from rlsdk.settings import evolve
 from rlsdk.spaces import Box
@@ -56,15 +58,16 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
         training_state.leave_episodes(agent)
 
 
-def numpy_environment(agent: AssembledAgent) -> NumpyVectorEnv | None:
-    """The training environment with an interface for numpy arrays; None without one. It is the same object until the
-    environment is replaced."""
+def numpy_environment(agent: AssembledAgent) -> object:
+    """The training environment with an interface for numpy arrays, of rlsdk-sb3; None without one. It is the same object until
+    the environment is replaced."""
     if agent.env is None:
         return None
     known = agent.numpy_env
     if known is None or known.env is not agent.env:
-        seed = derive(agent.seed, "spaces") % 2**31
-        known = agent.numpy_env = NumpyVectorEnv(agent.env, lambda: _user_moves(agent), seed)
+        make = of_sb3("NumpyVectorEnv", "get_env()")
+        known = agent.numpy_env = make(agent.env, lambda: _user_moves(agent))
+        seed_spaces(known, derive(agent.seed, "spaces") % 2**31)
     return known
 
 

@@ -168,7 +168,7 @@ def as_logger(given: object) -> Logger:
         or not callable(given.close)
     ):
         raise SettingsError(
-            f"{given!r} is not a logger; pass what rlsdk.sinks.configure(folder, formats) returns, or an object with"
+            f"{given!r} is not a logger; pass what rlsdk_sb3.configure(folder, formats) returns, or an object with"
             " write(step, values) and close()"
         )
     return Logger(output_formats=[given])

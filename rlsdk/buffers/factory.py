@@ -11,6 +11,7 @@ from rlsdk.buffers.replay import PrioritizedReplay, ReplayBuffer
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.interfaces import Buffer, BuildContext
 from rlsdk.records import Features, Rollout, Transitions
+from rlsdk.runtime.lazy import advice_of_sb3
 from rlsdk.settings.off_policy import OffPolicyConfig
 
 Memory = Buffer[Rollout[Features, Features], Transitions]
@@ -20,16 +21,6 @@ MEMORIES: dict[str, Callable[..., Memory]] = {
     "prioritized": PrioritizedReplay,
     "hindsight": HindsightReplay,
 }
-
-DOCUMENTED = {"HerReplayBuffer": "hindsight", "ReplayBuffer": "uniform", "DictReplayBuffer": "uniform"}
-"""Name of a class of another library -> the name of the replay buffer here that does the same."""
-WITHOUT_COUNTERPART = {
-    "copy_info_dict": "compute_reward is given an empty info for each goal",
-    "handle_timeout_termination": "targets bootstrap at time limits, with optimize_memory_usage too",
-    "max_episode_length": "episodes have any length",
-    "online_sampling": "goals are exchanged when batches are sampled",
-}
-"""Argument that other libraries document for replay buffers and that rlsdk's lack -> why it is not needed."""
 
 
 def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
@@ -64,10 +55,11 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
 def _misfit(choice: str | Callable[..., Memory], arguments: Mapping[str, object], error: TypeError) -> str:
     """The message of an error: why the buffer cannot be built with these arguments, and how to correct them."""
     name, module = getattr(choice, "__name__", ""), getattr(choice, "__module__", "")
-    if name in DOCUMENTED and module.startswith("stable_baselines3"):
-        return f"replay_buffer_class = {module}.{name} is a class of another library; give {DOCUMENTED[name]!r}"
-    for unknown in sorted(WITHOUT_COUNTERPART.keys() & arguments.keys()):
-        return f"replay_buffer_kwargs: {choice!r} has no {unknown!r}; leave it out: {WITHOUT_COUNTERPART[unknown]}"
+    if module.startswith("stable_baselines3") and (same := advice_of_sb3("replay_buffer_class", name)):
+        return f"replay_buffer_class = {module}.{name} is a class of another library; give {same!r}"
+    for argument in sorted(arguments):
+        if why := advice_of_sb3("replay_buffer_kwargs", argument):
+            return f"replay_buffer_kwargs: {choice!r} has no {argument!r}; leave it out: {why}"
     unexpected = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if unexpected and isinstance(choice, str):
         accepted = {*_named(MEMORIES[choice]), *_named(ReplayBuffer)} - {"shared_observations", "n_steps"}

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlsdk.buffers.columns import explains_documented_members
 from rlsdk.buffers.replay import ReplayBuffer, ReplayOptions
 from rlsdk.errors import SettingsError, UnsupportedSpaceError, UsageError, suggest
-from rlsdk.interfaces import BuildContext, State
+from rlsdk.interfaces import BuildContext, State, explain_names
 from rlsdk.records import Observation, Rollout, Transitions
 from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.spaces import Dict
@@ -35,7 +34,7 @@ class GoalSelectionStrategy(StrEnum):
     EPISODE = "episode"
 
 
-@explains_documented_members
+@explain_names
 class HindsightReplay:
     """A `ReplayBuffer` of a goal environment that replaces the goal of sampled transitions.
 

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
 from rlsdk import tree
-from rlsdk.buffers.columns import MEANINGLESS, NAMED, PLAIN, Columns, explains_documented_members
+from rlsdk.buffers.columns import MEANINGLESS, NAMED, PLAIN, Columns
 from rlsdk.buffers.rows import Rows
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.interfaces import BuildContext, State
+from rlsdk.interfaces import BuildContext, State, explain_names
 from rlsdk.interfaces.abilities import require_inside
 from rlsdk.records import Rollout, Transitions
 from rlsdk.runtime.process import count_in
@@ -44,7 +44,7 @@ class NStepOptions(ReplayOptions, total=False):
     n_steps: int
 
 
-@explains_documented_members
+@explain_names
 class ReplayBuffer:
     """Stores the last `capacity` transitions of all environments together and samples them uniformly.
 
@@ -314,7 +314,7 @@ def _require_values(rows: Rows, used: int) -> None:
 # algorithm 1).
 
 
-@explains_documented_members
+@explain_names
 class PrioritizedReplay:
     """A `ReplayBuffer` that samples a row with probability P = p^alpha / sum p^alpha, where p is the last error of the row.
 

@@ -2,24 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from rlsdk.callbacks.callback import (
-    BaseCallback,
-    Callback,
-    CallbackList,
-    EventCallback,
-    FunctionCallback,
-    LambdaCallback,
-)
+from rlsdk.callbacks.callback import Callback, CallbackList, LambdaCallback, StepCounter
 from rlsdk.callbacks.checkpoint import CheckpointCallback, RestoreOnDivergence, set_aside
-from rlsdk.callbacks.documented_names import (
-    EveryNTimesteps,
-    LogEveryNTimesteps,
-    MaskableEvalCallback,
-    ProgressBarCallback,
-    StopTrainingOnMaxEpisodes,
-    StopTrainingOnNoModelImprovement,
-    StopTrainingOnRewardThreshold,
-)
 from rlsdk.callbacks.evaluation import EvalCallback
 from rlsdk.callbacks.periodic import (
     EveryNSteps,
@@ -32,34 +16,26 @@ from rlsdk.callbacks.periodic import (
     StopOnRewardThreshold,
 )
 from rlsdk.runtime.lazy import names_elsewhere
-from rlsdk.training.run import Run
+from rlsdk.training.run import Run, says_stop
 
 __all__ = [
-    "BaseCallback",
     "Callback",
     "CallbackList",
     "CheckpointCallback",
     "EvalCallback",
-    "EventCallback",
     "EveryNSteps",
-    "EveryNTimesteps",
-    "FunctionCallback",
     "LambdaCallback",
     "LogEveryNSteps",
-    "LogEveryNTimesteps",
-    "MaskableEvalCallback",
     "ParameterHistograms",
     "ProgressBar",
-    "ProgressBarCallback",
     "RestoreOnDivergence",
     "Run",
+    "StepCounter",
     "StopOnInterrupt",
     "StopOnMaxEpisodes",
     "StopOnNoImprovement",
     "StopOnRewardThreshold",
-    "StopTrainingOnMaxEpisodes",
-    "StopTrainingOnNoModelImprovement",
-    "StopTrainingOnRewardThreshold",
+    "says_stop",
     "set_aside",
 ]
 

@@ -5,49 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from rlsdk.environments import NumpyVectorEnv
 from rlsdk.errors import DivergenceError, SettingsError, UsageError, suggest
-from rlsdk.interfaces.abilities import explaining
+from rlsdk.interfaces.abilities import explain_names
 from rlsdk.records import EnvStep, Episode, Report
-from rlsdk.sinks import Logger
+from rlsdk.runtime.lazy import of_sb3
 from rlsdk.training import OffPolicyPlan
-from rlsdk.training.trained_agent import Locals, TrainedAgent, require_two_arguments
 
 if TYPE_CHECKING:
     from rlsdk.evaluation.evaluate import Evaluation
     from rlsdk.training.run import Run
     from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
 
-HOOKS = {
-    "_on_step": "on_step(run, step)",
-    "_init_callback": "on_training_start(run)",
-    "_on_training_start": "on_training_start(run)",
-    "_on_rollout_start": "on_rollout_start(run)",
-    "_on_rollout_end": "on_rollout_end(run)",
-    "_on_training_end": "on_training_end(run)",
-}
-"""Method that users override in a `BaseCallback` -> the corresponding method of a `Callback`."""
-explains_documented_members = explaining(
-    {
-        **dict.fromkeys(
-            ("globals", "locals", "update_child_locals", "update_locals"), "derive from BaseCallback: it has locals"
-        ),
-        "callback": "pass several callbacks to learn as a list",
-        "init_callback": "on_training_start(run) is called first",
-        "logger": "run.agent.logger is it: every event gets the run",
-        "model": "run.agent is it: every event gets the run",
-        "n_calls": "run.num_timesteps counts environment steps; on_step counts calls where a callback needs them",
-        "num_timesteps": "run.num_timesteps is it: every event gets the run",
-        "parent": "no callback calls another here: run.notify(event, ...) calls the other callbacks of the run",
-        "training_env": "run.agent.get_env() is it: every event gets the run",
-    }
-)
-"""A class decorator: access to one of these members of a `BaseCallback` raises an error which names the replacement."""
 
-
-@explains_documented_members
+@explain_names
 class Callback:
     """The base class of callbacks. Its methods do nothing: override those that you need.
 
@@ -58,17 +30,19 @@ class Callback:
     needs_infos = False
     """Whether `on_step` needs `step.infos`; environments collect infos only if a callback needs them."""
     calls_hooks: ClassVar[bool] = False
-    """Whether the methods of `BaseCallback`, such as `_on_step`, are also called."""
+    """Whether the methods of `rlsdk_sb3.BaseCallback`, such as `_on_step`, are also called."""
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Raise UsageError if the subclass has a method of `BaseCallback` that would never be called."""
+        """Raise UsageError if the subclass has a method of stable-baselines3 that would never be called."""
         super().__init_subclass__(**kwargs)
-        silent = [name for name in HOOKS if name in vars(cls) and not cls.calls_hooks]
-        if silent:
-            raise UsageError(
-                f"{cls.__name__}.{silent[0]} would never be called: a {cls.__mro__[1].__name__} is not a BaseCallback; override"
-                f" {HOOKS[silent[0]]}, on_report(run, report) or on_evaluation(run, evaluation), or derive from BaseCallback"
-            )
+        for name in () if cls.calls_hooks else vars(cls):
+            event = "on_training_start" if name == "_init_callback" else name.removeprefix("_")
+            if event != name and event in EVENTS:
+                raise UsageError(
+                    f"{cls.__name__}.{name} would never be called: a {cls.__mro__[1].__name__} is not a BaseCallback; override"
+                    f" {event}(run{', step' * (event == 'on_step')}), on_report(run, report) or on_evaluation(run, evaluation),"
+                    " or derive from rlsdk_sb3.BaseCallback or rlsdk_sb3.EvalCallback"
+                )
 
     def on_training_start(self, run: Run) -> bool | None:
         """Called before the first step of a training."""
@@ -195,269 +169,7 @@ class StepCounter:
         return self.passed > before
 
 
-class Documented(Protocol):
-    """The methods that stable-baselines3 documents for callbacks; `BaseCallback` has them."""
-
-    parent: object
-
-    def init_callback(self, model: TrainedAgent) -> object: ...
-
-    def on_training_start(self, locals_: Locals, globals_: Locals) -> object: ...
-
-    def on_rollout_start(self) -> object: ...
-
-    def on_step(self) -> bool: ...
-
-    def on_rollout_end(self) -> object: ...
-
-    def on_training_end(self) -> object: ...
-
-    def update_locals(self, locals_: Locals) -> object: ...
-
-
-class BaseCallback:
-    """The base class of callbacks with the interface of stable-baselines3. Override `_on_step` and other methods you need.
-
-    `_on_step` returns False to end the training before the next step. `self.locals` contains `rewards`, `dones`, `infos`,
-    `actions`, `clipped_actions` and `new_obs` of the last step (numpy, over the environments). It also contains `self` (the
-    agent), `env`, `run`, `report`, `writer`, `total_timesteps` and `tb_log_name`.
-    """
-
-    model: TrainedAgent
-
-    def __init__(self, verbose: int = 0) -> None:
-        self.verbose = verbose
-        self.n_calls = 0
-        """The number of calls of `on_step`."""
-        self.num_timesteps = 0
-        """The number of environment steps of the agent."""
-        self.locals: Locals = {}
-        self.globals: Locals = {}
-        self.parent: object = None
-        """The callback that calls this one, such as an `EvalCallback`."""
-
-    @property
-    def training_env(self) -> NumpyVectorEnv | None:
-        """The environment of the agent."""
-        return self.model.get_env()
-
-    @property
-    def logger(self) -> Logger:
-        """The logger of the agent: `self.logger.record("my/value", x)`."""
-        return self.model.logger
-
-    def init_callback(self, model: TrainedAgent) -> None:
-        """Called when `learn` begins, before `on_training_start`."""
-        self.model = model
-        self._init_callback()
-
-    def on_training_start(self, locals_: Locals, globals_: Locals) -> None:
-        """Called before the first step of a training."""
-        self.locals, self.globals = locals_, globals_
-        self.num_timesteps = self.model.num_timesteps
-        self._on_training_start()
-
-    def on_rollout_start(self) -> None:
-        """Called before each collection of steps."""
-        self._on_rollout_start()
-
-    def on_step(self) -> bool:
-        """Called after every vector step, or by the parent callback when its event happens."""
-        self.n_calls += 1
-        self.num_timesteps = self.model.num_timesteps
-        return self._on_step()
-
-    def on_rollout_end(self) -> None:
-        """Called after each collection of steps, before the updates."""
-        self._on_rollout_end()
-
-    def on_training_end(self) -> None:
-        """Called when training ends."""
-        self._on_training_end()
-
-    def update_locals(self, locals_: Locals) -> None:
-        """Add the values of a step to `locals`."""
-        self.locals.update(locals_)
-        self.update_child_locals(locals_)
-
-    def update_child_locals(self, locals_: Locals) -> None:
-        """Pass the values of a step to the callbacks that this one calls."""
-
-    def _init_callback(self) -> None: ...
-
-    def _on_training_start(self) -> None: ...
-
-    def _on_rollout_start(self) -> None: ...
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_rollout_end(self) -> None: ...
-
-    def _on_training_end(self) -> None: ...
-
-
-class EventCallback(BaseCallback):
-    """A callback that calls another one at an event. Override `_on_step` and call `_on_event` in it to trigger the event."""
-
-    def __init__(self, callback: Documented | None = None, verbose: int = 0) -> None:
-        super().__init__(verbose)
-        if callback is not None and not is_documented(callback):
-            raise SettingsError(
-                f"EventCallback needs a BaseCallback to call, got {callback!r}; pass others to learn itself"
-            )
-        self.callback = callback
-        if callback is not None:
-            callback.parent = self
-
-    def init_callback(self, model: TrainedAgent) -> None:
-        super().init_callback(model)
-        if self.callback is not None:
-            self.callback.init_callback(model)
-
-    def _on_training_start(self) -> None:
-        if self.callback is not None:
-            self.callback.on_training_start(self.locals, self.globals)
-
-    def _on_event(self) -> bool:
-        return True if self.callback is None else self.callback.on_step()
-
-    def update_child_locals(self, locals_: Locals) -> None:
-        if self.callback is not None:
-            self.callback.update_locals(locals_)
-
-
-class FunctionCallback(BaseCallback):
-    """Adapts a function `f(locals, globals) -> bool`, which is called after every step; see `BaseCallback` for `locals`."""
-
-    def __init__(self, function: Callable[[Locals, Locals], object]) -> None:
-        super().__init__()
-        self.function = function
-
-    def _on_step(self) -> bool:
-        return cast("bool", self.function(self.locals, self.globals))  # None does not stop the training
-
-
-class HasHooks(Protocol):
-    """A callback whose subclasses may override methods of `BaseCallback`."""
-
-    def _init_callback(self) -> None: ...
-    def _on_training_start(self) -> None: ...
-    def _on_rollout_start(self) -> None: ...
-    def _on_step(self) -> bool: ...
-    def _on_rollout_end(self) -> None: ...
-    def _on_training_end(self) -> None: ...
-
-
-class Hooks(BaseCallback):
-    """A `BaseCallback` that calls the methods of `owner` and stores the values that these methods read."""
-
-    def __init__(self, owner: HasHooks) -> None:
-        super().__init__()
-        self.owner = owner
-
-    def _init_callback(self) -> None:
-        self.owner._init_callback()
-
-    def _on_training_start(self) -> None:
-        self.owner._on_training_start()
-
-    def _on_rollout_start(self) -> None:
-        self.owner._on_rollout_start()
-
-    def _on_step(self) -> bool:
-        return self.owner._on_step()
-
-    def _on_rollout_end(self) -> None:
-        self.owner._on_rollout_end()
-
-    def _on_training_end(self) -> None:
-        self.owner._on_training_end()
-
-
-HOOK_VALUES = ("model", "n_calls", "num_timesteps", "locals", "globals", "logger", "training_env")
-"""The attributes of a `BaseCallback` that its methods may read."""
-
-
-class DocumentedCallback(Callback):
-    """Adapts a `BaseCallback`, or an object with its methods, to `Callback`. With a `parent`, only the parent's event calls its
-    `on_step`."""
-
-    needs_infos = True
-
-    def __init__(self, inner: Documented, parent: object = None) -> None:
-        self.inner, self.child = inner, parent is not None
-        if parent is not None:
-            inner.parent = parent
-
-    @property
-    def watches_steps(self) -> bool:
-        return not self.child
-
-    @property
-    def watches_rollouts(self) -> bool:
-        return not self.child
-
-    def on_training_start(self, run: Run) -> None:
-        self.inner.init_callback(run.agent)
-        self.inner.on_training_start({**_training_values(run), "callback": self.inner}, {})
-
-    def on_rollout_start(self, run: Run) -> None:
-        if not self.child:
-            self.inner.on_rollout_start()
-
-    def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        answer: bool | None = None
-        if not self.child:
-            self.inner.update_locals(run.values_of(step))
-            answer = self.inner.on_step()
-        return answer
-
-    def on_rollout_end(self, run: Run) -> None:
-        if not self.child:
-            self.inner.on_rollout_end()
-
-    def on_report(self, run: Run, report: Report) -> None:
-        self.inner.update_locals({"report": report})
-
-    def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
-        return self.trigger(run) if self.child else None
-
-    def trigger(self, run: Run, step: EnvStep | None = None) -> bool | None:
-        """Call `on_step` for an event of the parent callback, with the values of `step` if there is one."""
-        if step is not None:
-            self.inner.update_locals(run.values_of(step))
-        answer: bool | None = self.inner.on_step()
-        return answer
-
-    def on_training_end(self, run: Run) -> None:
-        self.inner.on_training_end()
-
-
-def is_documented(value: object) -> TypeGuard[Documented]:
-    """Whether `value` is an object with the methods of `BaseCallback`."""
-    names = ("init_callback", "on_training_start", "on_step", "update_locals")
-    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
-
-
-def _training_values(run: Run) -> Locals:
-    """The entries of `locals` that are known when training starts."""
-    agent = run.agent
-    return {
-        "self": agent,
-        "run": run,
-        "report": None,
-        "env": agent.get_env(),
-        "writer": run.logger.writer,
-        "total_timesteps": run.total_timesteps + agent.num_timesteps,
-        "reset_num_timesteps": agent.num_timesteps == 0,
-        "tb_log_name": run.tb_log_name,
-        "log_interval": run.log_interval,
-        "n_steps": 0,
-    }
-
-
-@explains_documented_members
+@explain_names
 class CallbackList(list[object]):
     """A list of callbacks that is passed as one callback; a plain list has the same effect."""
 
@@ -465,6 +177,13 @@ class CallbackList(list[object]):
     def callbacks(self) -> list[object]:
         """The callbacks in this list."""
         return list(self)
+
+
+class ForeignCallback(Protocol):
+    """A callback of stable-baselines3; the package rlsdk-sb3 has such classes, and adapts the objects."""
+
+    @property
+    def init_callback(self) -> Callable[..., object]: ...
 
 
 def as_callbacks(value: object, parent: object = None) -> list[Callback]:
@@ -483,14 +202,11 @@ def as_callbacks(value: object, parent: object = None) -> list[Callback]:
         return [value]
     if isinstance(value, list | tuple):
         return [callback for item in value for callback in as_callbacks(item, parent)]
-    if is_documented(value):
-        return [DocumentedCallback(value, parent)]
     if isinstance(value, type):
         raise SettingsError(f"callback {value.__name__} is a class; pass an instance: {value.__name__}(...)")
-    if callable(value):
-        require_two_arguments(value)
-        return [DocumentedCallback(FunctionCallback(value), parent)]
+    if callable(value) or callable(getattr(value, "init_callback", None)):
+        return [of_sb3("adapted_callback", "a function or a BaseCallback as callback")(value, parent)]
     raise SettingsError(
-        f"{value!r} is not a callback; pass a Callback, a BaseCallback, a function f(locals, globals) -> bool, or a list of"
-        " them"
+        f"{value!r} is not a callback; pass a Callback, an rlsdk_sb3.BaseCallback, a function f(locals, globals) -> bool, or a"
+        " list of them"
     )

@@ -9,20 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from rlsdk.callbacks.callback import (
-    HOOK_VALUES,
-    Callback,
-    DocumentedCallback,
-    Hooks,
-    StepCounter,
-    as_callbacks,
-    steps_of_round,
-)
+from rlsdk.callbacks.callback import Callback, StepCounter, as_callbacks, steps_of_round
 from rlsdk.callbacks.checkpoint import belongs, set_aside
 from rlsdk.environments import connect
 from rlsdk.errors import one_line
 from rlsdk.evaluation.evaluate import Evaluation, require_display, require_episodes, run_episodes
-from rlsdk.records import EnvStep, Report
+from rlsdk.records import Report
 from rlsdk.runtime.files import write_atomically
 from rlsdk.runtime.output import print_line
 from rlsdk.training.run import Run, says_stop
@@ -41,13 +33,8 @@ class EvalCallback(Callback):
 
     Evaluation does not change training in any bit: it uses the agent's normaliser without updating it. `callback_after_eval` is
     called after every evaluation, and `callback_on_new_best` only after one with a new best mean return. `render`, `warn` and
-    `use_masking` are those of `evaluate_policy`.
-
-    A subclass may override the methods of `BaseCallback` and read its values. A subclass with `_on_step` evaluates only in
-    `super()._on_step()`, after every `eval_freq` calls of it: the interval then counts vector steps, as in stable-baselines3.
+    `use_masking` are those of `evaluate_policy`. `rlsdk_sb3.EvalCallback` calls the methods of a `BaseCallback` too.
     """
-
-    calls_hooks = True
 
     def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
@@ -74,10 +61,6 @@ class EvalCallback(Callback):
         if render:
             require_display(self.eval_env)
         self.counter = StepCounter(eval_freq, "eval_freq")
-        self.hooks = Hooks(self)
-        self.documented = DocumentedCallback(self.hooks)
-        self.own_step = type(self)._on_step is not EvalCallback._on_step
-        self.needs_infos = self.needs_infos or self.own_step
         self.log = None if log_path is None else EvaluationLog(log_path)
         self.on_new_best = as_callbacks(callback_on_new_best, self)
         self.after = as_callbacks(callback_after_eval, self)
@@ -101,60 +84,16 @@ class EvalCallback(Callback):
         return self.history[-1][1].mean if self.history else float("-inf")
 
     @property
-    def evaluations_timesteps(self) -> list[int]:
-        """The number of environment steps at each evaluation of this callback."""
-        return [steps for steps, _ in self.history]
-
-    @property
-    def evaluations_results(self) -> list[list[float]]:
-        """The returns of the episodes of each evaluation."""
-        return [list(result.returns) for _, result in self.history]
-
-    @property
-    def evaluations_length(self) -> list[list[int]]:
-        """The lengths of the episodes of each evaluation."""
-        return [list(result.lengths) for _, result in self.history]
-
-    @property
-    def evaluations_successes(self) -> list[list[bool | None]]:
-        """Whether each episode of each evaluation was a success; None for episodes that did not report it."""
-        return [[episode.success for episode in result.episodes] for _, result in self.history]
-
-    @property
-    def log_path(self) -> Path | None:
-        """The file with the results of all evaluations; None if they are not written."""
-        return None if self.log is None else self.log.path
-
-    @property
     def eval_freq(self) -> int:
-        """The number of environment steps between two evaluations; in a subclass with `_on_step`, the number of its calls."""
+        """The number of environment steps between two evaluations."""
         return self.counter.every
 
     @eval_freq.setter
     def eval_freq(self, value: int) -> None:
         self.counter = self.counter.changed(value)
 
-    @property
-    def watches_steps(self) -> bool:
-        return self.own_step or type(self).on_step is not EvalCallback.on_step
-
-    @property
-    def watches_rollouts(self) -> bool:
-        names = ("on_rollout_end", "_on_rollout_end")
-        return any(getattr(type(self), name) is not getattr(EvalCallback, name) for name in names)
-
-    def __getattr__(self, name: str) -> Any:
-        known = name in HOOK_VALUES and "hooks" in vars(self)
-        if known and (name not in ("model", "logger", "training_env") or hasattr(self.hooks, "model")):
-            return getattr(self.hooks, name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{' before training' if known else ''}")
-
     def on_training_start(self, run: Run) -> bool | None:
-        self.documented.on_training_start(run)
-        self.counter.start(
-            run.num_timesteps,
-            0 if self.own_step else steps_of_round(run.driven),
-        )
+        self.counter.start(run.num_timesteps, steps_of_round(run.driven))
         if not self.history:
             self._take_up(run)
         answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]
@@ -176,47 +115,13 @@ class EvalCallback(Callback):
     def on_log(self, run: Run, values: dict[str, float]) -> None:
         self.logged_at = run.num_timesteps
 
-    def on_rollout_start(self, run: Run) -> None:
-        self.documented.on_rollout_start(run)
-
-    def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        return self.documented.on_step(run, step) if self.own_step else None
-
-    def on_rollout_end(self, run: Run) -> None:
-        self.documented.on_rollout_end(run)
-
     def on_report(self, run: Run, report: Report) -> bool | None:
-        self.documented.on_report(run, report)
-        self._count(run)
-        if self.own_step or not self.counter.due(run.num_timesteps):
-            return True
-        return self.evaluate(run)
+        return not self.counter.due(run.num_timesteps) or self.evaluate(run)
 
     def on_training_end(self, run: Run) -> bool | None:
         for child in (*self.on_new_best, *self.after):
             child.on_training_end(run)
-        self._count(run)
-        self.documented.on_training_end(run)
         return None
-
-    def _count(self, run: Run) -> None:
-        """Update `n_calls` and `num_timesteps` once per round instead of at each step, which would cost time."""
-        if not self.own_step:
-            self.hooks.n_calls += (run.num_timesteps - self.hooks.num_timesteps) // run.agent.context.num_envs
-            self.hooks.num_timesteps = run.num_timesteps
-
-    def _init_callback(self) -> None: ...
-
-    def _on_training_start(self) -> None: ...
-
-    def _on_rollout_start(self) -> None: ...
-
-    def _on_step(self) -> bool:
-        return self.hooks.n_calls % self.eval_freq != 0 or self.evaluate(self.hooks.locals["run"])
-
-    def _on_rollout_end(self) -> None: ...
-
-    def _on_training_end(self) -> None: ...
 
     def evaluate(self, run: Run) -> bool:
         """Evaluate now. Return False if the mean return has reached `stop_at` or another callback stops the training."""

@@ -10,14 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
-from rlsdk.callbacks.callback import (
-    Callback,
-    DocumentedCallback,
-    StepCounter,
-    as_callbacks,
-    is_documented,
-    steps_of_round,
-)
+from rlsdk.callbacks.callback import Callback, LambdaCallback, StepCounter, steps_of_round
 from rlsdk.errors import SettingsError
 from rlsdk.records import EnvStep, Report
 from rlsdk.runtime.output import Lasting, is_quiet, print_line
@@ -32,20 +25,20 @@ ResultT = TypeVar("ResultT")
 
 
 class EveryNSteps(Callback):
-    """Calls a function or callback every `n_steps` environment steps; training stops if it returns False.
+    """Calls a function `f(run)`, or `on_report` of a callback, every `n_steps` environment steps; False stops the training.
 
-    A function `f(run)`, or `on_report` of a `Callback`, is called at the end of the round in which the interval ends. `on_step`
-    of a `BaseCallback` is called right after the step.
+    The call is at the end of the round in which the interval ends. A list has several callbacks. `rlsdk_sb3.EveryNTimesteps`
+    calls a `BaseCallback` right after the step.
     """
 
     def __init__(self, n_steps: int, callback: object) -> None:
-        self.rounds, self.steps = (StepCounter(n_steps, "EveryNSteps n_steps") for _ in range(2))
-        nested = isinstance(callback, Callback | list | tuple) or is_documented(callback)
-        self.function = None if nested else cast("Callable[[Run], bool | None]", callback)
-        self.children = as_callbacks(callback, self) if nested else []
-        self.at_steps = [child for child in self.children if isinstance(child, DocumentedCallback)]
-        self.at_rounds = [child for child in self.children if not isinstance(child, DocumentedCallback)]
-        self.needs_infos = bool(self.at_steps)
+        """Raises SettingsError if `callback` is neither a function nor a callback."""
+        self.rounds = StepCounter(n_steps, "EveryNSteps n_steps")
+        if callable(callback) and not isinstance(callback, Callback):
+            function = cast("Callable[[Run], bool | None]", callback)
+            self.children: list[Callback] = [LambdaCallback(on_report=lambda run, _: function(run))]
+        else:
+            self.children = _own(callback)
 
     @property
     def n_steps(self) -> int:
@@ -54,39 +47,35 @@ class EveryNSteps(Callback):
 
     @n_steps.setter
     def n_steps(self, value: int) -> None:
-        self.rounds, self.steps = self.rounds.changed(value), self.steps.changed(value)
-
-    @property
-    def watches_steps(self) -> bool:
-        return bool(self.at_steps)
+        self.rounds = self.rounds.changed(value)
 
     def on_training_start(self, run: Run) -> bool | None:
-        self.rounds.start(
-            run.num_timesteps,
-            steps_of_round(run.driven) if self.function or self.at_rounds else 0,
-        )
-        self.steps.start(run.num_timesteps, run.agent.context.num_envs if self.at_steps else 0)
+        self.rounds.start(run.num_timesteps, steps_of_round(run.driven))
         answers = [child.on_training_start(run) for child in self.children]
-        return not any(map(says_stop, answers))
-
-    def on_step(self, run: Run, step: EnvStep) -> bool | None:
-        if not self.steps.due(run.num_timesteps):
-            return None
-        answers = [child.trigger(run, step) for child in self.at_steps]
         return not any(map(says_stop, answers))
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if not self.rounds.due(run.num_timesteps):
             return None
-        if self.function is not None:
-            return self.function(run)
-        answers = [child.on_report(run, report) for child in self.at_rounds]
+        answers = [child.on_report(run, report) for child in self.children]
         return not any(map(says_stop, answers))
 
     def on_training_end(self, run: Run) -> bool | None:
         for child in self.children:
             child.on_training_end(run)
         return None
+
+
+def _own(callback: object) -> list[Callback]:
+    """The callbacks in nested lists."""
+    if isinstance(callback, list | tuple):
+        return [one for item in callback for one in _own(item)]
+    if isinstance(callback, Callback):
+        return [callback]
+    raise SettingsError(
+        f"EveryNSteps cannot call {callback!r}; pass a function f(run), a Callback or a list of them; rlsdk_sb3.EveryNTimesteps"
+        " takes a BaseCallback too"
+    )
 
 
 class LogEveryNSteps(Callback):

@@ -12,29 +12,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from rlsdk.interfaces import Distribution
-from rlsdk.interfaces.abilities import explaining
+from rlsdk.interfaces import Distribution, explain_names
 from rlsdk.kernels.reference import require_choice
 
 PartT = TypeVar("PartT")
-
-
-# Errors for members that the distributions of other libraries have and those of rlsdk lack.
-#
-# Each error names the replacement.
-
-SCALE = "log_std.exp() is the standard deviation of a Gaussian"
-explains_documented_members = explaining(
-    {
-        "distribution": "it is the distribution itself: probs, or mean and log_std, are its own",
-        "get_actions": "mode() is the deterministic action, sample(generator) draws one",
-        "logits": "log_probs are the normalised logits of a Categorical, probs their exponentials",
-        "scale": SCALE,
-        "stddev": SCALE,
-        "variance": SCALE,
-    }
-)
-"""A class decorator: access to one of these names raises UnknownAttributeError, which names the replacement."""
 
 
 FORBIDDEN = -1e8
@@ -58,7 +39,7 @@ def _log_probs(logits: Tensor, mask: Tensor | None) -> Tensor:
     return logits.masked_fill(~mask, torch.finfo(logits.dtype).min).log_softmax(-1).clamp(min=FORBIDDEN)
 
 
-@explains_documented_members
+@explain_names
 @dataclass(frozen=True, slots=True, eq=False)
 class Categorical:
     """One choice among n values, with probabilities exp(`log_probs`), float [N, n]. Actions are int64 [N], counted from 0."""
@@ -113,7 +94,7 @@ class Categorical:
         return (probs * (logits - (probs * logits).sum(-1, keepdim=True)),)
 
 
-@explains_documented_members
+@explain_names
 @dataclass(frozen=True, slots=True, eq=False)
 class MultiCategorical:
     """K independent choices; choice k has `sizes[k]` values.
@@ -176,7 +157,7 @@ CERTAIN = 1e8
 """The absolute value of the logit of a bit of which one value is forbidden."""
 
 
-@explains_documented_members
+@explain_names
 @dataclass(frozen=True, slots=True, eq=False)
 class Bernoulli:
     """Independent bits: bit a is 1 with probability sigmoid(`logits`[a]). `logits` are float [N, A], actions 0 or 1 [N, A]."""
@@ -235,7 +216,7 @@ class Bernoulli:
         return (probability * (1.0 - probability) * logits,)
 
 
-@explains_documented_members
+@explain_names
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
     """The joint distribution of independent parts. Actions are a mapping or a tuple, as `parts` is."""

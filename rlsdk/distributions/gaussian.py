@@ -11,13 +11,13 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from rlsdk.distributions.categorical import Product, explains_documented_members
-from rlsdk.interfaces import Distribution
+from rlsdk.distributions.categorical import Product
+from rlsdk.interfaces import Distribution, explain_names
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
-@explains_documented_members
+@explain_names
 @dataclass(frozen=True, slots=True, eq=False)
 class Gaussian:
     """The Gaussian N(mean, diag(exp(log_std))^2). `mean` and `log_std` are float [N, A]."""
@@ -72,7 +72,7 @@ def log_jacobian(raw: Tensor) -> Tensor:
     return 2.0 * (LOG_TWO - raw - softplus(-2.0 * raw))
 
 
-@explains_documented_members
+@explain_names
 @dataclass(frozen=True, slots=True, eq=False)
 class SquashedGaussian:
     """The distribution of tanh(x) for x ~ N(mean, diag(exp(log_std))^2). `mean` and `log_std` are float [N, A].

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.adapters.masks import GoalRules as GoalRules
     from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
     from rlsdk.environments.adapters.masks import is_masking_supported as is_masking_supported
+    from rlsdk.environments.adapters.observations import to_actions as to_actions
     from rlsdk.environments.adapters.observations import to_gymnasium as to_gymnasium
     from rlsdk.environments.adapters.observations import to_space as to_space
     from rlsdk.environments.gymnasium_adapter import connect as connect
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.vector.connected import require_copies as require_copies
     from rlsdk.environments.vector.custom_vector import require_features as require_features
     from rlsdk.environments.vector.custom_vector import require_tensor as require_tensor
-    from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv as NumpyVectorEnv
     from rlsdk.environments.vector.sync_vector import Waiting as Waiting
     from rlsdk.environments.vector.sync_vector import device_of as device_of
     from rlsdk.environments.vector.sync_vector import on_device as on_device
@@ -39,13 +39,12 @@ if TYPE_CHECKING:
 HOMES = {
     **dict.fromkeys(("name_of", "named"), "rlsdk.environments.adapters.checks"),
     **dict.fromkeys(("GoalRules", "get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
-    **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
+    **dict.fromkeys(("to_actions", "to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
     "connect": "rlsdk.environments.gymnasium_adapter",
     **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
     "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
     **dict.fromkeys(("ConnectedEnv", "fingerprint_of", "require_copies"), "rlsdk.environments.vector.connected"),
     **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.custom_vector"),
-    "NumpyVectorEnv": "rlsdk.environments.vector.numpy_vector",
     **dict.fromkeys(("Waiting", "device_of", "on_device"), "rlsdk.environments.vector.sync_vector"),
     "make_vec_env": "rlsdk.environments.vectorize",
     **dict.fromkeys(("FrameStack", "NormalizeObservation", "NormalizeReward"), "rlsdk.environments.wrapping"),

@@ -26,7 +26,6 @@ from rlsdk.environments.vector.connected import (
 )
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
-from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, split_wrapper_settings, wrapped, wrapper_of
@@ -70,8 +69,6 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
         seeded.seeds = Seeds(seed)
         return seeded
     env, _ = split_wrapper_settings(env)
-    if isinstance(env, NumpyVectorEnv):
-        return connect(env.env)
     if isinstance(env, EnvInTraining):
         return env.trained_in
     if isinstance(env, CONNECTED):
@@ -82,6 +79,8 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
         made = in_process([env])
         made.env_id = _recipe(env)
         return made
+    if isinstance(inner := getattr(env, "venv", None), CONNECTED):  # what `get_env()` of an agent gave
+        return inner
     if not isinstance(env, type) and not hasattr(env, "step_async") and has_members(env):
         return CustomVectorEnv(env)
     if isinstance(env, str) or callable(env):

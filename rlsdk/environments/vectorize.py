@@ -26,6 +26,7 @@ from rlsdk.executors import choice
 from rlsdk.executors.workers import may_start_processes
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.lazy import advice_of_sb3
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings.load import environment_id, text_of
 
@@ -200,25 +201,14 @@ def _collected(
     return made
 
 
-RENAMED = {
-    "env_id": "env, the first argument",
-    "wrapper_class": "wrappers=[...], functions or names, innermost first",
-    "wrapper_kwargs": "wrappers=[functools.partial(Wrapper, ...)]",
-    "monitor_kwargs": "monitor_dir, or wrappers=[functools.partial(Monitor, ...)]",
-    "vec_env_cls": "vectorization='sync' for DummyVecEnv, 'async' for SubprocVecEnv",
-    "vec_env_kwargs": "workers, timeout, restart and start_method",
-    "start_index": "seed: each copy has a stream of its own",
-}
-"""Arguments of `make_vec_env` in stable-baselines3, and their replacements here."""
-
-
 def _refuse(env: object, documented: Mapping[str, object], *, any_kind: bool) -> None:
     """Raises SettingsError when an argument is unknown or has another name here, or when `env` makes no environment.
 
     With `any_kind`, it may be anything but None: vectorizers check it.
     """
     for name in documented:
-        hint = f"use {RENAMED[name]}" if name in RENAMED else suggest(name, _ARGUMENTS)
+        known = advice_of_sb3("make_vec_env", name)
+        hint = f"use {known}" if known else suggest(name, _ARGUMENTS)
         raise SettingsError(f"make_vec_env takes no {name!r}; {hint}")
     if env is None:
         raise SettingsError("make_vec_env needs an environment: a gymnasium id, a function, or a list of functions")

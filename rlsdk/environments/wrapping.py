@@ -192,7 +192,7 @@ def warn_of_statistics(env: ConnectedEnv, what: str) -> None:
 
 def _has(env: ConnectedEnv, name: str) -> bool:
     """Whether an environment, a wrapper of it, or a wrapper of the vector environment has the attribute `name`."""
-    if any(hasattr(layer, name) for layer in layers_of(getattr(env, "env", None))):
+    if any(hasattr(layer, name) for layer in layers_of(vars(env).get("env"))):
         return True
     try:
         return any(env.env_method("has_wrapper_attr", name))

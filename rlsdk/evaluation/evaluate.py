@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,10 @@ from rlsdk.environments.wrapping import itself, warn_of_statistics
 from rlsdk.errors import SettingsError, UsageError, shown
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
+from rlsdk.runtime.lazy import of_sb3
 from rlsdk.runtime.process import limited_threads
 from rlsdk.training.run import gathered_infos
-from rlsdk.training.trained_agent import ActingSession, Locals, TrainedAgent, require_two_arguments, step_values
+from rlsdk.training.trained_agent import ActingSession, TrainedAgent
 
 
 @attrs.frozen
@@ -138,37 +138,6 @@ def _played(session: ActingSession, envs: ConnectedEnv, seed: int | None, use_ma
         waiting.stepped(step.episodes)
 
 
-def _called_back(
-    session: ActingSession, known: Locals, callback: Callable[[Locals, Locals], object], use_masking: bool
-) -> Evaluation:
-    """Play episodes, and call `callback(locals, globals)` after every step for each environment that is not finished."""
-    require_two_arguments(callback)
-    envs, finished, began = known["env"], list[Episode](), time.perf_counter()
-    shares = _shares(envs, known["n_eval_episodes"])
-    counts, rewards, lengths = (np.zeros(envs.num_envs, dtype) for dtype in (int, float, int))
-    scope = {**known, "n_envs": envs.num_envs, "episode_rewards": [], "episode_lengths": [], "episode_counts": counts}
-    with gathered_infos(envs, True), limited_threads(1):
-        for step in _played(session, envs, None, use_masking):
-            values = step_values(step, session.decode, time.perf_counter() - began)
-            rewards, lengths = rewards + values["rewards"], lengths + step.valid.numpy(force=True)
-            ended = {episode.env: episode for episode in step.episodes}
-            scope |= {**values, "new_observations": values["new_obs"]}
-            scope |= {"current_rewards": rewards, "current_lengths": lengths}
-            for i in np.flatnonzero(counts < shares):
-                names = (("reward", "rewards"), ("done", "dones"), ("info", "infos"))
-                callback({**scope, "i": int(i), **{one: values[all_][i] for one, all_ in names}}, {})
-                if (episode := ended.get(int(i))) is not None:
-                    finished.append(episode)
-                    scope["episode_rewards"].append(episode.episode_return)
-                    scope["episode_lengths"].append(episode.length)
-                    counts[i] += 1
-            over = np.isin(np.arange(envs.num_envs), list(ended))
-            rewards, lengths = np.where(over, 0.0, rewards), np.where(over, 0, lengths)
-            if (counts >= shares).all():
-                break
-    return Evaluation(tuple(finished), session.deterministic)
-
-
 def require_display(envs: ConnectedEnv) -> None:
     """Raises SettingsError unless all environments were made with `render_mode="human"`."""
     try:
@@ -191,7 +160,7 @@ def evaluate_policy(  # noqa: PLR0913  # the signature of stable-baselines3
     n_eval_episodes: int = 10,
     deterministic: bool = True,
     render: bool = False,
-    callback: Callable[[Locals, Locals], object] | None = None,
+    callback: Callable[..., object] | None = None,
     reward_threshold: float | None = None,
     return_episode_rewards: bool = False,
     warn: bool = True,
@@ -226,9 +195,12 @@ def evaluate_policy(  # noqa: PLR0913  # the signature of stable-baselines3
     if callback is None:
         evaluation = run_episodes(model, envs, n_eval_episodes, deterministic=deterministic, use_masking=use_masking)
     else:
-        session = model.session(envs.num_envs, deterministic=deterministic)
-        known = {"model": model, "env": _connected(model, envs, use_masking), "n_eval_episodes": n_eval_episodes}
-        evaluation = _called_back(session, known, callback, use_masking)
+        envs, session = _connected(model, envs, use_masking), model.session(envs.num_envs, deterministic=deterministic)
+        known = {"model": model, "env": envs, "n_eval_episodes": n_eval_episodes}
+        play, shares = of_sb3("called_back", "evaluate_policy(callback=)"), _shares(envs, n_eval_episodes)
+        with gathered_infos(envs, True), limited_threads(1):
+            episodes = play(_played(session, envs, None, use_masking), session.decode, known, shares, callback)
+        evaluation = Evaluation(tuple(episodes), deterministic)
     if reward_threshold is not None and evaluation.mean < reward_threshold:
         raise SettingsError(f"mean return {evaluation.mean:.2f} is below reward_threshold = {reward_threshold}")
     if return_episode_rewards:

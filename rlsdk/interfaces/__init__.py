@@ -43,7 +43,7 @@ looked at once, and a misspelt name is an error. `build` gets a `BuildContext` a
 defined in `rlsdk.records`. `rlsdk_testing` checks every requirement stated here; docs/contracts.md lists the checks.
 """
 
-from rlsdk.interfaces.abilities import ability, require_inside, shortcut
+from rlsdk.interfaces.abilities import ability, explain_names, require_inside, shortcut
 from rlsdk.interfaces.environment import Collector, EpisodePlayer, StepsInPlace, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.parts import (
     BuildContext,
@@ -104,6 +104,7 @@ __all__ = [
     "VectorEnv",
     "VectorEnvAbilities",
     "ability",
+    "explain_names",
     "require_inside",
     "require_spaces",
     "shortcut",

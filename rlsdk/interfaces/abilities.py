@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NoReturn, TypeVar, cast, get_origin, get_type_hints
 
 import torch
@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import get_protocol_members, is_protocol
 
-from rlsdk.errors import PluginError, SettingsError, UnknownAttributeError
+from rlsdk.errors import PluginError, SettingsError, UsageError
 from rlsdk.interfaces.parts import Parts, Plan, PlanAbilities
 from rlsdk.interfaces.policy import (
     Absent,
@@ -27,6 +27,7 @@ from rlsdk.interfaces.policy import (
     Stateful,
 )
 from rlsdk.records import Features
+from rlsdk.runtime.lazy import elsewhere
 from rlsdk.runtime.process import put_back
 from rlsdk.spaces import Discrete, MultiBinary, MultiDiscrete, Space, map_leaves
 
@@ -391,18 +392,46 @@ def _stateful(value: object) -> bool:
     return not isinstance(value, type) and isinstance(value, Stateful)
 
 
-def explaining(instead: Mapping[str, str]) -> Callable[[T], T]:
-    """Return a class decorator that makes unknown attributes raise UnknownAttributeError.
+def explain_names(kind: T) -> T:
+    """Class decorator: attributes that an object lacks are looked up in rlsdk-sb3, which has them or names a replacement.
 
-    `instead` maps names that other libraries document for such a class to a hint, which the message contains.
+    Raises UnknownAttributeError for the others, and UsageError for calls of a policy without `forward`.
     """
+    found = _of_module if issubclass(kind, nn.Module) else _of_object
+    setattr(kind, "__getattr__", found)  # noqa: B010  # set this way so that type checkers still report unknown names
+    if getattr(kind, "forward", None) is nn.Module.forward:
+        setattr(kind, "forward", _no_forward)  # noqa: B010
+    return kind
 
-    def unknown(self: object, name: str) -> NoReturn:
-        hint = f"; {instead[name]}" if name in instead else ""
-        raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
-    def decorated(kind: T) -> T:
-        setattr(kind, "__getattr__", unknown)  # noqa: B010  # set this way so that type checkers still report unknown names
-        return kind
+def _of_object(self: object, name: str) -> object:
+    # rlsdk itself looks for optional members when parts are assembled; nothing is imported for these
+    if name in _optional():
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+    return elsewhere(self, name)
 
-    return decorated
+
+def _of_module(self: nn.Module, name: str) -> object:
+    """Replaces the `__getattr__` of torch, which is called for every layer: looks among the layers first and costs no more."""
+    here = self.__dict__
+    layers = here.get("_modules")
+    if layers and name in layers:
+        return layers[name]
+    if layers and name in here["_buffers"]:  # such as the epsilon of DQN, which is read at every step
+        return here["_buffers"][name]
+    try:
+        return nn.Module.__getattr__(self, name)
+    except AttributeError:
+        if name.startswith("_") or not layers or name in _optional():
+            raise
+    return elsewhere(self, name)
+
+
+@cache
+def _optional() -> frozenset[str]:
+    """The optional members of parts, which rlsdk looks for."""
+    return frozenset(name for kinds in ROLES.values() for name in _members(kinds[1]))
+
+
+def _no_forward(self: nn.Module, *_: object) -> NoReturn:
+    raise UsageError(f"{type(self).__name__} has no method 'forward'; model.predict(observation) acts")

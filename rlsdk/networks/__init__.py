@@ -21,16 +21,12 @@ from rlsdk.networks.critics import (
     with_auxiliary_loss,
 )
 from rlsdk.networks.discrete_values import DiscreteValuePolicy, build_discrete_value_policy
-from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import (
-    BaseFeaturesExtractor,
     CombinedEncoder,
-    CombinedExtractor,
     FlattenEncoder,
-    FlattenExtractor,
-    NatureCNN,
     build_encoder,
     features_dim,
+    nature_layers,
     uses_nature_cnn,
 )
 from rlsdk.networks.layers import (
@@ -52,9 +48,7 @@ __all__ = [
     "ActionScale",
     "ActorCritic",
     "ActorCriticCarry",
-    "BaseFeaturesExtractor",
     "CombinedEncoder",
-    "CombinedExtractor",
     "ContinuousCritics",
     "DeterministicActor",
     "DiscreteValuePolicy",
@@ -62,10 +56,8 @@ __all__ = [
     "Estimates",
     "FlatParameters",
     "FlattenEncoder",
-    "FlattenExtractor",
     "Layers",
     "Memory",
-    "NatureCNN",
     "NoMemory",
     "OwnCritics",
     "OwnNetwork",
@@ -82,13 +74,13 @@ __all__ = [
     "build_search_policy",
     "build_soft_actor_critic",
     "build_squashed_actor",
-    "explains_documented_methods",
     "features_dim",
     "flatten_parameters",
     "forgotten",
     "memory_of",
     "mlp",
     "has_train_mode",
+    "nature_layers",
     "orthogonal",
     "sequence_by_steps",
     "smoothed",
@@ -96,9 +88,6 @@ __all__ = [
     "within_action_bounds",
     "with_auxiliary_loss",
 ]
-
-for policy in (ActorCritic, SearchPolicy, SquashedActor):
-    explains_documented_methods(policy)
 
 if not TYPE_CHECKING:  # type checkers report names that are not there
     __getattr__ = names_elsewhere(__name__)

@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.distributions.gaussian import with_least_deviation
 from rlsdk.errors import UsageError
-from rlsdk.interfaces import Distribution
+from rlsdk.interfaces import Distribution, explain_names
 from rlsdk.interfaces.policy import ActInPlace
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import ActorCriticLayers, Acts, PlainHead, PolicyActor, is_dense
@@ -86,6 +86,7 @@ class InputReader(Protocol):
     def action(self, given: object) -> Any: ...
 
 
+@explain_names
 class ActorCritic(nn.Module):
     """A policy and its value function."""
 

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import SquashedGaussian
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import BuildContext
+from rlsdk.interfaces import BuildContext, explain_names
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import (
     AUTOGRAD,
@@ -35,7 +35,6 @@ from rlsdk.networks.critics import (
     own_network,
     require_own_features,
 )
-from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import build_encoder, features_dim
 from rlsdk.networks.layers import EnsembleMLP, has_train_mode, mlp
 from rlsdk.records import Act, Observation
@@ -50,6 +49,7 @@ LOG_STD_RANGE = (-20.0, 2.0)
 SdeCarry = NoiseMatrices | tuple[()]
 
 
+@explain_names
 class SquashedActor(nn.Module):
     """A policy: encoder -> hidden layers -> mean and log std of a tanh-squashed Gaussian.
 
@@ -57,8 +57,6 @@ class SquashedActor(nn.Module):
     +-`clip_mean`. New noise matrices are sampled at the start of a rollout and then every `resample_every` steps (None:
     only at the start).
     """
-
-    _also_called = ("actor",)
 
     def __init__(
         self,
@@ -210,14 +208,12 @@ def build_squashed_actor(
     return actor
 
 
-@explains_documented_methods
+@explain_names
 class DeterministicActor(nn.Module):
     """A policy: encoder -> hidden layers -> tanh, which gives unit actions [N, A].
 
     It does not explore; `rlsdk.exploration.noisy_behavior` adds noise to its actions.
     """
-
-    _also_called = ("actor",)
 
     def __init__(
         self,

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from rlsdk.errors import SettingsError, UsageError, shown
-from rlsdk.interfaces import BuildContext
+from rlsdk.interfaces import BuildContext, explain_names
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import AUTOGRAD, DenseNetwork
 from rlsdk.kernels.reference import Autograd, backward
-from rlsdk.networks.documented_methods import UserClass, explains_attributes
-from rlsdk.networks.encoders import Preprocessor, channels_first, example_features
+from rlsdk.networks.encoders import Preprocessor, UserClass, channels_first, example_features
 from rlsdk.networks.layers import EnsembleMLP
 from rlsdk.records import Features
 from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
@@ -36,7 +35,7 @@ def mean_value(values: Tensor) -> tuple[Tensor, Tensor]:
     return values.mean(), torch.full_like(values, 1.0 / values.numel())
 
 
-@explains_attributes
+@explain_names
 class ContinuousCritics(nn.Module):
     """C critics of (observation features, unit action): [N, F], [N, A] -> [C, N, outputs].
 
@@ -111,7 +110,7 @@ class Columns(nn.Module):
         return values[:, self.start : self.stop]
 
 
-@explains_attributes
+@explain_names
 class OwnCritics(nn.Module):
     """C critics of a user's class: (preprocessed observations, unit actions [N, A]) -> [C, N, outputs]."""
 

@@ -11,14 +11,13 @@ from torch import Generator, Tensor, nn
 from rlsdk import tree
 from rlsdk.distributions import MultiCategorical
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import BuildContext
+from rlsdk.interfaces import BuildContext, explain_names
 from rlsdk.kernels import KernelChoice, KernelSlot, factory
 from rlsdk.kernels.protocol import AUTOGRAD, Acting, Acts, DenseNetwork, GreedyKernel
 from rlsdk.kernels.reference import Autograd, require_choice
 from rlsdk.math.values import flat_index, greedy_action, mean_values, values_at
 from rlsdk.networks.action_heads import epsilon_greedy
 from rlsdk.networks.critics import own_network
-from rlsdk.networks.documented_methods import explains_documented_methods
 from rlsdk.networks.encoders import build_encoder, features_dim, is_identity, uses_nature_cnn
 from rlsdk.networks.layers import DuelingHead, has_train_mode, mlp
 from rlsdk.records import Act, Features, Observation
@@ -33,7 +32,7 @@ It writes the gradient with respect to the parameters into their `grad`, which i
 """
 
 
-@explains_documented_methods
+@explain_names
 class DiscreteValuePolicy(nn.Module):
     """A policy: encoder -> hidden layers -> values [N, A, K]. A is the total number of values of all choices, which are
     concatenated.
@@ -57,16 +56,15 @@ class DiscreteValuePolicy(nn.Module):
     ) -> None:
         """`choice` selects the kernel that evaluates the dense layers."""
         super().__init__()
-        self._also_called = ("q_net",) if values_per_action == 1 else ("quantile_net",)
+        self.register_buffer("start", torch.tensor(space.start), persistent=False)
+        self.register_buffer("epsilon", torch.tensor(1.0))
         self.encoder, self.space, self.values_per_action = encoder, space, values_per_action
         inputs = features_dim(encoder)
         self.body = mlp(inputs, hidden, activation_fn)
         self.sizes = (space.n,) if isinstance(space, Discrete) else space.nvec
         outputs = sum(self.sizes) * values_per_action
         self.head: nn.Module = nn.Linear(hidden[-1] if hidden else inputs, outputs)
-        self.register_buffer("start", torch.tensor(space.start), persistent=False)
         self._starts_at_zero = not bool(self.start.any())
-        self.register_buffer("epsilon", torch.tensor(1.0))
         self.has_train_mode = has_train_mode(encoder, self.body)
         self._choice = choice
         self._kernels = KernelSlot(self._make_kernels, self)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -14,11 +16,10 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 from torch.nn.parameter import UninitializedParameter
 
-from rlsdk.errors import SettingsError, UnsupportedSpaceError
+from rlsdk.errors import RlsdkError, SettingsError, UnsupportedSpaceError, one_line
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelSlot, factory
 from rlsdk.kernels.protocol import has_parameters
-from rlsdk.networks.documented_methods import UserClass
 from rlsdk.records import Features
 from rlsdk.settings.actor_critic import NetworkConfig
 from rlsdk.spaces import (
@@ -106,7 +107,7 @@ class NatureEncoder(nn.Module):
         if min(height, width) < 36:
             raise UnsupportedSpaceError(f"NatureCNN needs images of at least 36 x 36 pixels, got {height} x {width}")
         self.scale = 1.0 / 255.0 if normalize_images and space.is_image else 1.0
-        self.convolutions, self.linear = _nature_layers(channels, (height, width), features_dim)
+        self.convolutions, self.linear = nature_layers(channels, (height, width), features_dim)
         self.features_dim = features_dim
         self._kernel = KernelSlot(self._make_kernel, self, ("convolutions",))
 
@@ -123,7 +124,7 @@ class NatureEncoder(nn.Module):
         return found
 
 
-def _nature_layers(channels: int, size: Iterable[int], features_dim: int) -> tuple[nn.Sequential, nn.Sequential]:
+def nature_layers(channels: int, size: Iterable[int], features_dim: int) -> tuple[nn.Sequential, nn.Sequential]:
     """The (convolutions, linear layer) of Mnih et al. for images [N, channels, *size]."""
     convolutions = nn.Sequential(
         nn.Conv2d(channels, 32, kernel_size=8, stride=4),
@@ -222,7 +223,8 @@ class ExtractorEncoder(nn.Module):
 
 def uses_nature_cnn(encoder: nn.Module) -> bool:
     """Whether an encoder is NatureCNN, after which policies have no hidden layers by default."""
-    return isinstance(getattr(encoder, "extractor", encoder), NatureEncoder | NatureCNN)
+    own = getattr(encoder, "extractor", encoder)
+    return isinstance(own, NatureEncoder) or getattr(own, "is_nature_cnn", False) is True
 
 
 def build_encoder(context: BuildContext, policy: str, config: NetworkConfig) -> nn.Module:
@@ -252,9 +254,8 @@ def _user_encoder(context: BuildContext, custom: Any, config: NetworkConfig) -> 
         raise SettingsError(
             f"features_extractor_class {name} needs BuildContext(to_gymnasium=...), which makes its space"
         )
-    if isinstance(custom, type) and issubclass(custom, NatureCNN | CombinedExtractor) and not config.normalize_images:
+    if "normalized_image" in _require_arguments(custom, name, arguments, set()) and not config.normalize_images:
         arguments.setdefault("normalized_image", True)
-    _require_arguments(custom, name, arguments, set())
     user = UserClass(context.algorithm, "features_extractor_class", custom, arguments)
     extractor = user.build(observation_space=context.to_gymnasium(channels_first(context.observation_space)))
     width = getattr(extractor, "features_dim", None)
@@ -268,12 +269,12 @@ def _user_encoder(context: BuildContext, custom: Any, config: NetworkConfig) -> 
     return ExtractorEncoder(extractor, context.observation_space, normalize_images=config.normalize_images)
 
 
-def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set[str]) -> None:
-    """Raises SettingsError if the class does not take these arguments. Users must not give those in `own`."""
+def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set[str]) -> list[str]:
+    """The names of the arguments that the class takes. Raises SettingsError if `arguments` do not fit, or are in `own`."""
     try:
         signature = inspect.signature(made)
     except (TypeError, ValueError):
-        return  # a class written in C, whose arguments are unknown
+        return []  # a class written in C, whose arguments are unknown
     names = [parameter for parameter in list(signature.parameters)[1:] if parameter not in own]
     try:
         if own & set(arguments):
@@ -281,6 +282,7 @@ def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set
         signature.bind(None, **arguments)
     except TypeError as error:
         raise SettingsError(f"features_extractor_kwargs do not fit {name}: {error}; it takes {names}") from None
+    return names
 
 
 def is_fixed(encoder: nn.Module) -> bool:
@@ -343,115 +345,50 @@ def encoded_slices(space: Space, path: str = "observation") -> dict[str, slice]:
     return slices
 
 
-# The features extractors of stable-baselines3: they take a gymnasium space, and are called with preprocessed
-# observations.
-#
-# Preprocessed means: images are float32 with channels first, divided by 255 unless `normalize_images` is off; Discrete
-# and MultiDiscrete values are one-hot; other numbers are float32. Dict spaces give a dict of these.
+LONGEST = 300
+"""The maximum number of characters of a user's error in an error of rlsdk."""
 
 
-class BaseFeaturesExtractor(nn.Module):
-    """The base class of users' features extractors: `forward(observations)` returns float32 [N, features_dim].
+@dataclass(frozen=True, slots=True)
+class UserClass:
+    """A class, or a function that makes a module, from a user's settings."""
 
-    If the width depends on the layers that the constructor builds, the constructor sets `self._features_dim` at its
-    end.
-    """
+    algorithm: str
+    """The id of the algorithm, for errors; may be empty."""
+    setting: str
+    """The name of the setting in `policy_kwargs`; it ends with `_class`."""
+    kind: Callable[..., nn.Module]
+    arguments: Mapping[str, object]
 
-    def __init__(self, observation_space: Any, features_dim: int = 0) -> None:
-        """Raises SettingsError if `features_dim` is not positive."""
-        super().__init__()
-        if not isinstance(features_dim, int | np.integer) or features_dim < 1:
-            raise SettingsError(f"features_dim = {features_dim!r} must be a positive whole number")
-        self._observation_space, self._features_dim = observation_space, int(features_dim)
+    def __str__(self) -> str:
+        """The algorithm, the setting and the class, for errors."""
+        where = f"{self.algorithm}: policy_kwargs.{self.setting}" if self.algorithm else f"policy_kwargs.{self.setting}"
+        return f"{where} {getattr(self.kind, '__name__', repr(self.kind))}"
 
-    @property
-    def features_dim(self) -> int:
-        """The number of features."""
-        return self._features_dim
-
-
-class FlattenExtractor(BaseFeaturesExtractor):
-    """Concatenates an observation into one vector."""
-
-    def __init__(self, observation_space: Any) -> None:
-        """Raises UnsupportedSpaceError if the space is nested."""
-        super().__init__(observation_space, flattened_dim(observation_space))
-        self.flatten = nn.Flatten()
-
-    def forward(self, observations: Tensor) -> Tensor:
-        """float32 [N, ...] -> [N, features_dim]."""
-        return self.flatten(observations)  # type: ignore[no-any-return]
-
-
-class NatureCNN(BaseFeaturesExtractor):
-    """Three convolutions and a linear layer. Source: Mnih et al. 2015, doi:10.1038/nature14236, extended data table 1."""
-
-    def __init__(self, observation_space: Any, features_dim: int = 512, normalized_image: bool = False) -> None:
-        """Create the layers. With `normalized_image`, any array with three dimensions is accepted as an image.
+    def build(self, **first: object) -> nn.Module:
+        """Create the module with the values of `first`, in order, and the user's arguments.
 
         Raises:
-            UnsupportedSpaceError: the observations are not images.
+            SettingsError: the class takes other arguments, raises an error, or makes no module.
         """
-        super().__init__(observation_space, features_dim)
-        if not is_image_space(observation_space, normalized_image):
-            raise UnsupportedSpaceError(
-                f"NatureCNN needs uint8 images with channels first and values 0 ... 255, got {observation_space};"
-                " pass normalized_image=True for images that are scaled already"
-            )
-        if min(observation_space.shape[1:]) < 36:
-            raise UnsupportedSpaceError(
-                f"NatureCNN needs images of at least 36 x 36 pixels, got {observation_space.shape}"
-            )
-        channels, *size = observation_space.shape
-        self.cnn, self.linear = _nature_layers(channels, size, features_dim)
+        called = f"it is called with ({', '.join(first)}) and {self.setting.removesuffix('class')}kwargs {dict(self.arguments)}"
+        with self.errors(f"{self} cannot be made", called):
+            module: object = self.kind(*first.values(), **self.arguments)
+        if not isinstance(module, nn.Module):
+            raise SettingsError(f"{self} must give a torch.nn.Module, not {type(module).__name__}; {called}")
+        return module
 
-    def forward(self, observations: Tensor) -> Tensor:
-        """float32 [N, C, H, W] -> [N, features_dim]."""
-        return self.linear(self.cnn(observations))  # type: ignore[no-any-return]
-
-
-class CombinedExtractor(BaseFeaturesExtractor):
-    """One extractor per entry of a Dict: NatureCNN for images, `nn.Flatten` for others. Their features are concatenated."""
-
-    def __init__(self, observation_space: Any, cnn_output_dim: int = 256, normalized_image: bool = False) -> None:
-        """Raises UnsupportedSpaceError if the space is not a Dict."""
-        if type(observation_space).__name__ != "Dict":
-            raise UnsupportedSpaceError(f"CombinedExtractor needs a Dict observation, got {observation_space}")
-        super().__init__(observation_space, features_dim=1)
-        extractors: dict[str, nn.Module] = {}
-        total = 0
-        for key, space in observation_space.spaces.items():
-            is_image = is_image_space(space, normalized_image)
-            extractors[key] = NatureCNN(space, cnn_output_dim, normalized_image) if is_image else nn.Flatten()
-            total += cnn_output_dim if is_image else flattened_dim(space)
-        self.extractors, self._features_dim = nn.ModuleDict(extractors), total
-
-    def forward(self, observations: dict[str, Tensor]) -> Tensor:
-        """A dict of float32 tensors [N, ...] -> [N, features_dim]."""
-        return torch.cat([extractor(observations[key]) for key, extractor in self.extractors.items()], dim=1)
-
-
-def flattened_dim(space: Any) -> int:
-    """The number of elements of one preprocessed observation of a gymnasium space.
-
-    Raises:
-        UnsupportedSpaceError: a nested space.
-    """
-    kind = type(space).__name__
-    if kind == "Discrete":
-        return int(space.n)
-    if kind == "MultiDiscrete":
-        return int(np.sum(space.nvec))
-    if kind in ("Box", "MultiBinary"):
-        return math.prod(space.shape)
-    raise UnsupportedSpaceError(f"a {kind} observation has no flat form; use CombinedExtractor, or your own extractor")
-
-
-def is_image_space(space: Any, normalized_image: bool = False) -> bool:
-    """Whether a gymnasium space has three dimensions and, unless `normalized_image`, uint8 values 0 ... 255."""
-    if type(space).__name__ != "Box" or len(space.shape) != 3:
-        return False
-    return normalized_image or (space.dtype == np.uint8 and space.low.min() == 0 and space.high.max() == 255)
+    @contextmanager
+    def errors(self, what: str, remedy: str) -> Iterator[None]:
+        """Inside the `with` block, convert every error of the user's code to SettingsError. Errors of rlsdk are not
+        converted."""
+        try:
+            yield
+        except RlsdkError:
+            raise
+        except Exception as error:  # code of the user
+            cause = one_line(error, LONGEST) if str(error) else type(error).__name__
+            raise SettingsError(f"{what}: {cause}; {remedy}") from error
 
 
 class Preprocessor(nn.Module):

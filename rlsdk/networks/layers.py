@@ -330,7 +330,7 @@ def has_train_mode(*modules: nn.Module | None) -> bool:
 def _depends(module: nn.Module) -> bool:
     if isinstance(module, SWITCHED) or is_hooked(module):  # spectral_norm is a hook
         return True
-    if isinstance(getattr(module, "dropout", None), float) and module.dropout:  # of recurrent layers and attention
+    if isinstance(rate := vars(module).get("dropout"), float) and rate:  # of recurrent layers and attention
         return True
     return not type(module).__module__.startswith(("torch.nn.modules.", "rlsdk."))
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rlsdk.errors import SettingsError, suggest
 from rlsdk.math.surrogate import segments_of
-from rlsdk.networks.documented_methods import UserClass
+from rlsdk.networks.encoders import UserClass
 from rlsdk.settings.actor_critic import RecurrentConfig
 
 KINDS: dict[str, type[nn.LSTM | nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}

@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from rlsdk.distributions import MultiCategorical
 from rlsdk.errors import SettingsError, suggest
-from rlsdk.interfaces import BuildContext
+from rlsdk.interfaces import BuildContext, explain_names
 from rlsdk.kernels.reference import no_choice, require_choice
 from rlsdk.networks.action_heads import ActionScale
 from rlsdk.networks.encoders import build_encoder, features_dim
@@ -32,6 +32,7 @@ ACTIVATIONS: dict[str, Callable[[Vector], Vector]] = {
 }
 
 
+@explain_names
 class SearchPolicy(nn.Module):
     """A policy: encoder without parameters -> layers -> an action.
 

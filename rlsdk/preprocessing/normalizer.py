@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
-from rlsdk.errors import SettingsError, UnknownAttributeError, UsageError, suggest
+from rlsdk.errors import SettingsError, UsageError, suggest
 from rlsdk.interfaces import State
 from rlsdk.math.surrogate import discounted_sums
 from rlsdk.networks.normalizer import (
@@ -22,6 +22,7 @@ from rlsdk.networks.normalizer import (
     Vector,
 )
 from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions, with_observations
+from rlsdk.runtime.lazy import elsewhere
 from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Space, map_leaves, shape_of
 from rlsdk.tree import map_tensors
@@ -34,17 +35,6 @@ BatchT = TypeVar("BatchT")
 SETTINGS = frozenset(field.name for field in attrs.fields(Normalization))
 ATTRIBUTES = ("space", "settings", "device", "observations", "rewards", "training")
 """The attributes of a normaliser that can be assigned."""
-INSTEAD = {
-    "get_original_obs": "observations of model.get_env() are the environment's own",
-    "get_original_reward": "rewards of model.get_env() are the environment's own",
-    "obs_rms": "moments['observation'] has mean, variance and count; with Dict observations there is an entry for each part",
-    "reset": "step model.get_env()",
-    "ret_rms": "rewards.moments has the statistics of returns",
-    "save": "model.save(path) stores the statistics with the agent",
-    "step": "step model.get_env()",
-    "venv": "model.get_env() is the environment",
-}
-"""Members of stable-baselines3's `VecNormalize` that a normaliser lacks, and their replacements."""
 
 
 class Normalizer:
@@ -63,8 +53,7 @@ class Normalizer:
         """The setting `name`, such as `norm_reward` or `clip_obs`. Raises UnknownAttributeError for other names."""
         if name in SETTINGS and "settings" in vars(self):
             return getattr(self.settings, name)
-        hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
-        raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+        return elsewhere(self, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute. Raises UsageError for a setting or an unknown name, because setting these has no effect."""

@@ -77,9 +77,10 @@ def _absent(requirements: tuple[str, ...]) -> list[str]:
     for name, _, _ in map(_parts, requirements):
         place, _ = _place(name)
         for line in [] if place is None or name == SDK else _stated(place, "dependencies"):
-            needed = _parts(line)
-            # `rlsdk[fast]` stands for the packages of that extra
-            lines = _stated(_source() or OURS.parent, "fast") if needed[:2] == (SDK, "[fast]") else [line]
+            needed, extras, _ = _parts(line)
+            # `rlsdk[fast,sb3]` stands for the packages of these extras
+            own = extras.strip("[]").split(",") if needed == SDK else []
+            lines = [line, *(each for extra in own for each in _stated(_source() or OURS.parent, extra.strip()))]
             found |= dict.fromkeys(each for each, _, _ in map(_parts, lines) if each.startswith(f"{SDK}-"))
     return [name for name in found if name not in requirements and not _is_installed(name) and _place(name)[0]]
 

@@ -71,9 +71,9 @@ def as_optimizer(value: str | Callable[..., object] | None) -> str | Callable[..
 
 
 def as_features_extractor(value: object) -> object:
-    """Return the name of an rlsdk extractor. Other classes and functions are returned unchanged; files do not store them."""
+    """Return the name of an extractor of rlsdk_sb3. Other classes are returned unchanged; files do not store them."""
     name = value if isinstance(value, str) else getattr(value, "__name__", "")
-    if name in EXTRACTORS and (isinstance(value, str) or getattr(value, "__module__", "").startswith("rlsdk.networks")):
+    if name in EXTRACTORS and (isinstance(value, str) or getattr(value, "__module__", "").startswith("rlsdk_sb3.")):
         return name
     if value is None or callable(value) or isinstance(value, Mapping):
         return value

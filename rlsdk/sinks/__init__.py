@@ -4,30 +4,22 @@ from typing import TYPE_CHECKING
 
 from rlsdk.runtime.lazy import names_elsewhere
 from rlsdk.sinks.files import ConsoleSink, CsvSink, JsonlSink, TensorBoardSink
-from rlsdk.sinks.logger import Logger, configure
-from rlsdk.sinks.sink import Figure, HParam, Image, MetricSink, Sink, Video
-
-CSVOutputFormat, HumanOutputFormat, JSONOutputFormat = CsvSink, ConsoleSink, JsonlSink
-TensorBoardOutputFormat = TensorBoardSink
-"""The names under which stable-baselines3 documents these sinks."""
+from rlsdk.sinks.logger import Logger
+from rlsdk.sinks.sink import Figure, HParam, Image, MetricSink, Sink, Video, writable_folder
 
 __all__ = [
-    "CSVOutputFormat",
     "ConsoleSink",
     "CsvSink",
     "Figure",
     "HParam",
-    "HumanOutputFormat",
     "Image",
-    "JSONOutputFormat",
     "JsonlSink",
     "Logger",
     "MetricSink",
     "Sink",
-    "TensorBoardOutputFormat",
     "TensorBoardSink",
     "Video",
-    "configure",
+    "writable_folder",
 ]
 
 if not TYPE_CHECKING:  # type checkers report names that are not there

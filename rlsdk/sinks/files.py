@@ -19,7 +19,7 @@ from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.runtime.files import append_whole, write_whole
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.packages import pip_install
-from rlsdk.sinks.sink import Figure, HParam, Image, Sink, Video, in_words, listed, made, unwritable
+from rlsdk.sinks.sink import Figure, HParam, Image, Sink, Video, in_words, listed, unwritable, writable_folder
 
 WIDEST = 80
 """Characters of a text in a table."""
@@ -80,7 +80,7 @@ class CsvSink(Sink):
 
     def __init__(self, path: str | Path) -> None:
         """Makes the folder if need be; raises SettingsError where that is not possible, or `path` is another table."""
-        self.path = made(Path(path).parent) / Path(path).name
+        self.path = writable_folder(Path(path).parent) / Path(path).name
         self.columns: list[str] = []
         self._last = LastLine(self.path)
         if self.path.exists():
@@ -146,7 +146,7 @@ class JsonlSink(Sink):
 
     def __init__(self, path: str | Path) -> None:
         """Makes the folder if need be; raises SettingsError where that is not possible."""
-        self.path = made(Path(path).parent) / Path(path).name
+        self.path = writable_folder(Path(path).parent) / Path(path).name
         self._last = LastLine(self.path)
 
     def media(self, step: int, values: Mapping[str, object]) -> list[str]:
@@ -212,7 +212,7 @@ class TensorBoardSink(Sink):
         """Raises SettingsError if the tensorboard package is not installed or `folder` contains a null character."""
         if "\0" in str(folder):
             raise SettingsError(f"tensorboard_log = {str(folder)!r} names no folder")
-        made(folder)
+        writable_folder(folder)
         last = max(_numbers(folder / f"{name}_"), default=0)
         self.path = folder / f"{name}_{last if continue_last and last else last + 1}"
         self._writer: Any = _summary_writer(self.path)

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from rlsdk.errors import RlsdkError, SettingsError, one_line, raised, shown, suggest
 from rlsdk.runtime.output import print_line
-from rlsdk.sinks.files import ConsoleSink, CsvSink, JsonlSink, TensorBoardSink
-from rlsdk.sinks.sink import DRAWN, MetricSink, Scalar, entries_of, made, method_of
+from rlsdk.sinks.sink import DRAWN, MetricSink, Scalar, entries_of, method_of
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
 """Levels of messages, with the values that stable-baselines3 documents."""
@@ -271,39 +270,3 @@ def _formats(exclude: str | tuple[str, ...] | None) -> tuple[str, ...]:
         if name not in FORMATS:
             raise SettingsError(f"exclude = {name!r} is not a format; {suggest(name, FORMATS)}")
     return found
-
-
-def configure(folder: str | Path | None = None, format_strings: Sequence[str] | None = None) -> Logger:
-    """Return a logger for `model.set_logger`.
-
-    Args:
-        folder: the folder for progress.csv, progress.json, log.txt and the event files of TensorBoard. It is created if it
-            does not exist. Without a folder only the format "stdout" is possible.
-        format_strings: any of stdout, log, csv, json, tensorboard. Default: stdout without a folder; stdout, log and csv
-            with one.
-
-    Raises:
-        SettingsError: a format is unknown, a format needs a folder but `folder` is None, the folder cannot be created, or
-            tensorboard is not installed.
-    """
-    default = ("stdout",) if folder is None else ("stdout", "log", "csv")
-    formats = default if format_strings is None else tuple(format_strings)
-    for name in formats:
-        if name not in FORMATS:
-            raise SettingsError(f"unknown log format {name!r}; {suggest(name, FORMATS)}")
-        if folder is None and name != "stdout":
-            raise SettingsError(
-                f"the log format {name!r} writes files and needs a folder: configure(folder, [{name!r}])"
-            )
-    place = None if folder is None else made(Path(folder))
-    return Logger(None if place is None else str(place), [_sink(name, place) for name in formats])
-
-
-def _sink(name: str, folder: Path | None) -> MetricSink:
-    if folder is None or name == "stdout":
-        return ConsoleSink()
-    if name == "log":
-        return ConsoleSink((folder / "log.txt").open("a", encoding="utf-8"), format="log")
-    if name == "csv":
-        return CsvSink(folder / "progress.csv")
-    return JsonlSink(folder / "progress.json") if name == "json" else TensorBoardSink.in_folder(folder)

@@ -128,7 +128,7 @@ PROBE = 4096
 """Bytes."""
 
 
-def made(folder: Path) -> Path:
+def writable_folder(folder: Path) -> Path:
     """The folder, made if need be; raises SettingsError where that is not possible, or the disk is full: the thread of
     TensorBoard's writer would print a traceback."""
     try:

@@ -123,7 +123,9 @@ class LocalCollector:
         self.observation_space = env.observation_space if space is None else space
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
         self._in_round = False
-        self._rollout_ended: Callable[[], object] | None = getattr(env, "rollout_ended", None)
+        # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
+        ends = getattr(type(env), "rollout_ended", None)
+        self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, env)
         self._actor: _Actor[Any, Any] | None = None
 
     @property

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -59,7 +60,9 @@ class RemoteCollector:
         self.normalizer = self._agent.preprocessing.rollouts(self._agent.parts)
         self._groups = len(self.acting) // env.collectors
         self._in_round, self._env_steps = False, run.cursor.env_steps
-        self._rollout_ended: Callable[[], object] | None = getattr(watched, "rollout_ended", None)
+        # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
+        ends = getattr(type(watched), "rollout_ended", None)
+        self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, watched)
         self._attached_with: object = None
         self._ahead = RunningAhead(env, self._agent) if env.max_lag else None
 

@@ -16,10 +16,10 @@ from rlsdk.environments import ConnectedEnv
 from rlsdk.environments.vector.sync_vector import UNHEARD
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import Collector, Training
-from rlsdk.records import Cursor, EnvStep, Episode, Report
+from rlsdk.records import Cursor, Episode, Report
 from rlsdk.runtime.process import count_in
 from rlsdk.sinks import Logger
-from rlsdk.training.trained_agent import DrivenAgent, Locals, MakesCopy, TrainedAgent, step_values
+from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
 from rlsdk.tree import flatten
 
 
@@ -83,7 +83,6 @@ class RunRecord:
         """Whether new episodes begin in the next round or the next training."""
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
         self.handlers = Handlers(self.callbacks)
-        self._values: tuple[EnvStep, Locals] | None = None
         self.report: Report | None = None
         """The report of the last round; None before the first round has ended."""
         self.copies: Callable[[], MakesCopy | None] = lambda: None
@@ -131,14 +130,6 @@ class RunRecord:
     def mean_return(self) -> float | None:
         """Mean return of the last episodes; None before the first episode has finished."""
         return self.episode_statistics.mean_return
-
-    def values_of(self, step: EnvStep) -> Locals:
-        """The `locals` of a step for callbacks with the interface of stable-baselines3; computed once per step."""
-        if self._values is None or self._values[0] is not step:
-            before = max(0, self.steps_in_round // self.agent.context.num_envs - 1)  # without the current step
-            seconds = time.perf_counter() - self.began
-            self._values = step, {**step_values(step, self.agent.decode_action, seconds), "n_steps": before}
-        return self._values[1]
 
     def restart_episodes(self) -> None:
         """End the running episodes as truncations and begin new ones.

@@ -1,8 +1,7 @@
-"""The members of an agent that training uses, and the values of a step for callbacks of stable-baselines3."""
+"""The members of an agent that training and callbacks use."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,20 +10,18 @@ from typing import IO, Any, ClassVar, Generic, Protocol
 from torch import Tensor
 from typing_extensions import TypeVar
 
-from rlsdk.environments import ConnectedEnv, NumpyVectorEnv
-from rlsdk.environments.adapters.masks import MaskValidator, documented_infos
-from rlsdk.environments.adapters.observations import ActionDecoder, Arrays
-from rlsdk.errors import SettingsError
+from rlsdk.environments import ConnectedEnv
+from rlsdk.environments.adapters.masks import MaskValidator
+from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.interfaces import BuildContext, Parts, State, VectorEnv
 from rlsdk.preprocessing import Preprocessing
-from rlsdk.records import Act, ActingState, Cursor, EnvStep, Features, Observation
+from rlsdk.records import Act, ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.process import Streams, count_in
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
 from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
-from rlsdk.tree import map_tensors
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 
@@ -68,7 +65,7 @@ class ActingSession(Protocol):
 
 
 class TrainedAgent(Protocol):
-    """The members of `rlsdk.Agent` that callbacks use, as `run.agent` or as `model` of a `BaseCallback`.
+    """The members of `rlsdk.Agent` that callbacks use, as `run.agent`.
 
     Settings are available as attributes by their names.
     """
@@ -110,7 +107,7 @@ class TrainedAgent(Protocol):
 
     def derived_seed(self, name: str) -> int: ...
 
-    def get_env(self) -> NumpyVectorEnv | None: ...
+    def get_env(self) -> Any: ...
 
     def require_same_spaces(self, envs: object, what: str) -> None: ...
 
@@ -160,50 +157,3 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().clone()
     return {name: _copied(entry) for name, entry in value.items()} if isinstance(value, Mapping) else value
-
-
-Locals = dict[str, Any]
-"""The documented entries of a step or of an evaluation, by name."""
-
-
-def require_two_arguments(function: Callable[..., object]) -> None:
-    """Raises SettingsError if a function cannot be called as f(locals, globals)."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # written in C: its arguments are not known
-    try:
-        signature.bind({}, {})
-    except TypeError:
-        name = getattr(function, "__name__", repr(function))
-        raise SettingsError(f"callback {name}{signature} must take two arguments: f(locals, globals) -> bool") from None
-
-
-def step_values(step: EnvStep, decode: Callable[[Tensor], object], seconds: float) -> Locals:
-    """The entries of one step in numpy: arrays over B environments, nested like the spaces, and one info per
-    environment.
-
-    Args:
-        step: the step.
-        decode: converts actions to the form that the environments take.
-        seconds: the time since the training or evaluation began.
-    """
-    ended = (step.terminated | step.truncated).cpu().numpy()
-    finals = None if step.final_observation is None else _arrays(step.final_observation.features)
-    action = map_tensors(lambda leaf: leaf.cpu(), step.action)
-    return {
-        "step": step,
-        "actions": _arrays(action),
-        "clipped_actions": decode(action),
-        "new_obs": _arrays(step.observation.features),
-        "rewards": step.reward.cpu().numpy().copy(),
-        "dones": ended,
-        "infos": documented_infos(step, finals, seconds),
-    }
-
-
-def _arrays(value: Features) -> Arrays:
-    """Copy tensors into arrays."""
-    if isinstance(value, dict):
-        return {key: _arrays(child) for key, child in value.items()}
-    return tuple(map(_arrays, value)) if isinstance(value, tuple) else value.cpu().numpy().copy()

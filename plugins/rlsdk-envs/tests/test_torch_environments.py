@@ -18,7 +18,7 @@ import rlsdk
 from rlsdk import tree
 from rlsdk.agent.persistence import chosen_device
 from rlsdk.callbacks import CheckpointCallback, EvalCallback
-from rlsdk.environments import NumpyVectorEnv, device_of, on_device, read_state
+from rlsdk.environments import device_of, on_device, read_state
 from rlsdk.environments.vector.sync_vector import OnDevice
 from rlsdk.errors import DivergenceError, EnvironmentFault, RlsdkError, SettingsError, UnsupportedSpaceError, UsageError
 from rlsdk.evaluation import evaluate_policy
@@ -28,6 +28,7 @@ from rlsdk_envs import check_env, make_torch_vec_env
 from rlsdk_envs.torch_vector import TorchVectorEnv
 from rlsdk_interchange import record_episodes
 from rlsdk_kernels.graphed_transition import GraphedTransition
+from rlsdk_sb3 import NumpyVectorEnv
 from tests.stateful_environments import Chase
 from tests.test_gpu import has_gpu, on_gpu, stand_in
 

@@ -15,15 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlsdk.environments.adapters.checks import (
-    Indices,
-    attribute_of,
-    unreadable,
-)
-from rlsdk.environments.adapters.observations import Arrays, rows_of
+from rlsdk.environments.adapters.checks import Indices, attribute_of, unreadable
 from rlsdk.errors import EnvironmentFault, MaskError, UsageError, shown
 from rlsdk.interfaces import VectorEnv, VectorEnvAbilities, ability
-from rlsdk.records import EnvStep
 from rlsdk.spaces import Space, choice_places, choices_of, leaf_spaces
 
 METHOD, INFO = "action_masks", "action_mask"
@@ -236,26 +230,3 @@ class GoalRules:
 
     def _call(self, env: GoalEnv, name: str, arguments: tuple[object, ...]) -> NDArray[np.generic]:
         return np.asarray(env.env_method(name, *arguments, indices=[0])[0])
-
-
-def documented_infos(step: EnvStep, finals: Arrays | None, seconds: float) -> list[dict[str, object]]:
-    """One info for each of B environments, with the entries that stable-baselines3 adds.
-
-    All have the entry `TimeLimit.truncated`. Where an episode ended, they also have `terminal_observation` and `episode` (`r`
-    return, `l` number of steps, `t` seconds).
-
-    Args:
-        step: the step of the environments.
-        finals: the last observations of the K episodes that ended, [K, ..]; None if no episode ended.
-        seconds: the time since the loop began.
-    """
-    ended = (step.terminated | step.truncated).numpy(force=True)
-    cut = (step.truncated & ~step.terminated).tolist()
-    infos = [{**info, "TimeLimit.truncated": cut[i]} for i, info in enumerate(step.infos or [{} for _ in ended])]
-    if finals is not None:
-        for row, i in enumerate(np.flatnonzero(ended)):
-            infos[i]["terminal_observation"] = rows_of(finals, row)
-    for episode in step.episodes:
-        context = {"r": episode.episode_return, "l": episode.length, "t": round(seconds, 6)}
-        infos[episode.env].setdefault("episode", context)
-    return infos

@@ -12,16 +12,15 @@ from gymnasium.wrappers import TimeLimit
 from rlsdk.environments.adapters.checks import Environment, layers_of
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
 from rlsdk.environments.adapters.observations import distinct_texts, spaces_of
-from rlsdk.errors import EnvironmentFault, SettingsError, UnknownAttributeError, UsageError, shown
+from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, shown
 from rlsdk.interfaces import VectorEnv, VectorEnvAbilities
 from rlsdk.records import Observation
+from rlsdk.runtime.lazy import elsewhere
 from rlsdk.runtime.process import checked_seed, derive
 from rlsdk.spaces import Space
 
 MEMBERS = ("num_envs", "observation_space", "action_space", "reset", "step", "close")
 """The members of `rlsdk.interfaces.VectorEnv`."""
-OF_LOOPS = ("envs", "env_is_wrapped", "get_images", "render", "seed", "step_async", "step_wait", "unwrapped")
-"""Members of `rlsdk.environments.NumpyVectorEnv` that a `ConnectedEnv` lacks."""
 
 
 @runtime_checkable
@@ -84,10 +83,7 @@ class SteppedVector:
         self.keeps_infos, self.info_names = False, tuple[str, ...]()
 
     if not TYPE_CHECKING:  # with a `__getattr__`, type checkers would accept unknown names
-
-        def __getattr__(self, name: str) -> object:
-            hint = "; rlsdk.environments.NumpyVectorEnv(env), or model.get_env(), has it" if name in OF_LOOPS else ""
-            raise UnknownAttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+        __getattr__ = elsewhere
 
     def require_steps(self) -> None:
         """Do nothing, because these environments can be stepped."""

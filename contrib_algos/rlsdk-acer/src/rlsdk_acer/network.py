@@ -10,7 +10,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rlsdk.distributions import Categorical
-from rlsdk.networks import Layers, Memory, NoMemory, explains_documented_methods, has_train_mode
+from rlsdk.interfaces import explain_names
+from rlsdk.networks import Layers, Memory, NoMemory, has_train_mode
 from rlsdk.records import Act, Observation, Sequences
 from rlsdk.spaces import Discrete
 from rlsdk.tree import map_tensors
@@ -19,7 +20,7 @@ Carry = tuple[Tensor, ...]
 """The recurrent state of each environment, [B, ..]; () without a memory."""
 
 
-@explains_documented_methods
+@explain_names
 class ACERNetwork(nn.Module):
     """A softmax policy and the values Q(x, .) of all actions. V(x) is the mean of Q(x, .) under the policy."""
 

@@ -10,19 +10,17 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.checks import Indices, name_of_class
-from rlsdk.environments.adapters.masks import documented_infos, get_action_masks
-from rlsdk.environments.adapters.observations import Array, Arrays, parts_of, to_gymnasium
-from rlsdk.environments.vector.connected import ConnectedEnv, seed_spaces
-from rlsdk.environments.vector.custom_vector import CustomVectorEnv
-from rlsdk.errors import UsageError, message_of, shown
+from rlsdk.environments import ConnectedEnv, connect, get_action_masks, to_actions, to_gymnasium
+from rlsdk.errors import UsageError, message_of
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Features
-from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
+from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of
+from rlsdk_sb3.steps import Array, Arrays, documented_infos
 
+Indices: TypeAlias = int | Sequence[int] | None
+"""The numbers of environments; None: all of them."""
 Stepped: TypeAlias = tuple[Arrays, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]
 """The result of `step`: (observations [B, ..], rewards [B], dones [B], B infos)."""
 STEPPING = ("reset", "step")
@@ -37,14 +35,13 @@ class NumpyVectorEnv:
     If it is stepped or reset, the next `learn` begins new episodes.
     """
 
-    def __init__(self, env: VectorEnv, moved: Callable[[], None] | None = None, space_seed: int | None = None) -> None:
-        """`moved`: a function that is called before the environments are stepped or reset. `space_seed` seeds the spaces."""
-        self.env: ConnectedEnv = env if isinstance(env, ConnectedEnv) else CustomVectorEnv(env)
+    def __init__(self, env: VectorEnv, moved: Callable[[], None] | None = None) -> None:
+        """`moved`: a function that is called before the environments are stepped or reset."""
+        self.env: ConnectedEnv = env if isinstance(env, ConnectedEnv) else connect(env)
         self._moved = moved
         self.num_envs: int = self.env.num_envs
         self.observation_space = to_gymnasium(self.env.observation_space)
         self.action_space = to_gymnasium(self.env.action_space)
-        seed_spaces(self, space_seed)
         self._seed: int | None = None
         self._pending: Features | None = None
         self._began = time.time()
@@ -153,7 +150,8 @@ class NumpyVectorEnv:
 
     def env_is_wrapped(self, wrapper_class: type[object] | str, indices: Indices = None) -> list[bool]:
         """Whether each environment is inside a wrapper of the class `wrapper_class`, given as a class or its name."""
-        name = wrapper_class if isinstance(wrapper_class, str) else name_of_class(wrapper_class)
+        kind = wrapper_class
+        name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
         return [name in names or name in (n.rpartition(".")[2] for n in names) for names in self.env.wrappers(indices)]
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -237,45 +235,6 @@ def to_arrays(space: Space, features: Features) -> Arrays:
         return tuple(to_arrays(child, part) for child, part in zip(space.spaces, features, strict=True))
     array: Array = features.numpy(force=True)
     return array.astype(space.dtype if isinstance(space, Box) else dtype_of(space), copy=False)
-
-
-def to_actions(space: Space, actions: object, count: int, path: str = "actions") -> Features:
-    """The actions of `count` environments as tensors [B, ..], nested as the space.
-
-    Raises:
-        UsageError: the actions have another number or shape, or are not numbers.
-    """
-    if parts := parts_of(space):
-        columns = _columns(space, actions, count, path)
-        found = {
-            str(key): to_actions(child, column, count, f"{path}[{key!r}]")
-            for (key, child), column in zip(parts, columns, strict=True)
-        }
-        return found if isinstance(space, Dict) else tuple(found.values())
-    if isinstance(actions, torch.Tensor):
-        actions = actions.numpy(force=True)
-    shape = (count, *shape_of(space))
-    try:
-        array = np.asarray(actions)
-    except ValueError:
-        array = np.empty(0, object)
-    kinds = "biuf" if isinstance(space, Box) else "biu"
-    if array.dtype.kind not in kinds or array.size != math.prod(shape) or array.shape[:1] != (count,):
-        raise UsageError(f"{path} are {shown(actions)}; this environment takes an array of shape {shape}")
-    return torch.from_numpy(np.array(array.reshape(shape), dtype=array.dtype if isinstance(space, Box) else np.int64))
-
-
-def _columns(space: Space, actions: Any, count: int, path: str) -> list[object]:
-    """The actions of each part of a Dict or Tuple space, for all environments."""
-    keys = [key for key, _ in parts_of(space)]
-    try:
-        # a mapping (or a tuple for a Tuple space) has an entry for each part; a list has an entry for each environment
-        by_part = isinstance(actions, Mapping) if isinstance(space, Dict) else isinstance(actions, tuple)
-        if by_part:
-            return [actions[key] for key in keys]
-        return [[action[key] for action in actions] for key in keys]
-    except (KeyError, IndexError, TypeError):
-        raise UsageError(f"{path} are {shown(actions)}; give {count} actions with the parts {keys}") from None
 
 
 def pictures_of(env: ConnectedEnv) -> list[NDArray[np.uint8] | None]:

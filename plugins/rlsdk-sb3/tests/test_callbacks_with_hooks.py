@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import rlsdk
-from rlsdk.callbacks import Callback, CheckpointCallback, EvalCallback, StopTrainingOnRewardThreshold
+from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import UsageError
 from rlsdk_envs.toy import ChainEnv
+from rlsdk_sb3 import EvalCallback, StopTrainingOnRewardThreshold
 
 
 def made(num_envs: int = 1) -> Any:

@@ -11,24 +11,22 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.callbacks import (
+from rlsdk.callbacks import CallbackList, CheckpointCallback, LambdaCallback
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import ArtifactError, MaskError, SettingsError
+from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
+from rlsdk_envs.toy import ChainEnv, InvalidActionEnvDiscrete
+from rlsdk_sb3 import (
     BaseCallback,
-    CallbackList,
-    CheckpointCallback,
     EvalCallback,
     EventCallback,
     EveryNTimesteps,
-    LambdaCallback,
     LogEveryNTimesteps,
     MaskableEvalCallback,
     StopTrainingOnMaxEpisodes,
     StopTrainingOnNoModelImprovement,
     StopTrainingOnRewardThreshold,
 )
-from rlsdk.environments import make_vec_env
-from rlsdk.errors import ArtifactError, MaskError, SettingsError
-from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
-from rlsdk_envs.toy import ChainEnv, InvalidActionEnvDiscrete
 
 
 def on_policy(n_envs: int = 1, **settings: Any) -> Any:

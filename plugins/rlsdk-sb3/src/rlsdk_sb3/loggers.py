@@ -1,0 +1,49 @@
+"""Loggers of stable-baselines3: `configure`, and its names of sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlsdk.errors import SettingsError, suggest
+from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger, MetricSink, TensorBoardSink, writable_folder
+
+FORMATS = ("stdout", "log", "csv", "json", "tensorboard")
+CSVOutputFormat, HumanOutputFormat, JSONOutputFormat = CsvSink, ConsoleSink, JsonlSink
+TensorBoardOutputFormat = TensorBoardSink
+
+
+def configure(folder: str | Path | None = None, format_strings: Sequence[str] | None = None) -> Logger:
+    """Return a logger for `model.set_logger`.
+
+    Args:
+        folder: the folder for progress.csv, progress.json, log.txt and the event files of TensorBoard. It is created if it
+            does not exist. Without a folder only the format "stdout" is possible.
+        format_strings: any of stdout, log, csv, json, tensorboard. Default: stdout without a folder; stdout, log and csv
+            with one.
+
+    Raises:
+        SettingsError: a format is unknown, a format needs a folder but `folder` is None, the folder cannot be created, or
+            tensorboard is not installed.
+    """
+    default = ("stdout",) if folder is None else ("stdout", "log", "csv")
+    formats = default if format_strings is None else tuple(format_strings)
+    for name in formats:
+        if name not in FORMATS:
+            raise SettingsError(f"unknown log format {name!r}; {suggest(name, FORMATS)}")
+        if folder is None and name != "stdout":
+            raise SettingsError(
+                f"the log format {name!r} writes files and needs a folder: configure(folder, [{name!r}])"
+            )
+    place = None if folder is None else writable_folder(Path(folder))
+    return Logger(None if place is None else str(place), [_sink(name, place) for name in formats])
+
+
+def _sink(name: str, folder: Path | None) -> MetricSink:
+    if folder is None or name == "stdout":
+        return ConsoleSink()
+    if name == "log":
+        return ConsoleSink((folder / "log.txt").open("a", encoding="utf-8"), format="log")
+    if name == "csv":
+        return CsvSink(folder / "progress.csv")
+    return JsonlSink(folder / "progress.json") if name == "json" else TensorBoardSink.in_folder(folder)
