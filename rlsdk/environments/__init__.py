@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rlsdk.environments.adapters.masks import GoalRules as GoalRules
     from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
     from rlsdk.environments.adapters.masks import is_masking_supported as is_masking_supported
-    from rlsdk.environments.adapters.observations import to_actions as to_actions
     from rlsdk.environments.adapters.observations import to_gymnasium as to_gymnasium
     from rlsdk.environments.adapters.observations import to_space as to_space
     from rlsdk.environments.gymnasium_adapter import connect as connect
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 HOMES = {
     **dict.fromkeys(("GoalRules", "get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
-    **dict.fromkeys(("to_actions", "to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
+    **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
     "connect": "rlsdk.environments.gymnasium_adapter",
     "OpaqueValue": "rlsdk.environments.states",
     "ConnectedEnv": "rlsdk.environments.vector.connected",
