@@ -323,7 +323,7 @@ class Agent(Generic[ConfigT]):
         Stepping it ends the running episodes of the training. `agent.env` is the environment that algorithms step.
 
         Raises:
-            UsageError: the package rlsdk-sb3 is not installed.
+            UnknownNameError: the package rlsdk-sb3 is not installed.
         """
         return changes.numpy_environment(self._assembled)
 

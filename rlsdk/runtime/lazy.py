@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
+from rlsdk.errors import UnknownAttributeError, UnknownNameError
 
 __all__ = [
     "attach",
@@ -59,17 +59,12 @@ def of_package(package: str, wanted: str) -> ModuleType:
 
 
 def of_sb3(name: str, what: str) -> Any:
-    """The member `name` of the package rlsdk-sb3, which has the names and shapes of stable-baselines3.
+    """The member `name` of the package rlsdk-sb3, which has the names and shapes of stable-baselines3; `what` needs it.
 
     Raises:
-        UsageError: the package is not installed, or does not fit; the message begins with `what`, which needs it.
+        UnknownNameError: the package is not installed; the message has the command that installs it.
     """
-    try:
-        return getattr(import_module("rlsdk_sb3"), name)
-    except ImportError as error:
-        from rlsdk.runtime.packages import pip_install  # reads files, for this message only
-
-        raise UsageError(f"{what} needs the package rlsdk-sb3 ({error}): {pip_install('rlsdk-sb3')}") from None
+    return getattr(of_package("rlsdk-sb3", what), name)
 
 
 def known_elsewhere(owner: object, name: str) -> object:
@@ -82,7 +77,7 @@ def known_elsewhere(owner: object, name: str) -> object:
         return NotImplemented
     try:
         known = of_sb3("known", name)
-    except UsageError:
+    except UnknownNameError:
         return NotImplemented
     return known(owner, name)
 
@@ -98,9 +93,9 @@ def elsewhere(owner: object, name: str) -> object:
 def where_sb3_is() -> str:
     """The end of a message about an unknown name: the package that may know it, where that is not installed."""
     try:
-        of_sb3("known", "; a name of stable-baselines3")
-    except UsageError as missing:
-        return str(missing)
+        of_sb3("known", "what only stable-baselines3 documents")
+    except UnknownNameError as missing:
+        return f"; {missing}"
     return ""
 
 
@@ -108,7 +103,7 @@ def advice_of_sb3(topic: str, name: str) -> str:
     """What replaces an attribute, argument or class of stable-baselines3, for a message; "" for other names."""
     try:
         advice = of_sb3("advice", name)
-    except UsageError:
+    except UnknownNameError:
         return ""
     return str(advice(topic, name))
 

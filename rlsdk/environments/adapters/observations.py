@@ -16,7 +16,7 @@ from torch import Tensor
 from rlsdk import spaces
 from rlsdk.environments.adapters.checks import Environment, attribute_of, named
 from rlsdk.errors import DivergenceError, EnvironmentFault, ObservationError, UnsupportedSpaceError, UsageError, shown
-from rlsdk.records import EnvStep, Features, Observation
+from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import MAX_DEPTH, Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
 T = TypeVar("T")
@@ -494,45 +494,6 @@ def _require_storable(space: object, path: str, depth: int) -> None:
             raise UnsupportedSpaceError(
                 f"{path} has the key {shown(key, 50)} of {len(key)} characters; at most {MAX_KEY} are accepted: shorten it"
             )
-
-
-def to_actions(space: Space, actions: object, count: int, path: str = "actions") -> Features:
-    """The actions of `count` environments as tensors [B, ..], nested as the space.
-
-    Raises:
-        UsageError: the actions have another number or shape, or are not numbers.
-    """
-    if parts := parts_of(space):
-        columns = _columns(space, actions, count, path)
-        found = {
-            str(key): to_actions(child, column, count, f"{path}[{key!r}]")
-            for (key, child), column in zip(parts, columns, strict=True)
-        }
-        return found if isinstance(space, Dict) else tuple(found.values())
-    if isinstance(actions, torch.Tensor):
-        actions = actions.numpy(force=True)
-    shape = (count, *shape_of(space))
-    try:
-        array = np.asarray(actions)
-    except ValueError:
-        array = np.empty(0, object)
-    kinds = "biuf" if isinstance(space, Box) else "biu"
-    if array.dtype.kind not in kinds or array.size != math.prod(shape) or array.shape[:1] != (count,):
-        raise UsageError(f"{path} are {shown(actions)}; this environment takes an array of shape {shape}")
-    return torch.from_numpy(np.array(array.reshape(shape), dtype=array.dtype if isinstance(space, Box) else np.int64))
-
-
-def _columns(space: Space, actions: Any, count: int, path: str) -> list[object]:
-    """The actions of each part of a Dict or Tuple space, for all environments."""
-    keys = [key for key, _ in parts_of(space)]
-    try:
-        # a mapping (or a tuple for a Tuple space) has an entry for each part; a list has an entry for each environment
-        by_part = isinstance(actions, Mapping) if isinstance(space, Dict) else isinstance(actions, tuple)
-        if by_part:
-            return [actions[key] for key in keys]
-        return [[action[key] for action in actions] for key in keys]
-    except (KeyError, IndexError, TypeError):
-        raise UsageError(f"{path} are {shown(actions)}; give {count} actions with the parts {keys}") from None
 
 
 LOOP = "for numpy arrays, step rlsdk_sb3.NumpyVectorEnv(env), or model.get_env()"
