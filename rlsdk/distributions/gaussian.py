@@ -92,9 +92,13 @@ class SquashedGaussian:
 
         The density is computed from the value before tanh, so it is exact where tanh saturates.
         """
-        before_tanh = self._before_tanh
-        raw = before_tanh.transform(noise)
-        return raw.tanh(), before_tanh.log_prob(raw) - log_jacobian(raw).sum(-1)
+        # written out, because this runs twice in every update of SAC: the density of the Gaussian at `raw`, then the
+        # log-Jacobian of tanh, as `Gaussian.log_prob` and `log_jacobian` compute them
+        raw = self.mean + self.log_std.exp() * noise
+        action = raw.tanh()  # first: the order of operations is that in which autograd sums gradients
+        standardised = (raw - self.mean) * (-self.log_std).exp()
+        log_prob = (-0.5 * standardised.square() - self.log_std - HALF_LOG_TWO_PI).sum(-1)
+        return action, log_prob - (2.0 * (LOG_TWO - raw - softplus(-2.0 * raw))).sum(-1)
 
     def transform_vjp(
         self, noise: Tensor, action: Tensor, grad_action: Tensor, grad_log_prob: Tensor

@@ -17,7 +17,7 @@ from rlsdk.kernels import Structure, graphed
 from rlsdk.kernels.protocol import Learnt
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
 from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed
-from rlsdk.networks.critics import ContinuousCritics, OwnCritics, ValueOf
+from rlsdk.networks.critics import ContinuousCritics, OwnCritics
 from rlsdk.networks.layers import architecture, has_train_mode
 from rlsdk.records import Metrics, Observation, Transitions
 from rlsdk.runtime.process import count_in
@@ -79,12 +79,14 @@ class SoftActorCritic(Generic[ConfigT]):
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions: one gradient step of each part, then an update of the target network."""
-        self.trained.begin()
+        self.trained.set_train_mode()
         rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
+        # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         moves_target = self.trained.updates % self.config.target_update_interval == 0
         metrics, self.trained.td_error = self._learn((batch, noise), rate, moves_target)
         self.trained.updates += 1
+        # reading a number waits for a GPU, so not after every update
         if self.entropy.learnt and self.trained.updates % UPDATES_BETWEEN_CHECKS == 0:
             self.entropy.warn_if_large(float(metrics["train/ent_coef"]))
         return metrics
@@ -92,25 +94,43 @@ class SoftActorCritic(Generic[ConfigT]):
     @graphed("updates", "td_error", "warned")
     def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, moves_target: bool) -> Learnt:
         """Learn from N transitions; `noise` [2, N, A] is for two evaluations of the actor. Returns metrics and TD errors."""
-        batch, noise = inputs
-        (action, log_prob), vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features), noise[0])
+        # For SAC and a learnt alpha, this makes one step of each optimizer along the gradient of these losses. Kernels
+        # compute them (`evaluate`, and `loss` of the critics); the contract clause `formula.reference` compares both:
+        #   a, log_pi = actor(s, noise[0]);  a_next, log_pi_next = actor(s_next, noise[1])
+        #   y = r + discount * (target_critics(s_next, a_next).amin(0) - alpha * log_pi_next)
+        #   entropy_loss = -log_alpha * (log_pi.detach() + target_entropy).mean()    # arXiv:1812.05905, eq. 17
+        #   critic_loss = 0.5 * (critics(s, action) - y.detach()).square().mean(1).sum()    # eq. 5
+        #   actor_loss = (alpha * log_pi - critics(s, a).amin(0)).mean()    # eq. 9
+        (batch, noise), actor, critics, trained = inputs, self.actor, self.critics, self.trained
+        seen, scale = batch.observation.features, actor.scale
+        (action, log_prob), vjp = actor.evaluate(actor.encoder(seen), noise[0])
+        # the target and the actor's loss use alpha as it was before its own step, as the peers do
         alpha, metrics = self.entropy.update(log_prob, rate)
-        critic_loss, error = self.trained.step(batch, self._target(batch, alpha, noise[1]), self.critic_loss.loss, rate)
-        value, grad = self.trained.action_gradient(batch, action, self.critic_loss.actor_value)
+        with torch.no_grad():
+            observation, target = batch.next_observation.features, self.target.network
+            (next_action, next_log_prob), _ = actor.evaluate(actor.encoder(observation), noise[1])
+            next_values, _ = target.evaluate(target.encoder(observation), next_action)
+            wanted = self.critic_loss.target(next_values, next_log_prob, alpha, batch)
+        # the actor's loss alone trains an encoder that both share
+        with torch.set_grad_enabled(not trained.shared):
+            features = critics.encoder(seen)
+        values, critic_vjp = critics.evaluate(features, scale.to_unit(batch.action))
+        critic_loss, critic_grad = self.critic_loss.loss(values, wanted, weight=batch.weight)
+        trained.optimizer.zero_grad()
+        critic_vjp(critic_grad)
+        trained.optimizer.step(rate)
+        # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
+        with torch.no_grad():
+            features = critics.encoder(seen)
+        value, grad = critics.action_gradient(features, action, self.critic_loss.actor_value)
         self.actor_optimizer.zero_grad()
         vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
         self.actor_optimizer.step(rate)
         if moves_target:
             self.target.update(self.config.tau)
+        # errors are for priorities, which only batches with importance weights have
+        error = None if batch.weight is None else td_error(values, wanted)
         return {"train/critic_loss": critic_loss, "train/actor_loss": alpha * log_prob.mean() - value, **metrics}, error
-
-    @torch.no_grad()
-    def _target(self, batch: Transitions, alpha: Tensor, noise: Tensor) -> Tensor:
-        """The targets of the critics [N, M]. The next actions are sampled with `noise` [N, A]."""
-        observation, target = batch.next_observation.features, self.target.network
-        (action, log_prob), _ = self.actor.evaluate(self.actor.encoder(observation), noise)
-        values, _ = target.evaluate(target.encoder(observation), action)
-        return self.critic_loss.target(values, log_prob, alpha, batch)
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
@@ -242,10 +262,11 @@ class DeterministicActorCritic:
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions. The metric `train/actor_loss` exists only if this update trained the actor."""
-        self.trained.begin()
+        self.trained.set_train_mode()
         rate = self.config.learning_rate(1.0 - progress)
         self.trained.updates += 1
         shape = len(batch.reward), self.actor.scale.size
+        # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
         trains_actor = self.trained.updates % self.config.policy_delay == 0
         metrics, self.trained.td_error = self._learn((batch, noise), rate, trains_actor)
@@ -254,14 +275,33 @@ class DeterministicActorCritic:
     @graphed("updates", "td_error")
     def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, trains_actor: bool) -> Learnt:
         """Train the critics, and perhaps the actor, on N transitions, given noise [N, A]; returns metrics and TD errors."""
-        batch, noise = inputs
-        critic_loss, error = self.trained.step(batch, self._target(batch, noise), squared_error, rate)
+        # One step of each optimizer along the gradient of these losses (arXiv:1802.09477, algorithm 1). Kernels compute
+        # them (`evaluate`); the contract clause `formula.reference` of TD3 compares both:
+        #   a_next = (target_actor(s_next) + (std * noise).clamp(-clip, clip)).clamp(-1, 1)    # eq. 14
+        #   y = r + discount * target_critics(s_next, a_next).amin(0)    # eq. 10
+        #   critic_loss = (critics(s, action) - y).square().mean(1).sum()
+        #   actor_loss = -critics(s, actor(s))[0].mean()    # only every `policy_delay` updates
+        (batch, noise), actor, critics, trained = inputs, self.actor, self.critics, self.trained
+        wanted = self._target(batch, noise)
+        # the actor's loss alone trains an encoder that both share
+        with torch.set_grad_enabled(not trained.shared):
+            features = critics.encoder(batch.observation.features)
+        values, critic_vjp = critics.evaluate(features, actor.scale.to_unit(batch.action))
+        critic_loss, critic_grad = squared_error(values, wanted, weight=batch.weight)
+        trained.optimizer.zero_grad()
+        critic_vjp(critic_grad)
+        trained.optimizer.step(rate)
         metrics = {"train/critic_loss": critic_loss}
         if trains_actor:
-            metrics["train/actor_loss"] = self._update_actor(batch, rate)
+            action, vjp = actor.evaluate(actor.encoder(batch.observation.features))
+            metrics["train/actor_loss"], grad = self.actor_loss(batch, action)
+            trained.actor_optimizer.zero_grad()
+            vjp(grad)
+            trained.actor_optimizer.step(rate)
             self.actor_target.update(self.config.tau)
             self.critic_target.update(self.config.tau)
-        return metrics, error
+        # errors are for priorities, which only batches with importance weights have
+        return metrics, None if batch.weight is None else td_error(values, wanted)
 
     @torch.no_grad()
     def _target(self, batch: Transitions, noise: Tensor) -> Tensor:
@@ -272,15 +312,6 @@ class DeterministicActorCritic:
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
         values, _ = critics.evaluate(critics.encoder(observation), action)
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
-
-    def _update_actor(self, batch: Transitions, rate: float) -> Tensor:
-        """Train the actor by one step; return its loss, 0-d."""
-        action, vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features))
-        loss, grad = self.actor_loss(batch, action)
-        self.trained.actor_optimizer.zero_grad()
-        vjp(grad)
-        self.trained.actor_optimizer.step(rate)
-        return loss
 
     def actor_loss(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
         """(loss of the actor 0-d, its gradient with respect to the actor's actions [N, A], scaled to [-1, 1]).
@@ -362,34 +393,14 @@ class TrainedCritics:
         self.td_error: Tensor | None = None
         """The errors [N] of the last batch with importance weights, for prioritised buffers."""
 
-    def begin(self) -> None:
+    def set_train_mode(self) -> None:
         """Set the networks to training mode, if one of their modules depends on the mode."""
+        # visiting the modules of a small network takes longer than its forward pass, so only where it matters
         if self.structure.changed():
             self.has_train_mode = has_train_mode(self.actor, self.critics)
         if self.has_train_mode:
             self.actor.train()
             self.critics.train()
-
-    def step(self, batch: Transitions, target: Tensor, loss_of: ValueLoss, rate: float) -> tuple[Tensor, Tensor | None]:
-        """Train the critics by one step towards targets [N, M].
-
-        Returns:
-            (their loss, 0-d; the TD errors [N] if the batch has importance weights, else None).
-        """
-        with torch.set_grad_enabled(not self.shared):
-            features = self.critics.encoder(batch.observation.features)
-        values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
-        loss, grad = loss_of(values, target, weight=batch.weight)
-        self.optimizer.zero_grad()
-        vjp(grad)
-        self.optimizer.step(rate)
-        return loss, None if batch.weight is None else td_error(values, target)
-
-    def action_gradient(self, batch: Transitions, action: Tensor, value_of: ValueOf) -> tuple[Tensor, Tensor]:
-        """(value 0-d, its gradient with respect to the actor's actions [N, A]). The actor maximises this value."""
-        with torch.no_grad():
-            features = self.critics.encoder(batch.observation.features)
-        return self.critics.action_gradient(features, action, value_of)
 
     def state_dict(self) -> TrainedCriticsState:
         return {
