@@ -115,40 +115,37 @@ class FlatOptimizer:
         The learning rate is a tensor 0-d if the step belongs to a CUDA graph.
         """
         self._memory.renew_views()
-        if self._make_step is not None:
-            following = self._following(learning_rate, max_norm)
-            if following is not None and self._make_step(following):
-                return
-        frozen = self._memory.frozen() if False in map(is_trained, self._memory.parameters) else []
-        if max_norm is not None:
-            self._clip(self.gradients, max_norm)
-        before = [parameter.detach().clone() for parameter in frozen]
+        is_frozen = False in map(is_trained, self._memory.parameters)
         if self._by_tensor is None:
             self.optimizer.param_groups[0]["lr"] = learning_rate
         else:
             self._by_tensor.set_rates(learning_rate)
         state = self.optimizer.state.get(self.flat, {})
+        if self._make_step is not None and self._by_tensor is None and not is_frozen:
+            following = next_steps(self.optimizer, self.flat, state, max_norm)
+            if following is not None and self._make_step(following):
+                return
+        frozen = self._memory.frozen() if is_frozen else []
+        if max_norm is not None:
+            self._clip(self.gradients, max_norm)
+        # the optimizer moves the whole vector: momentum and weight decay change frozen parameters too, so they are put back
+        before = [parameter.detach().clone() for parameter in frozen]
         if not self._kernel(self.optimizer, state):
             step_optimizer(self.optimizer)
         # the step count is saved, so a resumed training clears the same moments
         if self.flat.is_cpu and int(state.get("step", 1)) % STEPS_BETWEEN_CLEARING == 0:
             _clear_decayed(state)
-        for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay change them
+        for parameter, value in zip(frozen, before, strict=True):
             parameter.data.copy_(value)
 
     def next_steps(self, learning_rate: float, max_norm: float | None = None) -> VectorStep | None:
         """Set the gradients to zero; return what compiled code needs to make the next steps itself. None: call `step`."""
         self.zero_grad()
         self._memory.renew_views()
-        return self._following(learning_rate, max_norm)
-
-    def _following(self, learning_rate: float | Tensor, max_norm: float | None) -> VectorStep | None:
-        """Return what compiled code needs to make the next steps itself; None: only `step` can make them."""
-        if self._by_tensor is not None:
+        if self._by_tensor is not None or False in map(is_trained, self._memory.parameters):
             return None
         self.optimizer.param_groups[0]["lr"] = learning_rate
-        state, is_frozen = self.optimizer.state.get(self.flat, {}), False in map(is_trained, self._memory.parameters)
-        return None if is_frozen else next_steps(self.optimizer, self.flat, state, max_norm)
+        return next_steps(self.optimizer, self.flat, self.optimizer.state.get(self.flat, {}), max_norm)
 
     def state_dict(self) -> dict[str, object]:
         """The optimiser's moments and step count, without the parameters, which are part of the network's state."""
