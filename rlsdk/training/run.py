@@ -1,7 +1,8 @@
-"""The record of a running training: its counts, its episodes and the values for its logs."""
+"""The state of a running training: its counts, its episodes and the values for its logs."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -13,12 +14,13 @@ import torch
 from torch import Tensor
 
 from rlsdk.environments import ConnectedEnv
-from rlsdk.environments.vector.sync_vector import UNHEARD
+from rlsdk.environments.vector.sync_vector import UNHEARD, hint_of_silence
 from rlsdk.errors import SettingsError
 from rlsdk.interfaces import Collector, Training
-from rlsdk.records import Cursor, Episode, Report
+from rlsdk.records import Cursor, Episode, Metrics, Report
 from rlsdk.runtime.process import count_in
 from rlsdk.sinks import Logger
+from rlsdk.training.collector import NoCollector, diverged, unlike_metrics
 from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
 from rlsdk.tree import flatten
 
@@ -48,8 +50,29 @@ class Handlers(dict[str, list[Callable[..., object]]]):
         return self[event]
 
 
-class RunRecord:
-    """The state of one call of `learn`. `rlsdk.training.run.Run` changes it."""
+def says_stop(answer: object) -> bool:
+    """Whether a callback returned False of Python, numpy or torch. None and numbers do not stop training."""
+    return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)
+
+
+def _numbers(metrics: Metrics, report: Report) -> dict[str, float]:
+    """Return the metrics as numbers, which must be finite."""
+    try:
+        values = list(metrics.values())
+        wrong = any(map(Tensor.dim, values))
+        # on the CPU, a call for each is faster than one for all
+        numbers = list(map(float, values)) if values[0].is_cpu else torch.stack(values).tolist()
+    except (AttributeError, IndexError, TypeError, ValueError, RuntimeError):
+        wrong, numbers = True, []
+    if wrong:
+        raise unlike_metrics(metrics)
+    if not all(map(math.isfinite, numbers)):
+        raise diverged(metrics, report)
+    return dict(zip(metrics, numbers, strict=True))
+
+
+class Run:
+    """One call of `learn`: its counts, episodes and values for logs. Callbacks receive this object."""
 
     def __init__(
         self,
@@ -78,6 +101,8 @@ class RunRecord:
         """The episodes finished since the last round ended; filled only if a callback watches steps."""
         self.unheard: float = cursor.env_steps + UNHEARD * agent.context.num_envs
         """The environment steps at which a run gives a hint if no episode has ended."""
+        self.collector: Collector = NoCollector()
+        """The collector of the last round."""
         self.stopping = False
         self.new_episodes = False
         """Whether new episodes begin in the next round or the next training."""
@@ -88,6 +113,43 @@ class RunRecord:
         self.copies: Callable[[], MakesCopy | None] = lambda: None
         """Returns the function that creates the agents in collectors; returns None if there are no collectors."""
         self.began = time.perf_counter()
+
+    def advance(self, cursor: Cursor, report: Report) -> None:
+        """Store the report of a round, and the acting state after it.
+
+        Raises:
+            DivergenceError: a metric is NaN or infinite.
+            PluginError: a metric is not a 0-d tensor.
+        """
+        # counted before the metrics are read: the steps were made, even if the training has diverged in them
+        self.cursor, self.report = cursor, report
+        self.driven.cursor, self.driven.acting = cursor, self.collector.acting
+        self.steps_in_round, self.episodes_in_round = 0, []
+        self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
+        if cursor.env_steps >= self.unheard and not self.episode_statistics.finished_episodes:
+            # no episode has ended, so the log has no returns: say once why
+            steps = UNHEARD + int(cursor.env_steps - self.unheard) // self.agent.context.num_envs
+            self.unheard = math.inf
+            hint_of_silence(self.driven.env, steps, logs_episodes=self.driven.parts.plan.log_every == "episodes")
+
+    def log(self, extra: dict[str, float] | None = None) -> None:
+        """Write the current values to the sinks, with the names in docs/metrics.md."""
+        heard = self.logger.sinks or self.handlers["on_log"]  # compute means only if a sink or a callback uses them
+        values = {**(self._known_values() if heard else {}), **(extra or {}), **self.logger.name_to_value}
+        self.notify("on_log", values)
+        self.logger.write(self.num_timesteps, values)
+        self.episode_statistics.clear()
+
+    def notify(self, event: str, *details: object) -> None:
+        """Call the method `event` of every callback that has it.
+
+        If one returns False, the training stops: immediately after `on_step`, else after this round.
+        """
+        for handle in self.handlers[event]:
+            answer = handle(self, *details)
+            # the rest are called too: each sees every event, whatever another one answers
+            if answer is not None and says_stop(answer):
+                self.stopping = True
 
     @property
     def count(self) -> int:
@@ -150,28 +212,22 @@ class RunRecord:
 
     def _known_values(self) -> dict[str, float]:
         """The values for a log: episodes, speed, and the means of metrics since the last log."""
-        return {**self._rollout(), **self._time(), **self._training()}
-
-    def _rollout(self) -> dict[str, float]:
-        return {**of_workers(self.driven.env), **self.episode_statistics.episodes()}
-
-    def _time(self) -> dict[str, float]:
-        return {
-            "time/episodes": self.episode_statistics.finished_episodes,
+        statistics = self.episode_statistics
+        values = {
+            **of_workers(self.driven.env),
+            **statistics.episodes(),
+            "time/episodes": statistics.finished_episodes,
             "time/fps": self.steps_per_second,
             "time/time_elapsed": time.perf_counter() - self.began,
             "time/total_timesteps": self.num_timesteps,
         }
-
-    def _training(self) -> dict[str, float]:
-        means = self.episode_statistics.metrics()
+        means = statistics.metrics()
         if not means:
-            return {}
-        rate = getattr(self.driven.config, "learning_rate", None)
-        values = {"train/n_updates": float(self.cursor.updates)}
-        if callable(rate):
+            return values
+        values |= {**means, "train/n_updates": float(self.cursor.updates)}
+        if callable(rate := getattr(self.driven.config, "learning_rate", None)):
             values["train/learning_rate"] = rate(self.progress_remaining)
-        return {**means, **values}
+        return values
 
 
 def of_workers(env: ConnectedEnv | None) -> dict[str, float]:

@@ -1,8 +1,7 @@
-"""One call of `learn`: its length, its rounds, their checks, what sinks and callbacks are notified of, and recovery."""
+"""The loop of one call of `learn`: its rounds, their checks, its length, what callbacks watch, and recovery."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from rlsdk.environments import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import VectorWrapper
-from rlsdk.environments.vector.sync_vector import UNHEARD, hint_of_silence
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import (
     Collector,
@@ -28,7 +26,7 @@ from rlsdk.interfaces import (
     VectorEnvAbilities,
 )
 from rlsdk.interfaces.abilities import ability, shortcut
-from rlsdk.records import ActingState, Cursor, EnvStep, Metrics, Observation, Report, Rollout
+from rlsdk.records import ActingState, Cursor, EnvStep, Observation, Report, Rollout
 from rlsdk.runtime.memory import keep_freed_memory
 from rlsdk.runtime.process import affordable, limited_threads
 from rlsdk.storage.tensors import nested_state
@@ -37,7 +35,7 @@ from rlsdk.training.collector import LocalCollector, NoCollector, group_generato
 from rlsdk.training.off_policy import OffPolicyPlan
 from rlsdk.training.population import EpisodeRequest, EpisodeResult, steps_of
 from rlsdk.training.remote_collector import RemoteCollector, left
-from rlsdk.training.run_record import RunRecord
+from rlsdk.training.run import Run
 from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
 from rlsdk.tree import flatten, is_finite
 
@@ -45,128 +43,43 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
-class Run(RunRecord):
-    """One call of `learn`. Callbacks receive this object."""
+def _play(run: Run, env: VectorEnv | None) -> None:
+    """Run rounds until the run ends or a callback stops it; `env` is the environment that callbacks watch.
 
-    def advance(self, cursor: Cursor, report: Report, collector: Collector) -> None:
-        """Store the report of a round, and the acting state after it.
-
-        Raises:
-            DivergenceError: a metric is NaN or infinite.
-            PluginError: a metric is not a 0-d tensor.
-        """
-        self.cursor, self.report = cursor, report
-        self.driven.cursor, self.driven.acting = cursor, collector.acting
-        self.steps_in_round, self.episodes_in_round = 0, []
-        self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
-        if cursor.env_steps >= self.unheard and not self.episode_statistics.finished_episodes:
-            self._hint()
-
-    def _hint(self) -> None:
-        """Warn once that the log has no returns, and why."""
-        steps = UNHEARD + int(self.cursor.env_steps - self.unheard) // self.agent.context.num_envs
-        self.unheard = math.inf
-        hint_of_silence(self.driven.env, steps, logs_episodes=self.driven.parts.plan.log_every == "episodes")
-
-    @property
-    def rounds_for_log(self) -> int:
-        """The count that `log_interval` refers to: finished episodes or rounds, see `Plan.log_every`."""
-        statistics = self.episode_statistics
-        return statistics.finished_episodes if self.driven.parts.plan.log_every == "episodes" else statistics.reports
-
-    def log(self, extra: dict[str, float] | None = None) -> None:
-        """Write the current values to the sinks, with the names in docs/metrics.md."""
-        heard = self.logger.sinks or self.handlers["on_log"]  # compute means only if a sink or a callback uses them
-        values = {**(self._known_values() if heard else {}), **(extra or {}), **self.logger.name_to_value}
-        self.notify("on_log", values)
-        self.logger.write(self.num_timesteps, values)
-        self.episode_statistics.clear()
-
-    def notify(self, event: str, *details: object) -> None:
-        """Call the method `event` of every callback that has it.
-
-        If one returns False, the training stops: immediately after `on_step`, else after this round.
-        """
-        for handle in self.handlers[event]:
-            if says_stop(handle(self, *details)):
-                self.stopping = True
-
-
-class Rounds:
-    """The rounds of a run."""
-
-    def __init__(self, run: Run, env: VectorEnv | None) -> None:
-        """`env` is the environment that callbacks watch."""
-        self.run, self.env = run, env
-        self.collector: Collector = NoCollector()
-
-    def played(self) -> bool:
-        """Run rounds until the run ends or a callback stops it.
-
-        Returns False if the training diverged and a callback has restored the agent. Then call this method again.
-
-        Raises:
-            DivergenceError: the training diverged and no callback has restored the agent.
-        """
-        try:
-            self._play()
-        except DivergenceError as error:
-            recover(self.run, error)
-            return False
-        return True
-
-    def _play(self) -> None:
-        run, agent, parts = self.run, self.run.driven, self.run.driven.parts
-        cursor: Cursor | None = None
-        loop: Iterator[object] = iter(())
-        while not run.stopping:
-            run.notify("on_rollout_start")
-            if run.stopping:
-                break
-            if run.new_episodes:
-                run.restart_episodes()
-            # create a new loop at the start, after a restart of episodes, and for new settings
-            if cursor is not run.cursor or agent.acting is not self.collector.acting or parts is not agent.parts:
-                parts = agent.parts
-                self.collector = collector_after(self.collector, run, self.env)
-                training = run.training(self.collector)
-                loop = rounds_of(parts.plan, training, run.cursor, run.agent.spec.id)
-            # stays True if the round fails: the environments have then made steps that the cursor does not count
-            agent.in_round = True
-            round_ = next(loop, run)  # `run` marks the end of the plan, which never yields it
-            agent.in_round = False
-            if round_ is run:
-                break
-            cursor, report = _checked_round(round_, run.cursor, run.agent.spec.id)
-            run.advance(cursor, report, self.collector)
-            if run.rounds_for_log - run.episode_statistics.logged >= run.log_interval:
-                run.episode_statistics.logged = run.rounds_for_log
-                run.log()
-            _notify_of_round(run, report)
-
-
-def _notify_of_round(run: Run, report: Report) -> None:
-    for episode in report.episodes:
-        run.notify("on_episode", episode)
-    if report.metrics is not None:
-        run.notify("on_update", report)
-    run.notify("on_report", report)
-
-
-def _numbers(metrics: Metrics, report: Report) -> dict[str, float]:
-    """Return the metrics as numbers, which must be finite."""
-    try:
-        values = list(metrics.values())
-        wrong = any(map(Tensor.dim, values))
-        # on the CPU, a call for each is faster than one for all
-        numbers = list(map(float, values)) if values[0].is_cpu else torch.stack(values).tolist()
-    except (AttributeError, IndexError, TypeError, ValueError, RuntimeError):
-        wrong, numbers = True, []
-    if wrong:
-        raise plan_errors.unlike_metrics(metrics)
-    if not all(map(math.isfinite, numbers)):
-        raise plan_errors.diverged(metrics, report)
-    return dict(zip(metrics, numbers, strict=True))
+    Raises:
+        DivergenceError: a metric is NaN or infinite. PluginError: the plan yields, or a metric is, something else.
+    """
+    agent, parts, statistics = run.driven, run.driven.parts, run.episode_statistics
+    by_episode, cursor = parts.plan.log_every == "episodes", None
+    loop: Iterator[object] = iter(())
+    while not run.stopping:
+        run.notify("on_rollout_start")
+        if run.stopping:
+            break
+        if run.new_episodes:
+            run.restart_episodes()
+        # create a new loop at the start, after a restart of episodes, and for new settings
+        if cursor is not run.cursor or agent.acting is not run.collector.acting or parts is not agent.parts:
+            parts, by_episode = agent.parts, agent.parts.plan.log_every == "episodes"
+            run.collector = collector_after(run.collector, run, env)
+            loop = rounds_of(parts.plan, run.training(run.collector), run.cursor, run.agent.spec.id)
+        # stays True if the round fails: the environments have then made steps that the cursor does not count
+        agent.in_round = True
+        round_ = next(loop, run)  # `run` marks the end of the plan, which never yields it
+        agent.in_round = False
+        if round_ is run:
+            break
+        cursor, report = _checked_round(round_, run.cursor, run.agent.spec.id)
+        run.advance(cursor, report)
+        count = statistics.finished_episodes if by_episode else statistics.reports
+        if count - statistics.logged >= run.log_interval:
+            statistics.logged = count
+            run.log()
+        for episode in report.episodes:
+            run.notify("on_episode", episode)
+        if report.metrics is not None:
+            run.notify("on_update", report)
+        run.notify("on_report", report)
 
 
 def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cursor, Report]:
@@ -183,11 +96,6 @@ def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cur
     raise plan_errors.wrong_round(yielded, before, algorithm)
 
 
-def says_stop(answer: object) -> bool:
-    """Whether a callback returned False of Python, numpy or torch. None and numbers do not stop training."""
-    return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)
-
-
 def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | None) -> None:
     """Run the agent's plan until the end of `run`, or until a callback stops it.
 
@@ -202,7 +110,6 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
     watching = [callback for callback in run.callbacks if callback.watches_steps or callback.watches_rollouts]
     infos = any(callback.needs_infos for callback in watching)
     watched = env if env is None or not watching else Watched(env, run, infos=infos)
-    rounds = Rounds(run, watched)
     keep_freed_memory()
     with (
         gathered_infos(agent.env, infos),
@@ -212,13 +119,19 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
     ):
         run.notify("on_training_start")
         try:
-            while not rounds.played():
-                pass
+            diverged = True
+            while diverged:
+                try:
+                    _play(run, watched)
+                    diverged = False
+                except DivergenceError as error:
+                    # raises the error unless a callback has restored the agent; then the training goes on
+                    recover(run, error)
         except PluginError as error:
             raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
         finally:
             # discard rounds collected ahead; a continued training collects them again with the same weights
-            agent.in_round = agent.in_round or not left(rounds.collector)
+            agent.in_round = agent.in_round or not left(run.collector)
             run.notify("on_training_end")
 
 
@@ -234,7 +147,7 @@ def copied_parameters(agent: TrainedAgent) -> dict[str, object] | None:
     return nested_state({**flat, **{name: tensor.clone() for name, tensor in tensors.items()}})
 
 
-def recover(run: RunRecord, error: DivergenceError) -> None:
+def recover(run: Run, error: DivergenceError) -> None:
     """Call `on_divergence` of the callbacks, which may restore the agent.
 
     New episodes begin if a round was interrupted, or if the carry of the policy had become NaN or infinite.
@@ -269,7 +182,7 @@ def _with_finite_carry(driven: DrivenAgent, state: ActingState[object]) -> Actin
     return replace(state, carry=driven.parts.behavior_policy.initial_carry(len(state.observation.is_first)))
 
 
-def collector_after(before: Collector, run: RunRecord, env: VectorEnv | None) -> Collector:
+def collector_after(before: Collector, run: Run, env: VectorEnv | None) -> Collector:
     """Replace the collector `before`; see `collector_of` for errors.
 
     New episodes begin if `before` was ahead of the learner and the environments cannot be restored.
@@ -279,7 +192,7 @@ def collector_after(before: Collector, run: RunRecord, env: VectorEnv | None) ->
     return collector_of(run, env)
 
 
-def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
+def collector_of(run: Run, env: VectorEnv | None) -> Collector:
     """Create the collector of the plan, with the agent's acting state. `env`: the environment that callbacks watch.
 
     Raises:
@@ -294,7 +207,7 @@ def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
     return ExactCollector(collector, (run.end - run.cursor.env_steps) // env.num_envs)
 
 
-def _collector_of(run: RunRecord, env: VectorEnv) -> Collector:
+def _collector_of(run: Run, env: VectorEnv) -> Collector:
     agent = run.driven
     if isinstance(agent.env, CollectorsVectorEnv):
         following = [type(callback).__name__ for callback in run.callbacks if callback.watches_steps]
