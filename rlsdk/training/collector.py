@@ -47,58 +47,6 @@ ResultT = TypeVar("ResultT")
 NodeT = TypeVar("NodeT")
 
 
-class _Actor(Generic[CarryT, ExtrasT]):
-    """The policy with everything a collector needs to act with it. Its optional abilities are looked up once, not every
-    round."""
-
-    def __init__(
-        self,
-        policy: Policy[CarryT, ExtrasT],
-        states: tuple[ActingState[CarryT], ...],
-        generators: tuple[Generator, ...],
-        normalizer: RolloutNormalizer | None,
-        env: VectorEnv,
-    ) -> None:
-        """`states` and `generators` have one entry per group."""
-        self.policy, self._generator, self._normalizer = policy, generators[0], normalizer
-        self.grouped: GroupedPolicy[CarryT, ExtrasT] | None = None
-        """The policy for several groups; None if there is a single group."""
-        acting: Policy[Any, ExtrasT] = policy
-        if len(states) > 1:
-            acting = self.grouped = GroupedPolicy(policy, [len(s.observation.is_first) for s in states], generators)
-        self.begin: Callable[[CarryT], CarryT] | None = getattr(policy, "begin_rollout", None)
-        # asked of the policy: a grouped one has `estimates` always
-        filling = ability(policy, PolicyAbilities, "estimates") and ability(acting, PolicyAbilities, "estimates")
-        self.estimates: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
-        self.fill = self.estimates if normalizer is None else None  # otherwise the normaliser fills the extras
-        self.in_place = in_place_of(acting, env, self._generator, normalizer)
-        self._preparing = shortcut(acting, PolicyAbilities, "rollout_act", "act")
-        self._act: Callable[[Observation, Any], Act[Any, ExtrasT]] = partial(self._first_act, self._bound(acting.act))
-
-    def act_on(self) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
-        """Return the function that acts during one rollout: (observation without normalisation, carry) -> act."""
-        return self._act if self._preparing is None else self._bound(self._preparing.rollout_act())
-
-    def _first_act(
-        self, act_on: Callable[[Observation, Any], Act[Any, ExtrasT]], observation: Observation, carry: Any
-    ) -> Act[Any, ExtrasT]:
-        """Act for the first time and check the result.
-
-        Raises:
-            PluginError: the policy returned no `Act`, or not one action per environment.
-        """
-        act = act_on(observation, carry)
-        if (error := wrong_act(act, self.policy, len(observation.is_first))) is not None:
-            raise error
-        self._act = act_on
-        return act
-
-    def _bound(self, act: Callable[..., Act[Any, ExtrasT]]) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
-        if self._normalizer is None:
-            return partial(act, deterministic=False, generator=self._generator)
-        return self._normalizer.acting(act, self._generator)
-
-
 class LocalCollector:
     """Collects in environments that are all stepped together, in one group or several."""
 
@@ -122,15 +70,52 @@ class LocalCollector:
         """
         self.observation_space = env.observation_space if space is None else space
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
+        self.num_envs = env.num_envs
         self._in_round = False
         # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
         ends = getattr(type(env), "rollout_ended", None)
         self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, env)
-        self._actor: _Actor[Any, Any] | None = None
+        self._policy: Policy[Any, Any] | None = None
+        """The policy that `_prepare` has seen."""
 
-    @property
-    def num_envs(self) -> int:
-        return self.env.num_envs
+    def _prepare(self, policy: Policy[Any, Any]) -> None:
+        """Look up what a policy may do besides `Policy`, once per policy instead of in every round."""
+        self._policy, normalizer, generator = policy, self.normalizer, self.generators[0]
+        self._grouped: GroupedPolicy[Any, Any] | None = None
+        acting = policy
+        if len(self.acting) > 1:
+            sizes = [len(state.observation.is_first) for state in self.acting]
+            acting = self._grouped = GroupedPolicy(policy, sizes, self.generators)
+        self._begin: Callable[[Any], Any] | None = getattr(policy, "begin_rollout", None)
+        # asked of the policy: a grouped one has `estimates` always
+        filling = ability(policy, PolicyAbilities, "estimates") and ability(acting, PolicyAbilities, "estimates")
+        self._estimates: Callable[[StepData[Any]], Any] | None = None if filling is None else filling.estimates
+        # extras are computed from normalised observations, so with a normaliser only after it has seen the rollout
+        self._fill = self._estimates if normalizer is None else None
+        self._in_place = in_place_of(acting, self.env, generator, normalizer)
+        self._preparing = shortcut(acting, PolicyAbilities, "rollout_act", "act")
+        self._act: Callable[[Observation, Any], Act[Any, Any]] = partial(self._first_act, self._bound(acting.act))
+
+    def _bound(self, act: Callable[..., Act[Any, Any]]) -> Callable[[Observation, Any], Act[Any, Any]]:
+        """The function (observation without normalisation, carry) -> act."""
+        generator = self.generators[0]
+        if self.normalizer is None:
+            return partial(act, deterministic=False, generator=generator)
+        return self.normalizer.acting(act, generator)
+
+    def _first_act(
+        self, act_on: Callable[[Observation, Any], Act[Any, Any]], observation: Observation, carry: Any
+    ) -> Act[Any, Any]:
+        """Act for the first time and check the result. It is checked once, because it costs as much as a small network.
+
+        Raises:
+            PluginError: the policy returned no `Act`, or not one action per environment.
+        """
+        act = act_on(observation, carry)
+        if (error := wrong_act(act, self._policy, len(observation.is_first))) is not None:
+            raise error
+        self._act = act_on
+        return act
 
     def collect(
         self,
@@ -140,28 +125,30 @@ class LocalCollector:
         on_step: Callable[[int], object] | None = None,
         ends_round: bool = True,
     ) -> Rollout[CarryT, ExtrasT]:
-        actor, states, normalizer = self._actor, self.acting, self.normalizer
-        if actor is None or actor.policy is not policy:
-            self._actor = actor = _Actor(policy, states, self.generators, normalizer, self.env)
+        if policy is not self._policy:
+            self._prepare(policy)
+        states, grouped = self.acting, self._grouped
         if not self._in_round:
             self._in_round = True
-            if (begin := actor.begin) is not None:
-                states = tuple(replace(state, carry=begin(state.carry)) for state in states)
+            if self._begin is not None:  # gSDE draws new noise at the start of a round, which may have several calls
+                states = tuple(replace(state, carry=self._begin(state.carry)) for state in states)
         if not hasattr(length, "__index__") or length < 1:
             raise wrong_length(length)
-        grouped = actor.grouped
         state = states[0] if grouped is None else grouped.joined(states)
         with torch.no_grad():
-            # for one step, preparing would take longer than its records
-            in_place = actor.in_place if length > 1 else None
-            rollout = in_place and in_place.collect(state, length, on_step, actor.fill)
-            rollout = rollout or act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=actor.fill)
+            rollout: Rollout[Any, Any] | None = None
+            if length > 1 and self._in_place is not None:  # for one step, preparing would take longer than its records
+                rollout = self._in_place.collect(state, length, on_step, self._fill)
+            if rollout is None:
+                # layers do not change within a rollout, so policies may examine them once instead of at every step
+                act = self._act if self._preparing is None else self._bound(self._preparing.rollout_act())
+                rollout = act_and_step(self.env, act, state, length, on_step=on_step, fill=self._fill)
         if grouped is None:
             self.acting = (ActingState(rollout.last_observation, rollout.last_carry),)
         else:
             self.acting, rollout = grouped.split(rollout)
-        if normalizer is not None:
-            rollout = normalizer.rollout(rollout, actor.estimates)
+        if self.normalizer is not None:
+            rollout = self.normalizer.rollout(rollout, self._estimates)
         if ends_round:
             self.end_round()
         return rollout
@@ -215,8 +202,7 @@ class NoCollector:
         """Do nothing, because there are no rounds of collecting."""
 
 
-# Collects a rollout with a policy in environments. Only `stepwise.py` and `stepwise.py`, which it calls, let policies
-# act in environments.
+# Only the functions of `stepwise.py` let policies act in environments.
 
 
 @torch.no_grad()
