@@ -12,17 +12,15 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.environments.vector.sync_vector import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Policy, Training
+from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Training
 from rlsdk.interfaces.abilities import ability, require_batches, shortcut
 from rlsdk.interfaces.parts import as_it_is
 from rlsdk.kernels import fixed_layers
-from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
+from rlsdk.records import Cursor, Episode, Metrics, Report
 from rlsdk.runtime.process import Streams
 from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.settings.schedules import TrainFrequency
 from rlsdk.training.collector import unlike_metrics
-
-_Acting = tuple[Policy[object, object], Callable[[Rollout[object, object]], object], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,58 +68,41 @@ class OffPolicyPlan:
         callback cut short is stored, without updates. `collected(env_steps, progress)` is called after every vector
         step if the algorithm has this method, and after every round if the buffer has it.
         """
-        counter = ability(training.parts.buffer, BufferAbilities, "collected")
-        listener = ability(training.parts.algorithm, AlgorithmAbilities, "collected")
-        updating = ReplayUpdates(training.parts, training.streams)
-        acting = training.parts.behavior_policy, updating.memory.extend, training.collector.num_envs
+        collector, parts, policy = training.collector, training.parts, training.parts.behavior_policy
+        counter = ability(parts.buffer, BufferAbilities, "collected")
+        listener = ability(parts.algorithm, AlgorithmAbilities, "collected")
+        updating = ReplayUpdates(parts, training.streams)
+        # nobody knows how long an episode is, so a round of episodes is collected step by step
+        length = 1 if self.episodes else self.train_every
         while cursor.env_steps < training.end:
-            before = cursor.env_steps
-            steps, episodes, whole = self._collect_round(training, acting, before, listener)
+            steps, episodes, whole, stopped = cursor.env_steps, tuple[Episode, ...](), False, False
+            waited, due = 0, LONG
+            while not whole and not stopped:
+                # made again each time: it counts from the steps before this call, and a round of episodes makes many calls
+                on_step = None if listener is None else _listening(listener, training, steps)
+                rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
+                updating.memory.extend(rollout)
+                episodes += rollout.episodes
+                done = len(rollout.steps.reward)
+                steps += done * collector.num_envs
+                # a callback may have cut the rollout short
+                whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
+                whole, stopped = whole or training.ends_exactly(steps), rollout.stopped
+                waited = 0 if rollout.episodes else waited + done
+                if waited >= due and not whole and not stopped:  # for an episode that perhaps never ends
+                    due = require_end(getattr(collector, "env", None), "of the training", waited)
             progress = training.progress(steps)
             if counter is not None:
                 counter.collected(steps, progress)
-            training.collector.end_round()
+            collector.end_round()  # callbacks see the end of collecting before the update begins
             metrics, updates = None, cursor.updates
-            count = steps - before if self.gradient_steps < 0 else self.gradient_steps
+            count = steps - cursor.env_steps if self.gradient_steps < 0 else self.gradient_steps
+            # a callback that ends the training inside a round expects no further update
             if whole and steps > self.learning_starts and count:
                 metrics = updating.update(count, self.batch_size, progress)
                 updates += count
             cursor = Cursor(steps, updates)
             yield cursor, Report(steps, updates, episodes, metrics)
-
-    def _collect_round(
-        self, training: Training, acting: _Acting, steps: int, listener: AlgorithmAbilities | None
-    ) -> tuple[int, tuple[Episode, ...], bool]:
-        """Collect one round into the buffer, beginning at `steps` environment steps.
-
-        Args:
-            training: has the collector.
-            acting: the policy that collects, the buffer's `extend`, the number of environments.
-            steps: environment steps before the round.
-            listener: the algorithm, if it has `collected`.
-
-        Returns:
-            (environment steps after the round, the episodes that ended in it, whether the round is complete).
-        """
-        collector, (policy, extend, num_envs) = training.collector, acting
-        length = 1 if self.episodes else self.train_every
-        episodes: tuple[Episode, ...] = ()
-        waited, due = 0, LONG
-        while True:
-            # made again each time: it counts from the steps before this call, and a round of episodes makes many calls
-            on_step = None if listener is None else _listening(listener, training, steps)
-            rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
-            extend(rollout)
-            episodes += rollout.episodes
-            done = len(rollout.steps.reward)
-            steps += done * num_envs
-            whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
-            whole = whole or training.ends_exactly(steps)
-            if whole or rollout.stopped:
-                return steps, episodes, whole
-            waited = 0 if rollout.episodes else waited + done
-            if waited >= due:  # the round waits for an episode that perhaps never ends
-                due = require_end(getattr(collector, "env", None), "of the training", waited)
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
         """Make `count` updates without collecting; see `rlsdk.interfaces.PlanAbilities`.
