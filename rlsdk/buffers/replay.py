@@ -123,27 +123,21 @@ class ReplayBuffer:
         """Draw the flat positions int64 [size] of transitions, each with equal probability; raises like `sample`."""
         if not self.stored.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
-        index = self._draw(size, generator)
-        if not self.stored.holes and self.stored.frames is None:
-            return index
-        return self._without_holes(index, generator)
-
-    def _without_holes(self, index: Tensor, generator: Generator) -> Tensor:
-        """The positions int64 [N], where those that cannot be sampled have been drawn again."""
+        stored, envs = self.stored, self.context.num_envs
+        index: Tensor | None = None
+        usable = torch.zeros(0)
         for _ in range(TRIES):
+            drawn = torch.randint(stored.filled * envs, (size,), generator=generator, device=self.context.device)
+            if stored.shared and stored.filled == stored.rows:  # skip the row that holds only the newest observation
+                drawn = drawn + envs * (drawn >= stored.head * envs)
+            # unusable positions alone are drawn again, so that usable rows stay equally likely
+            index = drawn if index is None else torch.where(usable, index, drawn)
+            if not stored.holes and stored.frames is None:
+                return index
             usable = self.usable(index)
             if bool(usable.all()):
                 return index
-            index = torch.where(usable, index, self._draw(len(index), generator))
         raise UsageError("the replay buffer holds hardly anything that can be sampled; enlarge buffer_size")
-
-    def _draw(self, size: int, generator: Generator) -> Tensor:
-        """Draw flat positions int64 [size], which may be those of filler rows."""
-        stored, envs = self.stored, self.context.num_envs
-        index = torch.randint(len(stored), (size,), generator=generator, device=self.context.device)
-        if stored.shared and stored.filled == stored.rows:  # skip the row that holds only the newest observation
-            index = index + envs * (index >= stored.head * envs)
-        return index
 
     def usable(self, index: Tensor) -> Tensor:
         """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are stored."""
