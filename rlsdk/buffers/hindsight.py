@@ -102,34 +102,34 @@ class HindsightReplay:
         return len(self.inner)
 
     def bytes_required(self) -> int:
-        return self.inner.bytes_required() + 2 * 8 * self.inner.stored.ring * self.context.num_envs
+        return self.inner.bytes_required() + 2 * 8 * self.inner.ring * self.context.num_envs
 
     def _allocate(self) -> None:
         """Allocate the first and last row of the episode of every row, unless this has been done."""
         if not len(self._last_row):
-            shape = self.inner.stored.ring, self.context.num_envs
+            shape = self.inner.ring, self.context.num_envs
             self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
         """Append T steps of every environment; they replace the oldest rows of a full buffer."""
         self._allocate()
-        steps, row = item.steps, self.inner.stored.head
+        steps, row = item.steps, self.inner.head
         first, ended = steps.observation.is_first.cpu().numpy(), (steps.terminated | steps.truncated).cpu().numpy()
         self.inner.extend(item)
         for starts, ends in zip(first, ended, strict=True):
             for env in (starts & (self._length > 0)).nonzero()[0]:  # reset before the episode ended
-                self._close(env, (row - 1) % self.inner.stored.ring)
+                self._close(env, (row - 1) % self.inner.ring)
             self._begin[starts] = row
             self._last_row[row], self._first_row[row] = NO_ROW, torch.from_numpy(self._begin)
             self._length += 1
             for env in ends.nonzero()[0]:
                 self._close(env, row)
-            row = (row + 1) % self.inner.stored.ring
+            row = (row + 1) % self.inner.ring
 
     def _close(self, env: int, row: int) -> None:
         """Record that the episode of `env` ended at `row`, for all rows of the episode."""
-        length = min(int(self._length[env]), self.inner.stored.rows)
-        self._last_row[(row - torch.arange(length)) % self.inner.stored.ring, env] = row
+        length = min(int(self._length[env]), self.inner.rows)
+        self._last_row[(row - torch.arange(length)) % self.inner.ring, env] = row
         self._length[env] = 0
 
     def sample(self, size: int, generator: Generator) -> Transitions:
@@ -155,12 +155,12 @@ class HindsightReplay:
 
         `place` [M], in [0, 1), selects among the possible rows.
         """
-        ring, last = self.inner.stored.ring, self._last_row[row, env]
+        ring, last = self.inner.ring, self._last_row[row, env]
         if self.strategy is GoalSelectionStrategy.FINAL:
             return last
         ahead, back = (last - row) % ring, torch.zeros_like(row)
         if self.strategy is GoalSelectionStrategy.EPISODE:
-            oldest = (self.inner.stored.head - self.inner.stored.filled) % ring
+            oldest = (self.inner.head - self.inner.filled) % ring
             back = torch.minimum((row - self._first_row[row, env]) % ring, (row - oldest) % ring)
         return (row - back + (place * (ahead + back + 1)).long()) % ring
 
@@ -191,7 +191,7 @@ class HindsightReplay:
         """
         rows = {name: state["rows"][name] for name in ("first", "last")}
         running = {name: state["running"][name] for name in ("begin", "length")}
-        ring, envs = self.inner.stored.ring, self.context.num_envs
+        ring, envs = self.inner.ring, self.context.num_envs
         lowest = {"first": 0, "last": NO_ROW, "begin": 0, "length": 0}
         highest = {"first": ring - 1, "last": ring - 1, "begin": ring - 1, "length": MAX_LENGTH}
         for name, value in {**rows, **running}.items():

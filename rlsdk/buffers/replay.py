@@ -45,7 +45,7 @@ class NStepOptions(ReplayOptions, total=False):
 
 
 @explain_names
-class ReplayBuffer:
+class ReplayBuffer(Rows):
     """Stores the last `capacity` transitions of all environments together and samples them uniformly.
 
     With `shared_observations` an observation is stored once: the next observation of a row is the observation of the next row.
@@ -74,38 +74,22 @@ class ReplayBuffer:
         directory: str | Path | None = None,
     ) -> None:
         """Raises SettingsError if `directory` cannot be written, and ResourceError if it has not enough free space."""
-        self.context = context
-        self.stored = Rows(context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN)
-        self.n_steps = min(n_steps, self.stored.rows)
+        super().__init__(context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN)
+        self.n_steps = min(n_steps, self.rows)
 
     def with_columns(self, columns: Columns) -> Self:
-        """Store `columns` too, and return this buffer; call it before the first row is stored."""
-        self.stored.columns = columns
+        """Store `columns` too, and return this buffer; call it before the first row is self."""
+        self.columns = columns
         return self
 
-    @property
-    def gamma(self) -> float:
-        """The discount factor."""
-        return self.stored.gamma
-
     def reconfigure(self, config: OffPolicyConfig) -> None:
-        """Use `gamma` and `n_steps` of new settings, also for rows that are already stored.
+        """Use `gamma` and `n_steps` of new settings, also for rows that are already self.
 
         Raises:
             UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
         """
-        use_gamma(self.stored, float(config.gamma))
-        self.n_steps = min(getattr(config, "n_steps", self.n_steps), self.stored.rows)
-
-    def __len__(self) -> int:
-        return len(self.stored)
-
-    def bytes_required(self) -> int:
-        return self.stored.bytes_required()
-
-    def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Append T steps of every environment; they replace the oldest rows of a full buffer."""
-        self.stored.extend(item)
+        use_gamma(self, float(config.gamma))
+        self.n_steps = min(getattr(config, "n_steps", self.n_steps), self.rows)
 
     def sample(self, size: int, generator: Generator) -> Transitions:
         """Draw `size` transitions with replacement; the tensors are copies.
@@ -121,18 +105,18 @@ class ReplayBuffer:
 
     def draw(self, size: int, generator: Generator) -> Tensor:
         """Draw the flat positions int64 [size] of transitions, each with equal probability; raises like `sample`."""
-        if not self.stored.filled:
+        if not self.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
-        stored, envs = self.stored, self.context.num_envs
+        envs = self.context.num_envs
         index: Tensor | None = None
         usable = torch.zeros(0)
         for _ in range(TRIES):
-            drawn = torch.randint(stored.filled * envs, (size,), generator=generator, device=self.context.device)
-            if stored.shared and stored.filled == stored.rows:  # skip the row that holds only the newest observation
-                drawn = drawn + envs * (drawn >= stored.head * envs)
+            drawn = torch.randint(self.filled * envs, (size,), generator=generator, device=self.context.device)
+            if self.shared and self.filled == self.rows:  # skip the row that holds only the newest observation
+                drawn = drawn + envs * (drawn >= self.head * envs)
             # unusable positions alone are drawn again, so that usable rows stay equally likely
             index = drawn if index is None else torch.where(usable, index, drawn)
-            if not stored.holes and stored.frames is None:
+            if not self.holes and self.frames is None:
                 return index
             usable = self.usable(index)
             if bool(usable.all()):
@@ -140,28 +124,27 @@ class ReplayBuffer:
         raise UsageError("the replay buffer holds hardly anything that can be sampled; enlarge buffer_size")
 
     def usable(self, index: Tensor) -> Tensor:
-        """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are stored."""
-        valid: Tensor = self.stored.take("valid", index)
-        return valid if self.stored.frames is None else valid & self.stored.history(index)[1]
+        """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are self."""
+        valid: Tensor = self.take("valid", index)
+        return valid if self.frames is None else valid & self.history(index)[1]
 
     def at(self, index: Tensor) -> Transitions:
         """The transitions at flat positions int64 [N] (row * num_envs + env)."""
-        stored = self.stored
-        reward, discount, last = stored.take("reward", index), stored.take("discount", index), index
+        reward, discount, last = self.take("reward", index), self.take("discount", index), index
         if self.n_steps > 1:
-            columns = stored.flat("reward"), stored.flat("discount"), stored.flat("valid")
-            newest = (stored.head - 1) % stored.ring
-            reward, discount, last = stored.walk.ahead(index, self.n_steps, newest, columns)
-        observation, following = stored.observations(index, last)
-        named = {name: stored.take(name, index) for name in NAMED if name in stored.storage}
-        return Transitions(observation, stored.take("action", index), reward, discount, following, index, **named)
+            columns = self.flat("reward"), self.flat("discount"), self.flat("valid")
+            newest = (self.head - 1) % self.ring
+            reward, discount, last = self.walk.ahead(index, self.n_steps, newest, columns)
+        observation, following = self.pairs(index, last)
+        named = {name: self.take(name, index) for name in NAMED if name in self.storage}
+        return Transitions(observation, self.take("action", index), reward, discount, following, index, **named)
 
     def state_dict(self) -> State:
-        return taken(self.stored)
+        return taken(self)
 
     def load_state_dict(self, state: State) -> None:
         """Restore the state that `state_dict` returned; raises like `replay_state.put_back`."""
-        put_back(self.stored, state)
+        put_back(self, state)
 
 
 MAX_NAMED = 1000
@@ -342,7 +325,7 @@ class PrioritizedReplay:
                 raise SettingsError(f"prioritised replay: {name} = {value!r} must be a number between 0 and 1")
         self.inner = ReplayBuffer(context, capacity, gamma, **storage)
         self.alpha, self.beta, self.epsilon, self.beta_now = alpha, beta, epsilon, beta
-        self.tree = SumTree(self.inner.stored.ring * context.num_envs)
+        self.tree = SumTree(self.inner.ring * context.num_envs)
         self.largest = 1.0
 
     def reconfigure(self, config: OffPolicyConfig) -> None:
@@ -361,23 +344,21 @@ class PrioritizedReplay:
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
         """Append T steps of every environment; new rows get the largest priority so far."""
-        inner, start = self.inner, self.inner.stored.head
+        inner, start = self.inner, self.inner.head
         inner.extend(item)
         valid = item.steps.valid.cpu().numpy()
-        rows = (start + np.arange(len(valid))) % inner.stored.ring
+        rows = (start + np.arange(len(valid))) % inner.ring
         self._set_rows(rows, np.where(valid, self.largest**self.alpha, 0.0))
-        if inner.stored.shared:  # this row holds only the newest observation
-            self._set_rows(np.array([inner.stored.head]), np.zeros((1, inner.context.num_envs)))
+        if inner.shared:  # this row holds only the newest observation
+            self._set_rows(np.array([inner.head]), np.zeros((1, inner.context.num_envs)))
         self._forget_cut_stacks()
 
     def _forget_cut_stacks(self) -> None:
         """Set the priority of rows to 0 if some of their stacked frames were overwritten, so that they are not sampled."""
         inner, envs, device = self.inner, self.inner.context.num_envs, self.inner.context.device
-        if inner.stored.frames is None or not inner.stored.filled:
+        if inner.frames is None or not inner.filled:
             return
-        rows = (
-            inner.stored.oldest + torch.arange(min(inner.stored.frames.count - 1, inner.stored.filled), device=device)
-        ) % inner.stored.ring
+        rows = (inner.oldest + torch.arange(min(inner.frames.count - 1, inner.filled), device=device)) % inner.ring
         index = (rows[:, None] * envs + torch.arange(envs, device=device)).flatten()
         gone = index[~inner.usable(index)].cpu().numpy()
         if len(gone):
@@ -450,10 +431,10 @@ class PrioritizedReplay:
     def _without_transition(self) -> NDArray[np.bool_]:
         """Whether a position of the ring has no transition, bool [positions]."""
         inner = self.inner
-        empty = np.ones((inner.stored.ring, inner.context.num_envs), bool)
-        if inner.stored.filled:
-            rows = (inner.stored.head - 1 - np.arange(inner.stored.filled)) % inner.stored.ring
-            empty[rows] = ~inner.stored.storage["valid"].cpu().numpy()[rows]
+        empty = np.ones((inner.ring, inner.context.num_envs), bool)
+        if inner.filled:
+            rows = (inner.head - 1 - np.arange(inner.filled)) % inner.ring
+            empty[rows] = ~inner.storage["valid"].cpu().numpy()[rows]
         return empty.reshape(-1)
 
 

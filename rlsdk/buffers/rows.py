@@ -52,18 +52,20 @@ class Rows:
         self.head = self.filled = self.written = 0
         self.holes = False
         self.storage: dict[str, Features] = {}
+        self._pick: Callable[[object], Iterable[Tensor]] = tree.leaves
+        """Returns the leaves of an observation. Their layout is looked up once, not at every step."""
         self.finals: FinalPool | None = None
         self.last_history: tuple[Tensor, tuple[int, int], tuple[Tensor, Tensor]] | None = None
         """(index, its version and `written`, result) of the last call of `history`."""
         self.empty: Empty = in_memory(context.device) if directory is None else OnDisk(directory, context.device)
         if directory is not None:
-            require_disk(self.size(), directory, "the replay buffer", "lower buffer_size")
+            require_disk(self._bytes(), directory, "the replay buffer", "lower buffer_size")
 
     def bytes_required(self) -> int:
         """The bytes of memory of the full ring; 0 with `directory`. Extras without an example count once they are stored."""
-        return self.size() if not isinstance(self.empty, OnDisk) else 0
+        return self._bytes() if not isinstance(self.empty, OnDisk) else 0
 
-    def size(self) -> int:
+    def _bytes(self) -> int:
         """The bytes of the full ring, in memory or on disk."""
         mask = sum(choices_of(self.context.action_space)) if self.context.masks else 0
         observation = nbytes(self.space) + 1 + mask  # features, is_first, a byte per mask entry
@@ -105,6 +107,7 @@ class Rows:
                 lambda leaf: empty((*lead, *leaf.shape[1:]), leaf.dtype).zero_(), self.columns.carry
             )
             self.storage["has_carry"] = empty(lead, torch.bool).zero_()
+        self._pick = tree.layout(self.storage["observation"]).pick
         if self.shared:
             self.storage["slot"] = empty(lead, torch.int64).fill_(-1)
             self.finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self.storage["observation"])])
@@ -146,7 +149,7 @@ class Rows:
         where = slice(self.head, end) if end <= self.ring else self._places(self.head, count)
         if self.shared and self.filled:
             self._keep_interrupted(steps.observation)
-        pick = tree.layout(store["observation"]).pick
+        pick = self._pick
         _assign(pick(store["observation"]), where, pick(steps.observation))
         store["action"][where] = steps.action.to(store["action"].dtype)
         store["reward"][where] = steps.reward
@@ -159,8 +162,9 @@ class Rows:
         if self.shared:
             self._store_finals(self._places(self.head - count, count), item)
         else:
+            # one step without an end: the last observation [B, ..] fills the row without the copies of `successors`
             single = count == 1 and item.final_observations is None
-            following = tree.unsqueezed(item.last_observation) if single else successors(item)
+            following = item.last_observation if single else successors(item)
             _assign(pick(store["next_observation"]), where, pick(following))
         self.filled = min(self.filled + count, self.rows)
 
@@ -199,15 +203,6 @@ class Rows:
             None if mask is None else mask.flatten(0, 1).index_select(0, index),
         )
 
-    def _successors(self, index: Tensor) -> Observation:
-        """The next observations [N] of the steps at flat positions int64 [N]; only their newest frame if frames are shared."""
-        if not self.shared:
-            following: Observation = self.take("next_observation", index)
-            return following
-        following = self.take("observation", self.walk.after(index))
-        self._put_finals(following, index)
-        return following
-
     def _put_finals(self, following: Observation, index: Tensor) -> None:
         """Overwrite the next observations [N] of those steps (flat positions int64 [N]) that ended an episode."""
         assert self.finals is not None
@@ -223,10 +218,15 @@ class Rows:
             self.last_history = index, now, self.walk.history(index, self.frames.count, self.oldest)
         return self.last_history[2]
 
-    def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
+    def pairs(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
         """(observations [N] at flat positions `index` int64 [N], next observations [N] of the steps at `last` int64 [N])."""
         if self.frames is None:
-            return self.take("observation", index), self._successors(last)
+            seen = self.take("observation", index)
+            if not self.shared:
+                return seen, self.take("next_observation", last)
+            following: Observation = self.take("observation", self.walk.after(last))
+            self._put_finals(following, last)
+            return seen, following
         first = self.history(index)[0]
         history, after = (first, first if last is index else self.history(last)[0]), self.walk.after(last)
         now, then = stacks(self.flat("observation").features, history, after)
