@@ -237,7 +237,8 @@ class ActorCritic(nn.Module):
         _, kernel = self._kernels()
         distribution, value = kernel.forward(map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation))
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
-        return Estimates(distribution().log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
+        log_prob = distribution().log_prob(cast("ActionHead", self.head).from_environment(taken))
+        return Estimates(log_prob.view(lead), value.view(lead), extras.memory)
 
     def _encoded(self, features: Features) -> tuple[Tensor, Tensor]:
         """(encoded features [N, F] for the actor, the same for the critic)."""

@@ -134,10 +134,11 @@ class Run:
 
     def log(self, extra: dict[str, float] | None = None) -> None:
         """Write the current values to the sinks, with the names in docs/metrics.md."""
-        heard = self.logger.sinks or self.handlers["on_log"]  # compute means only if a sink or a callback uses them
-        values = {**(self._known_values() if heard else {}), **(extra or {}), **self.logger.name_to_value}
+        logger = self.driven.logger
+        heard = logger.sinks or self.handlers["on_log"]  # compute means only if a sink or a callback uses them
+        values = {**(self._known_values() if heard else {}), **(extra or {}), **logger.name_to_value}
         self.notify("on_log", values)
-        self.logger.write(self.num_timesteps, values)
+        logger.write(self.num_timesteps, values)
         self.episode_statistics.clear()
 
     def notify(self, event: str, *details: object) -> None:

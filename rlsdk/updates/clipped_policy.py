@@ -29,7 +29,6 @@ from rlsdk.math.surrogate import (
     approximate_kl,
     clipped_surrogate,
     clipped_surrogate_grad,
-    explained_variance,
     flat_grad,
     mean_of,
     normalized,
@@ -114,65 +113,62 @@ class ClippedPolicy:
     @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
         """Learn from a rollout. Metrics are means over its minibatches."""
-        config, remaining = self.config, 1.0 - progress
+        config, remaining, network = self.config, 1.0 - progress, self.network
+        # beyond 1.5 times the target the rollout is used up: no further step, as in OpenAI's implementation
         clip, limit = config.clip_range(remaining), 1.5 * config.target_kl if config.target_kl is not None else None
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
-        numbers = config.learning_rate(remaining), clip, clip_value
-        rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
+        rate = config.learning_rate(remaining)
+        rows = policy_batch(batch, network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
         rows = self._kernel().prepared(rows)
-        if self.network.has_train_mode:
-            self.network.train()
-        total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
+        if network.has_train_mode:
+            network.train()
+        size, total, count = config.batch_size or len(rows), torch.zeros(len(METRICS), device=rows.value.device), 0
+        terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
+        # a memory learns from consecutive steps, other networks from rows in random order
+        divided = partial(in_order, burn_in=self.burn_in) if network.recurrent else shuffled
         for epochs in (config.n_epochs,) if limit is None else (1,) * config.n_epochs:  # each may be the last one
-            minibatches, is_last = self._make_epochs(epochs, rows, numbers, limit, total)
-            count += minibatches
+            self.updates += epochs
+            step = None if self._steps is None else self.optimizer.next_steps(rate, config.max_grad_norm)
+            is_last = False
+            if self._steps is not None and step is not None:  # compiled code makes all steps of these epochs itself
+                order = torch.stack([shuffled_order(rows, self.generator) for _ in range(epochs)])
+                sums, made, is_last = self._steps(rows, Minibatches(order, size, limit), terms, step)
+                total, count = total.add_(sums), count + made
+            else:
+                for minibatch in chain.from_iterable(divided(rows, size, self.generator) for _ in range(epochs)):
+                    total += (seen := self._learn(minibatch, (rate, clip, clip_value), limit))
+                    count += 1
+                    if is_last := limit is not None and float(seen[KL]) > limit:
+                        break
             if is_last:
                 break
-        means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
-        return means | self._further_metrics(rows, clip, clip_value)
-
-    def _make_epochs(
-        self, epochs: int, rows: PolicyBatch, numbers: Numbers, limit: float | None, total: Tensor
-    ) -> tuple[int, bool]:
-        """Add the means of each minibatch to `total` [6]; return (their number, whether the last one was above `limit`)."""
-        self.updates += epochs
-        steps, config, size = self._steps, self.config, self.config.batch_size or len(rows)
-        if steps is not None and (step := self.optimizer.next_steps(numbers[0], config.max_grad_norm)) is not None:
-            order = torch.stack([shuffled_order(rows, self.generator) for _ in range(epochs)])
-            sums, count, is_last = steps(rows, Minibatches(order, size, limit), self._terms(numbers), step)
-            total += sums
-            return count, is_last
-        divided = partial(in_order, burn_in=self.burn_in) if self.network.recurrent else shuffled
-        batches, count = chain.from_iterable(divided(rows, size, self.generator) for _ in range(epochs)), 0
-        for count, minibatch in enumerate(batches, 1):
-            total += (seen := self._learn(minibatch, numbers, limit))
-            if limit is not None and float(seen[KL]) > limit:
-                return count, True
-        return count, False
-
-    def _terms(self, numbers: Numbers) -> LossTerms:
-        config, (_, clip, clip_value) = self.config, numbers
-        return LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
+        metrics = dict(
+            zip(METRICS, (total / max(count, 1)).unbind(), strict=True)
+        )  # 0 minibatches: all rows are fillers
+        metrics["train/explained_variance"] = factory.explained_variance(rows.value, rows.target)
+        limits = {"train/clip_range": clip, "train/clip_range_vf": clip_value}
+        metrics |= {name: rows.value.new_full((), value) for name, value in limits.items() if value is not None}
+        std = network.action_std()
+        return metrics if std is None else {**metrics, "train/std": std}
 
     @graphed("updates")
     def _learn(self, rows: PolicyBatch, numbers: Numbers, limit: float | None) -> Tensor:
         """Make a step, unless the KL divergence is above `limit`; return the means [6]."""
-        config, rate = self.config, numbers[0]
+        # The loss (arXiv:1707.06347, eq. 9), of which `policy_loss` and compiled kernels compute the gradient in closed
+        # form; test_policy_loss.py of rlsdk-kernels holds them equal to autograd's:
+        #   ratio = (log_prob - rows.log_prob).exp()
+        #   policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+        #   value_loss = (rows.target - value).square().mean()
+        #   loss = policy_loss + vf_coef * value_loss - ent_coef * entropy.mean()
+        config, (rate, clip, clip_value) = self.config, numbers
+        terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
         now, vjp = self._kernel.kernel.evaluate(rows)  # `update` has checked that it is the current one
-        seen, grads = self._loss(rows, now, self._terms(numbers))
-        if limit is None or not float(seen[KL]) > limit:
+        seen, grads = self._loss(rows, now, terms)
+        if limit is None or not float(seen[KL]) > limit:  # a divergence that is NaN makes the step, and is reported
             self.optimizer.zero_grad()
             vjp(*grads)
             self.optimizer.step(rate, config.max_grad_norm)
         return seen
-
-    def _further_metrics(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
-        """The explained variance, the values of schedules and the policy's standard deviation, 0-d, for the log."""
-        limits = {"train/clip_range": clip, "train/clip_range_vf": clip_value}
-        context = {name: rows.value.new_full((), value) for name, value in limits.items() if value is not None}
-        if (std := self.network.action_std()) is not None:
-            context["train/std"] = std
-        return {"train/explained_variance": explained_variance(rows.value, rows.target), **context}
 
     def state_dict(self) -> ClippedPolicyState:
         return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}
