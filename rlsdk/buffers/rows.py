@@ -150,7 +150,8 @@ class Rows:
         if self.shared and self.filled:
             self._keep_interrupted(steps.observation)
         pick = self._pick
-        _assign(pick(store["observation"]), where, pick(steps.observation))
+        for column, value in zip(pick(store["observation"]), pick(steps.observation), strict=True):
+            column[where] = value
         store["action"][where] = steps.action.to(store["action"].dtype)
         store["reward"][where] = steps.reward
         store["discount"][where] = torch.full_like(steps.reward, self.gamma).masked_fill_(steps.terminated, 0.0)
@@ -165,7 +166,8 @@ class Rows:
             # one step without an end: the last observation [B, ..] fills the row without the copies of `successors`
             single = count == 1 and item.final_observations is None
             following = item.last_observation if single else successors(item)
-            _assign(pick(store["next_observation"]), where, pick(following))
+            for column, value in zip(pick(store["next_observation"]), pick(following), strict=True):
+                column[where] = value
         self.filled = min(self.filled + count, self.rows)
 
     def _places(self, first: int, count: int) -> Tensor:
@@ -309,11 +311,6 @@ def _require_same(column: str, stored: Mapping[str, Tensor], given: Mapping[str,
             f"the {column} {wrong} of these steps are not those of the rows before, in name, shape or dtype; give the same at"
             " every step, or name the extras that the memory stores"
         )
-
-
-def _assign(columns: Iterable[Tensor], where: Tensor | slice, values: Iterable[Tensor]) -> None:
-    for column, value in zip(columns, values, strict=True):
-        column[where] = value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

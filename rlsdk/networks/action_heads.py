@@ -47,8 +47,7 @@ class DiscreteHead(nn.Module):
     def forward(self, latent: Tensor, mask: Tensor | None) -> Categorical:
         return self.of(self.linear(latent), mask)
 
-    def of(self, raw: Tensor, mask: Tensor | None) -> Categorical:
-        return Categorical.of(raw, mask)
+    of = staticmethod(Categorical.of)
 
     def to_environment(self, action: Tensor) -> Tensor:
         return action + self.start if self.start else action
@@ -93,8 +92,7 @@ class MultiBinaryHead(nn.Module):
     def forward(self, latent: Tensor, mask: Tensor | None) -> Bernoulli:
         return self.of(self.linear(latent), mask)
 
-    def of(self, raw: Tensor, mask: Tensor | None) -> Bernoulli:
-        return Bernoulli.of(raw, mask)
+    of = staticmethod(Bernoulli.of)
 
     def to_environment(self, action: Tensor) -> Tensor:
         return action.reshape(-1, *self.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any, TypeVar, cast
 
 import torch
@@ -21,6 +22,7 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
+UNSQUEEZE = methodcaller("unsqueeze", 0)
 CHUNK = 32
 """The number of steps that are copied together to the storage of a rollout."""
 Finals = tuple[int, Tensor, Observation]
@@ -65,7 +67,7 @@ def act_and_step(
             break
     if storage is None:
         # off-policy rollouts have one step as a rule; views of its record save the copy of every leaf
-        steps = tree.unsqueezed(rows[0]) if length == 1 else tree.stack(rows)
+        steps = tree.map_tensors(UNSQUEEZE, rows[0]) if length == 1 else tree.stack(rows)
     else:
         storage, written = _stored(storage, rows, written, length), written + len(rows)
         steps = tree.map_tensors(lambda leaf: leaf[:written], storage)
@@ -191,7 +193,9 @@ class RolloutStorage:
             _beginning_with(first.is_first, total + 1),
             None if mask is None else _beginning_with(mask, total + 1),
         )
-        self.acted_on = self._observations(slice(total))  # [K * T, B, ..], what the policy receives
+        seen, mask = self.observation, self.observation.action_mask
+        # what the policy receives, [K * T, B, ..]: all but the last observation
+        self.acted_on = Observation(seen.features[:-1], seen.is_first[:-1], None if mask is None else mask[:-1])
         if normalized:
             self.acted_on = replace(self.acted_on, features=torch.empty(total, *features.shape, dtype=torch.float32))
         self.reward = torch.empty(total, self.count, dtype=torch.float32)
@@ -223,7 +227,10 @@ class RolloutStorage:
         else:
             self._constant = extras
         flags = self.terminated[rows], self.truncated[rows], self.valid[rows]
-        return StepData(self._observations(rows), action[rows], self.reward[rows], *flags, extras)
+        # field by field, because traversing records takes as long as a step of a small environment
+        seen, mask = self.observation, self.observation.action_mask
+        observation = Observation(seen.features[rows], seen.is_first[rows], None if mask is None else mask[rows])
+        return StepData(observation, action[rows], self.reward[rows], *flags, extras)
 
     def finished(self, steps: StepData[Any], carry: Any) -> Rollout[Any, Any]:
         """Finish the rollout with these steps. The carry did not change in them."""
@@ -235,11 +242,6 @@ class RolloutStorage:
         finals, episodes = join_finals(self._finals) if self._finals else None, tuple(self._episodes)
         self._finals, self._episodes = [], []
         return Rollout(steps, carry, last, carry, finals, episodes, self._stopped)
-
-    def _observations(self, rows: slice) -> Observation:
-        # field by field, because traversing records takes as long as a step of a small environment
-        seen, mask = self.observation, self.observation.action_mask
-        return Observation(seen.features[rows], seen.is_first[rows], None if mask is None else mask[rows])
 
 
 def _beginning_with(first: Tensor, length: int) -> Tensor:

@@ -79,15 +79,21 @@ class SoftActorCritic(Generic[ConfigT]):
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions: one gradient step of each part, then an update of the target network."""
-        self.trained.set_train_mode()
+        trained = self.trained
+        # visiting the modules of a small network takes longer than its forward pass, so only after a change
+        if trained.structure.changed():
+            trained.has_train_mode = has_train_mode(self.actor, self.critics)
+        if trained.has_train_mode:
+            self.actor.train()
+            self.critics.train()
         rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
-        moves_target = self.trained.updates % self.config.target_update_interval == 0
-        metrics, self.trained.td_error = self._learn((batch, noise), rate, moves_target)
-        self.trained.updates += 1
+        moves_target = trained.updates % self.config.target_update_interval == 0
+        metrics, trained.td_error = self._learn((batch, noise), rate, moves_target)
+        trained.updates += 1
         # reading a number waits for a GPU, so not after every update
-        if self.entropy.learnt and self.trained.updates % UPDATES_BETWEEN_CHECKS == 0:
+        if self.entropy.learnt and trained.updates % UPDATES_BETWEEN_CHECKS == 0:
             self.entropy.warn_if_large(float(metrics["train/ent_coef"]))
         return metrics
 
@@ -262,14 +268,20 @@ class DeterministicActorCritic:
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions. The metric `train/actor_loss` exists only if this update trained the actor."""
-        self.trained.set_train_mode()
+        trained = self.trained
+        # visiting the modules of a small network takes longer than its forward pass, so only after a change
+        if trained.structure.changed():
+            trained.has_train_mode = has_train_mode(self.actor, self.critics)
+        if trained.has_train_mode:
+            self.actor.train()
+            self.critics.train()
         rate = self.config.learning_rate(1.0 - progress)
-        self.trained.updates += 1
+        trained.updates += 1
         shape = len(batch.reward), self.actor.scale.size
         # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
-        trains_actor = self.trained.updates % self.config.policy_delay == 0
-        metrics, self.trained.td_error = self._learn((batch, noise), rate, trains_actor)
+        trains_actor = trained.updates % self.config.policy_delay == 0
+        metrics, trained.td_error = self._learn((batch, noise), rate, trains_actor)
         return metrics
 
     @graphed("updates", "td_error")
@@ -392,15 +404,6 @@ class TrainedCritics:
         self.updates = 0
         self.td_error: Tensor | None = None
         """The errors [N] of the last batch with importance weights, for prioritised buffers."""
-
-    def set_train_mode(self) -> None:
-        """Set the networks to training mode, if one of their modules depends on the mode."""
-        # visiting the modules of a small network takes longer than its forward pass, so only where it matters
-        if self.structure.changed():
-            self.has_train_mode = has_train_mode(self.actor, self.critics)
-        if self.has_train_mode:
-            self.actor.train()
-            self.critics.train()
 
     def state_dict(self) -> TrainedCriticsState:
         return {

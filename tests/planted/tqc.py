@@ -89,8 +89,8 @@ BUGS = (
         algorithm="tqc",
         kind="training",
         file=UPDATE,
-        old="moves_target = self.trained.updates % self.config.target_update_interval == 0",
-        new="moves_target = self.trained.updates == 0",
+        old="moves_target = trained.updates % self.config.target_update_interval == 0",
+        new="moves_target = trained.updates == 0",
     ),
     Bug(
         id="the-entropy-coefficient-is-not-restored",
