@@ -202,10 +202,6 @@ class NoCollector:
         """Do nothing, because there are no rounds of collecting."""
 
 
-# Only the functions of `stepwise.py` let policies act in environments.
-
-
-@torch.no_grad()
 def collect(
     env: VectorEnv,
     policy: Policy[CarryT, ExtrasT],
@@ -215,24 +211,8 @@ def collect(
     generator: Generator,
     on_step: Callable[[int], object] | None = None,
 ) -> Rollout[CarryT, ExtrasT]:
-    """Collect `length` steps of every environment, beginning with `acting`, with complete extras; see `act_and_step`.
-
-    The contents of the rollout do not depend on the optional abilities of policy and environments.
-    """
-    filling = ability(policy, PolicyAbilities, "estimates")
-    fill = None if filling is None else filling.estimates
-    in_place = in_place_of(policy, env, generator)
-    rollout = None if in_place is None else in_place.collect(acting, length, on_step=on_step, fill=fill)
-    if rollout is None:
-        act_on = partial(rollout_act(policy), deterministic=False, generator=generator)
-        rollout = act_and_step(env, act_on, acting, length, on_step=on_step, fill=fill)
-    return rollout
-
-
-def rollout_act(policy: Policy[CarryT, ExtrasT]) -> Callable[..., Act[CarryT, ExtrasT]]:
-    """Return the function that acts during one rollout; see `rlsdk.interfaces.PolicyAbilities`."""
-    preparing = shortcut(policy, PolicyAbilities, "rollout_act", "act")
-    return policy.act if preparing is None else preparing.rollout_act()
+    """Collect one round of `length` steps of every environment, beginning with `acting`; see `LocalCollector.collect`."""
+    return LocalCollector(env, (acting,), (generator,)).collect(policy, length, on_step=on_step)
 
 
 def group_generators(streams: Streams, count: int) -> list[Generator]:

@@ -9,7 +9,7 @@ from itertools import chain
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.interfaces import Distribution
+from rlsdk.interfaces import Distribution, State
 from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers, graphed
 from rlsdk.kernels.protocol import (
     Evaluation,
@@ -39,7 +39,6 @@ from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
 from rlsdk.runtime.process import count_in
 from rlsdk.settings.actor_critic import ClippedPolicyConfig
-from rlsdk.updates.continuous import ClippedPolicyState
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled, shuffled_order
 from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
 
@@ -170,10 +169,10 @@ class ClippedPolicy:
             self.optimizer.step(rate, config.max_grad_norm)
         return seen
 
-    def state_dict(self) -> ClippedPolicyState:
+    def state_dict(self) -> State:
         return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}
 
-    def load_state_dict(self, state: ClippedPolicyState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = count_in(state["counters"], "updates")
 

@@ -8,11 +8,12 @@ import math
 import warnings
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Generic, Protocol, TypedDict, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
+from rlsdk.interfaces import State
 from rlsdk.kernels import Structure, graphed
 from rlsdk.kernels.protocol import Learnt
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
@@ -145,10 +146,10 @@ class SoftActorCritic(Generic[ConfigT]):
         (action, _), _ = self.actor.evaluate(self.actor.encoder(observation.features), noise)
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 
-    def state_dict(self) -> SoftActorCriticState:
+    def state_dict(self) -> State:
         return {**self.trained.state_dict(), "entropy": self.entropy.state_dict()}
 
-    def load_state_dict(self, state: SoftActorCriticState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.trained.load_state_dict(state)
         self.entropy.load_state_dict(state["entropy"])
 
@@ -212,10 +213,10 @@ class EntropyCoefficient:
         if self.learnt:
             self.log_alpha.fill_(math.log(initial))
 
-    def state_dict(self) -> EntropyState:
+    def state_dict(self) -> State:
         return {"log_alpha": self.log_alpha.detach().clone(), "optimizer": self.optimizer.state_dict()}
 
-    def load_state_dict(self, state: EntropyState) -> None:
+    def load_state_dict(self, state: State) -> None:
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -335,10 +336,10 @@ class DeterministicActorCritic:
         value, grad = self.critics.action_gradient(features, action, first=True)
         return -value, -grad
 
-    def state_dict(self) -> DeterministicActorCriticState:
+    def state_dict(self) -> State:
         return {**self.trained.state_dict(), "actor_target": self.actor_target.state_dict()}
 
-    def load_state_dict(self, state: DeterministicActorCriticState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.trained.load_state_dict(state)
         self.actor_target.load_state_dict(state["actor_target"])
 
@@ -405,7 +406,7 @@ class TrainedCritics:
         self.td_error: Tensor | None = None
         """The errors [N] of the last batch with importance weights, for prioritised buffers."""
 
-    def state_dict(self) -> TrainedCriticsState:
+    def state_dict(self) -> State:
         return {
             "critic": dict(self.own.state_dict()),
             "critic_target": self.target.state_dict(),
@@ -414,7 +415,7 @@ class TrainedCritics:
             "counters": {"updates": self.updates},
         }
 
-    def load_state_dict(self, state: TrainedCriticsState) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.own.load_state_dict(state["critic"])
         self.target.load_state_dict(state["critic_target"])
         self.actor_optimizer.load_state_dict(state["actor_optimizer"])
@@ -470,47 +471,3 @@ class CriticLoss(Protocol[ConfigT_contra]):
     def reconfigure(self, config: ConfigT_contra) -> None:
         """Use the settings of `config` from the next update on."""
         ...
-
-
-class ClippedPolicyState(TypedDict):
-    """The state of `ClippedPolicy`."""
-
-    optimizer: Mapping[str, object]
-    counters: Mapping[str, int]
-
-
-class QLearningState(TypedDict):
-    """The state of `QLearning`."""
-
-    target: Mapping[str, Tensor]
-    optimizer: Mapping[str, object]
-    counters: Mapping[str, int]
-
-
-class EntropyState(TypedDict):
-    """The state of `EntropyCoefficient`."""
-
-    log_alpha: Tensor
-    optimizer: Mapping[str, object]
-
-
-class TrainedCriticsState(TypedDict):
-    """The state of `TrainedCritics`."""
-
-    critic: Mapping[str, Tensor]
-    critic_target: Mapping[str, Tensor]
-    actor_optimizer: Mapping[str, object]
-    critic_optimizer: Mapping[str, object]
-    counters: Mapping[str, int]
-
-
-class SoftActorCriticState(TrainedCriticsState):
-    """The state of `SoftActorCritic`."""
-
-    entropy: EntropyState
-
-
-class DeterministicActorCriticState(TrainedCriticsState):
-    """The state of `DeterministicActorCritic`."""
-
-    actor_target: Mapping[str, Tensor]

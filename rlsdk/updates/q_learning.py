@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.interfaces import State
 from rlsdk.kernels import graphed
 from rlsdk.kernels.protocol import Learnt
 from rlsdk.math.values import greedy_target, taken_values, td_error
@@ -21,7 +22,7 @@ from rlsdk.networks.discrete_values import DiscreteValuePolicy
 from rlsdk.records import Metrics, Transitions
 from rlsdk.runtime.process import count_in
 from rlsdk.settings.off_policy import QLearningConfig
-from rlsdk.updates.continuous import QLearningState, TargetNetwork, ValueLoss
+from rlsdk.updates.continuous import TargetNetwork, ValueLoss
 from rlsdk.updates.optimizer import FlatOptimizer
 
 COUNTERS = ("target_updates", "since_target", "counted")
@@ -165,14 +166,14 @@ class QLearning(Generic[ConfigT]):
         mask = following.action_mask
         return greedy_target(next_values, batch.reward, batch.discount, sizes, mask=mask, selector=selector)
 
-    def state_dict(self) -> QLearningState:
+    def state_dict(self) -> State:
         return {
             "target": self.target.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "counters": {name: getattr(self, name) for name in COUNTERS},
         }
 
-    def load_state_dict(self, state: QLearningState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         counters = [count_in(state["counters"], name) for name in COUNTERS]
