@@ -75,6 +75,7 @@ class ReplayBuffer(Rows):
     ) -> None:
         """Raises SettingsError if `directory` cannot be written, and ResourceError if it has not enough free space."""
         super().__init__(context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN)
+        # more steps than rows would reach around the ring
         self.n_steps = min(n_steps, self.rows)
 
     def with_columns(self, columns: Columns) -> Self:
@@ -88,6 +89,7 @@ class ReplayBuffer(Rows):
         Raises:
             UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
         """
+        # stored discounts hold gamma, so they change with it
         use_gamma(self, float(config.gamma))
         self.n_steps = min(getattr(config, "n_steps", self.n_steps), self.rows)
 
@@ -101,6 +103,7 @@ class ReplayBuffer(Rows):
 
     def sample_several(self, count: int, size: int, generator: Generator) -> Transitions:
         """See `rlsdk.interfaces.BufferAbilities`; raises like `sample`."""
+        # drawn one batch after another, so that the random numbers are those of single samples
         return self.at(torch.cat([self.draw(size, generator) for _ in range(count)]))
 
     def draw(self, size: int, generator: Generator) -> Tensor:
@@ -133,6 +136,7 @@ class ReplayBuffer(Rows):
         reward, discount, last = self.take("reward", index), self.take("discount", index), index
         if self.n_steps > 1:
             columns = self.flat("reward"), self.flat("discount"), self.flat("valid")
+            # later rows are not collected yet
             newest = (self.head - 1) % self.ring
             reward, discount, last = self.walk.ahead(index, self.n_steps, newest, columns)
         observation, following = self.pairs(index, last)
@@ -156,6 +160,7 @@ def taken(rows: Rows) -> dict[str, object]:
     used = rows.ring if rows.filled == rows.rows else min(rows.filled + rows.shared, rows.ring)
     if rows.shared and rows.storage:
         for name in set(MEANINGLESS) & set(rows.storage):
+            # these columns of the row with the newest observation are uninitialized memory; zeros give equal files
             tree.map_tensors(lambda leaf: leaf[rows.head].zero_(), rows.storage[name])
     leaves = {
         name: {key: leaf[:used] for key, leaf in (value if name in NAMED else tree.number(value)).items()}
@@ -173,6 +178,7 @@ def put_back(rows: Rows, state: State) -> None:
         UsageError: the state does not fit the buffer, or is damaged. ValueError: a count or value in it is out of range.
     """
     counts = {name: count_in(state, name) for name in ("head", "filled", "written")}
+    # counts are checked before anything of the buffer changes
     if type(state["holes"]) is not bool:
         raise UsageError(f"the stored replay buffer has holes = {state['holes']!r}")
     if not counts["filled"]:
@@ -192,6 +198,7 @@ def put_back(rows: Rows, state: State) -> None:
     rows.head, rows.filled, rows.written = counts["head"], counts["filled"], counts["written"]
     rows.holes = state["holes"]
     rows.last_history = None
+    # encoders and losses use discrete values as indices
     _require_values(rows, used)
     discount = rows.storage["discount"][:used]
     if bool(((discount != 0.0) & (discount != rows.gamma)).any()):  # the rows were stored with another gamma
@@ -219,6 +226,7 @@ def use_gamma(rows: Rows, gamma: float) -> None:
         UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
     """
     if gamma != rows.gamma and rows.storage:
+        # discounts of 0 would all count as terminations
         if rows.gamma == 0.0 and rows.filled:
             raise UsageError(
                 "gamma cannot change from 0: the discounts in the replay buffer are all 0 and do not mark the ends of episodes"
@@ -232,6 +240,7 @@ def _allocate_named(rows: Rows, column: str, stored: Mapping[str, Tensor], used:
     """Allocate a column that is a mapping of names to tensors, for the stored tensors [used, B, ..]."""
     lead = used, rows.context.num_envs
     wrong = [name for name, leaf in stored.items() if not isinstance(leaf, Tensor) or tuple(leaf.shape[:2]) != lead]
+    # names come from the file, so their number has a limit
     if wrong or len(stored) > MAX_NAMED:  # none, if the policy that collected has no extras
         raise UsageError(f"the stored replay buffer has {column} that do not belong to its {used} rows: {wrong[:3]}")
     rows.allocate_named(column, stored)
@@ -274,6 +283,7 @@ def _require_values(rows: Rows, used: int) -> None:
     if rows.shared and rows.head < used:
 
         def reset(_: str, space: Space, leaf: Tensor) -> Tensor:
+            # the action of this row is not known yet, and the check below reads it
             leaf[rows.head] = torch.as_tensor(getattr(space, "start", 0)).to(leaf)
             return leaf
 
@@ -325,6 +335,7 @@ class PrioritizedReplay:
                 raise SettingsError(f"prioritised replay: {name} = {value!r} must be a number between 0 and 1")
         self.inner = ReplayBuffer(context, capacity, gamma, **storage)
         self.alpha, self.beta, self.epsilon, self.beta_now = alpha, beta, epsilon, beta
+        # positions of the ring, so that a flat position of the buffer is one of the tree
         self.tree = SumTree(self.inner.ring * context.num_envs)
         self.largest = 1.0
 
@@ -348,6 +359,7 @@ class PrioritizedReplay:
         inner.extend(item)
         valid = item.steps.valid.cpu().numpy()
         rows = (start + np.arange(len(valid))) % inner.ring
+        # the largest priority: every new row is learned from at least once (arXiv:1511.05952, algorithm 1)
         self._set_rows(rows, np.where(valid, self.largest**self.alpha, 0.0))
         if inner.shared:  # this row holds only the newest observation
             self._set_rows(np.array([inner.head]), np.zeros((1, inner.context.num_envs)))
@@ -378,9 +390,11 @@ class PrioritizedReplay:
         if not self.tree.total > 0.0:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
         device = self.inner.context.device
+        # float64: float32 has fewer numbers than a large buffer has rows
         within = torch.rand(size, generator=generator, device=device, dtype=torch.float64).cpu().numpy()
         places = self.tree.find((np.arange(size) + within) * (self.tree.total / size))
         weight = (self.tree.values[places] * (len(self) / self.tree.total)) ** -self.beta_now
+        # weights only scale down, which bounds the size of a step (section 3.4)
         scaled = torch.as_tensor(weight / weight.max(), dtype=torch.float32, device=device)
         return replace(self.inner.at(torch.as_tensor(places, device=device)), weight=scaled)
 
@@ -419,6 +433,7 @@ class PrioritizedReplay:
             raise UsageError(f"{len(priorities)} stored priorities for a memory of {len(self.tree.values)} rows")
         if not np.isfinite(priorities).all() or (priorities < 0.0).any() or not np.isfinite(priorities.sum()):
             raise UsageError("stored priorities must be finite and not negative")
+        # a priority at an empty position would sample uninitialized memory
         if priorities[self._without_transition()].any() or (len(self) > 0) != bool(priorities.any()):
             raise UsageError("stored priorities do not belong to the stored rows")
         largest, beta = float(state["largest"]), float(state["beta"])
@@ -463,6 +478,7 @@ class SumTree:
         nodes = index + self.leaves
         self.nodes[nodes] = values
         while nodes[0] > 1:
+            # each parent once: positions that share a path are summed together
             nodes = np.unique(nodes >> 1)
             self.nodes[nodes] = self.nodes[2 * nodes] + self.nodes[2 * nodes + 1]
 
@@ -472,6 +488,7 @@ class SumTree:
         rest = mass.copy()
         for _ in range(self.leaves.bit_length() - 1):
             left = self.nodes[2 * node]
+            # rounding may leave a rest at the very end, where an empty right branch must not be entered
             right = (rest >= left) & (self.nodes[2 * node + 1] > 0.0)
             rest = np.where(right, rest - left, rest)
             node = 2 * node + right

@@ -58,11 +58,13 @@ class SequenceReplay(Generic[CarryT]):
                 f"sequences of length = {length} with burn_in = {burn_in} leave no row to learn from;"
                 " 0 <= burn_in < length"
             )
+        # a mapping gives its names
         names: Names = ALL if extras is True else tuple(extras or ())
         like = extras if isinstance(extras, Mapping) else {}
         self.length, self.burn_in = length, burn_in
         self.inner = rows.with_columns(Columns(names, like, ends=True, carry=carry))
         self._begins: Tensor | None = None  # what `_beginnings` returns; None after the memory has changed
+        # no sequence would ever be whole
         if length > rows.rows:
             raise SettingsError(
                 f"sequences of length = {length} do not fit a memory of {rows.rows} rows for each of"
@@ -97,6 +99,7 @@ class SequenceReplay(Generic[CarryT]):
         stored, device = self.inner, self.inner.context.device
         if not stored.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
+        # every whole sequence once; with fewer rows, the one that begins at the oldest row
         starts, envs = max(stored.filled - self.length, 0) + 1, self.inner.context.num_envs
         if stored.columns.carry is None:
             first = torch.randint(starts * envs, (size,), generator=generator, device=device)
@@ -123,7 +126,9 @@ class SequenceReplay(Generic[CarryT]):
         stored, envs = self.inner, self.inner.context.num_envs
         age = (index // envs - stored.oldest) % stored.ring  # the number of older rows
         ahead = torch.arange(self.length, device=index.device).unsqueeze(1)
+        # rows after the newest one are padding, and are masked out of the loss
         held = age + ahead < stored.filled  # [T, N]
+        # padding repeats the newest row, because every position has to hold finite numbers
         steps = torch.minimum(ahead, stored.filled - 1 - age)
         at = ((index + steps * envs) % (stored.ring * envs)).flatten()
         shape = self.length, len(index)

@@ -43,6 +43,7 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         self.inner, self.noise, self.scale = inner, noise, scale
         self._remembers = getattr(inner, "action_played", None) is not None
         for name in ("mean", "sigma", "initial_noise"):
+            # checked here, because only the policy knows the number of dimensions
             numbers = getattr(noise, name, None)
             if numbers is not None and len(numbers) not in (1, scale.size):
                 raise SettingsError(
@@ -73,10 +74,13 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic:
             return Act(act.action, NoiseCarry(carry.noise, act.carry), act.extras)
+        # noise with a memory (Ornstein-Uhlenbeck) starts again with every episode
         noise, state = self.noise.step(self.noise.started(carry.noise, observation.is_first), generator)
+        # in unit actions, so that one sigma fits dimensions of every width
         unit = (self.scale.to_unit(act.action) + noise).clamp(-1.0, 1.0)
         extras: object = act.extras
         if not (isinstance(extras, tuple) and not extras):
+            # the density of a clipped, noisy action is unknown, and a wrong one would bias importance weights
             extras = extras_of_other_action(extras, None)
         action, inner = self.scale.to_environment(unit), act.carry
         if self._remembers:
@@ -144,6 +148,7 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
     def act(
         self, observation: Observation, carry: WarmUpCarry[CarryT], *, deterministic: bool, generator: Generator
     ) -> Act[WarmUpCarry[CarryT], object]:
+        # the policy acts during the warm-up too: a memory has to see every observation
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic or int(carry.taken) >= self.steps:
             return Act(act.action, WarmUpCarry(carry.taken, act.carry), act.extras)
@@ -157,12 +162,14 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         inner = act.carry
         if self._remembers:  # the carry holds the policy's own action, which is not the one that is played
             inner = self.inner.action_played(inner, random)  # type: ignore[attr-defined]
+        # counted over all groups, as `learning_starts` is, although this call acts for one
         return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), inner), extras)
 
     def act_in_place(
         self, observation: Observation, carry: WarmUpCarry[CarryT], generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
         """After the random actions, let `inner` prepare acting on rows [T, B, ..]; see `rlsdk.interfaces.PolicyAbilities`."""
+        # the warm-up counts its steps in the carry, which stays the same in a rollout that is written in place
         if self._in_place is None or int(carry.taken) < self.steps:
             return None
         return self._in_place(observation, carry.inner, generator)
@@ -224,6 +231,7 @@ def extras_of_other_action(extras: object, log_prob: Tensor | None) -> object:
     Raises:
         PluginError: the extras have a log-probability, but that of the action played is unknown.
     """
+    # by name, because extras are records or mappings of the plugin
     held = _entries(extras).get(LOG_PROB)
     if held is None:
         return extras
@@ -259,6 +267,7 @@ def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
     if isinstance(space, MultiDiscrete):
         share = torch.rand(batch, len(space.nvec), generator=generator, device=device)
         sizes = torch.tensor(space.nvec, device=device)
+        # a share just below 1 may round up to the size
         drawn = (share * sizes).long().minimum(sizes - 1)
         return drawn + torch.tensor(space.start, device=device)
     if isinstance(space, MultiBinary):
@@ -267,6 +276,7 @@ def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
         low = torch.tensor(np.asarray(space.low, dtype=np.float32), device=device)
         high = torch.tensor(np.asarray(space.high, dtype=np.float32), device=device)
         share = torch.rand((batch, *space.shape), generator=generator, device=device)
+        # clamped, because lerp may round past the bounds
         return torch.lerp(low, high, share).clamp(low, high)
     raise TypeError(f"no uniform distribution over {space}")
 
@@ -300,6 +310,7 @@ def random_actions(space: Space, batch: int, mask: Tensor | None, generator: Gen
         width = sum(choices_of(leaf))
         if rest is None or not width:
             return uniform_actions(leaf, batch, generator)
+        # a mask has the entries of the leaves one after another, in the order of this walk
         part, rest = rest[:, :width], rest[:, width:]
         allowed = allowed_actions(leaf, part, generator)
         assert allowed is not None  # a leaf with choices has masks
@@ -320,8 +331,8 @@ def uniform_log_prob(space: Space, mask: Tensor | None, actions: Tensor) -> Tens
         return -counts.float().log().sum(-1)
     if isinstance(space, Box):
         width = np.asarray(space.high, np.float64) - np.asarray(space.low, np.float64)
-        with np.errstate(divide="ignore"):
-            total = float(np.log(width[width > 0.0]).sum())
+        # dimensions of width 0 have one possible action, whose log-probability is 0
+        total = float(np.log(width[width > 0.0]).sum())
     else:
         total = float(np.log(np.asarray(choices_of(space), np.float64)).sum())
     return torch.full((batch,), -total, device=device)

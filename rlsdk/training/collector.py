@@ -68,6 +68,7 @@ class LocalCollector:
             space: the observation space of the agent, whose Dict keys may have another order than those of `env`; None: that
                 of `env`.
         """
+        # keys of a Dict may have another order in the environment than in a loaded agent
         self.observation_space = env.observation_space if space is None else space
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
         self.num_envs = env.num_envs
@@ -217,6 +218,7 @@ def collect(
 
 def group_generators(streams: Streams, count: int) -> list[Generator]:
     """The generator of each of `count` groups. The first one is the generator that a single group would have."""
+    # named streams: a group draws the same numbers whichever process steps it
     return [streams["action" if group == 0 else f"action {group}"] for group in range(count)]
 
 
@@ -312,6 +314,7 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         """See `rlsdk.interfaces.PolicyAbilities`. If the policy does not implement it, return the extras unchanged."""
         if self._filling is None:
             return steps.extras
+        # each group apart, because the policy's results may depend on the number of rows by rounding
         columns = [map_tensors(lambda leaf, at=at: leaf[:, at], steps) for at in self.rows]
         filled: list[ExtrasT] = [self._filling.estimates(part) for part in columns]
         return joined(filled, dim=1)
@@ -352,6 +355,7 @@ def _join_finals(parts: Sequence[tuple[FinalObservations | None, int]]) -> Final
         return None
     every = joined(found)
     width = int(every.env.max()) + 1
+    # the order in which a single collector would have met them
     order = torch.argsort(every.time * width + every.env)
     return map_tensors(lambda leaf: leaf[order], every)
 
@@ -364,6 +368,7 @@ def _episodes_in_order(
     for rollout, start in zip(rollouts, starts, strict=True):
         for episode in rollout.episodes:
             waiting.setdefault(episode.env + start, []).append(replace(episode, env=episode.env + start))
+    # callbacks and statistics see episodes in the same order for every number of groups
     order = [env for env in ended.nonzero()[:, 1].tolist() if env in waiting]
     return tuple(waiting[env].pop(0) for env in order if waiting[env])
 
@@ -381,6 +386,7 @@ def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorith
     Raises:
         PluginError: `rounds` does not return an iterator.
     """
+    # typed as object: the plan may be a plugin's, and a return instead of a yield is a frequent mistake
     rounds: object = plan.rounds(training, cursor)
     if not isinstance(rounds, Iterator):
         raise PluginError(

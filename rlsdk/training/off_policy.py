@@ -116,12 +116,15 @@ class OffPolicyPlan:
         if listener is None:
             return updating.update(count, size, 0.0)
         steps = self.train_every * max(1, training.collector.num_envs)
+        # schedules and target networks count environment steps, so updates without steps count as if there had been
+        # some
         share = steps / self.gradient_steps if self.gradient_steps > 0 else 1.0
 
         def each(done: int) -> None:
             listener.collected(training.end + int(share * done), 1.0)  # exploration schedules are at their end
 
         metrics = updating.update(count, size, 0.0, each)
+        # the true count again, so that later steps go on from it
         listener.collected(training.end, 1.0)
         return metrics
 
@@ -157,6 +160,7 @@ class ReplayUpdates:
         self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
         self.algorithm, self.generator = parts.algorithm, streams["replay"]
         self.priorities = Priorities.of(parts)
+        # priorities change with every update, so their batches cannot be drawn ahead
         self.together = UpdatesTogether.of(parts) if self.priorities is None else None
         require_batches(parts)
 
@@ -174,6 +178,7 @@ class ReplayUpdates:
         """
         found: dict[str, list[Tensor]] = {}
         together = self.together if each is None and count > 1 else None
+        # `each` runs code of others, which may replace layers
         with fixed_layers() if each is None else nullcontext():
             several = None if together is None else together(count, batch_size, progress, self.generator)
             for done in range(1, count + 1):
@@ -183,12 +188,14 @@ class ReplayUpdates:
                     metrics = self.algorithm.update(batch := self.sample(batch_size, self.generator), progress=progress)
                     if self.priorities is not None:
                         self.priorities.follow(batch)
+                # checked at every update, because a plugin may return metrics in some only
                 if not isinstance(metrics, Mapping):
                     raise unlike_metrics(metrics)
                 for name, value in metrics.items():
                     found.setdefault(name, []).append(value)
                 if each is not None:
                     each(done)
+        # a metric may be missing in some updates, as the actor's loss of TD3, so each has its own count
         return {name: got[0] if len(got) == 1 else sum(got[1:], got[0]) / len(got) for name, got in found.items()}
 
 
@@ -214,6 +221,7 @@ class UpdatesTogether:
     def __call__(self, count: int, size: int, progress: float, generator: Generator) -> Iterator[object]:
         """Make `count` updates with `size` rows each and yield the metrics of each."""
         while count > 0:
+            # the first batch alone shows how large a row is
             at_once = min(count, max(1, BYTES_AT_ONCE // (size * self._row_bytes))) if self._row_bytes else 1
             rows = self.preprocess(self.memory.sample_several(at_once, size, generator))
             self._row_bytes = self._row_bytes or sum(leaf[:1].nbytes for leaf in tree.leaves(rows))

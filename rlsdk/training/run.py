@@ -87,6 +87,7 @@ class Run:
         agent's count at which schedules end; None: at the end of the run."""
         self.agent, self.driven, self.cursor, self.callbacks = agent, driven, cursor, tuple(callbacks)
         self.total_timesteps = total_timesteps
+        # counts of this run; the agent's own go on from earlier runs
         self.start = self.count
         self.end = self.start + total_timesteps
         self.origin = self.start - agent.num_timesteps
@@ -106,6 +107,7 @@ class Run:
         self.stopping = False
         self.new_episodes = False
         """Whether new episodes begin in the next round or the next training."""
+        # the documented name of a run in the logs
         self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
         self.handlers = Handlers(self.callbacks)
         self.report: Report | None = None
@@ -250,6 +252,7 @@ class EpisodeStatistics:
     """Counts and sums for logs. Their state is saved in files, so a continued training logs as if it had not stopped."""
 
     def __init__(self, window: int) -> None:
+        # a window of any size is accepted, a deque only takes a C integer
         self.window: deque[Episode] = deque(maxlen=min(window, sys.maxsize))
         self.finished_episodes = self.reports = self.logged = self.updates = 0
         self.sums: dict[str, float] = {}
@@ -286,6 +289,7 @@ class EpisodeStatistics:
         return {name: value / self.updates for name, value in self.sums.items()} if self.updates else {}
 
     def state_dict(self) -> dict[str, object]:
+        # one table of numbers, because files hold tensors; -1 stands for an unknown success
         rows = [(e.env, e.episode_return, e.length, -1 if e.success is None else int(e.success)) for e in self.window]
         window = torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)
         # a file takes '/' for a table, and no name may be a table and a value: `loss` and `loss/actor` are both metrics

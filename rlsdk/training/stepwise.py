@@ -73,6 +73,7 @@ def act_and_step(
         steps = tree.map_tensors(lambda leaf: leaf[:written], storage)
     if fill is not None:
         steps = replace(steps, extras=fill(steps))
+    # the first carry belongs to the rollout: recurrent updates start from it
     return Rollout(
         steps, acting.carry, seen, carry, join_finals(finals) if finals else None, tuple(episodes), step.stops
     )
@@ -96,6 +97,7 @@ def _stored(
 def join_finals(finals: list[Finals]) -> FinalObservations:
     """Join the final observations of several steps, at least one, into one record."""
     times, ended, last = zip(*finals, strict=True)
+    # in order of time and then of environment, as the final observations were gathered
     places, envs = torch.stack(ended).nonzero().unbind(1)
     observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *last)
     return FinalObservations(torch.tensor(times, device=envs.device)[places], envs, observation)
@@ -128,6 +130,7 @@ class InPlace:
         fill: Callable[[StepData[Any]], Any] | None = None,
     ) -> Rollout[CarryT, Any] | None:
         """Do the same as `rlsdk.training.stepwise.act_and_step`; None if the policy or the environments cannot do it now."""
+        # kernels write plain arrays: no nested observations, no GPU
         if not isinstance(acting.observation.features, Tensor) or not acting.observation.is_first.is_cpu:
             return None
         storage = self._storage_for(acting.observation, length)
@@ -161,6 +164,7 @@ class InPlace:
 
     def _storage_for(self, first: Observation, length: int) -> RolloutStorage:
         """Return the storage of a rollout that begins with `first`. It is used again only after a whole rollout."""
+        # the storage goes on only if nobody reset the environments in between
         storage, self._storage, follows = self._storage, None, first is self._last
         if storage is not None and follows and storage.length == length:
             return storage
@@ -186,6 +190,7 @@ class RolloutStorage:
         """
         features, mask = cast("Tensor", first.features), first.action_mask
         self.length, self.count = length, len(first.is_first)
+        # limited in bytes, because one rollout that somebody holds holds the memory of all
         size = length * (features.nbytes + (0 if mask is None else mask.nbytes) + 8 * self.count)
         total = length * (max(1, min(SHARED_ROLLOUTS, SHARED_BYTES // size)) if several else 1)
         self.observation = Observation(
@@ -199,7 +204,9 @@ class RolloutStorage:
         if normalized:
             self.acted_on = replace(self.acted_on, features=torch.empty(total, *features.shape, dtype=torch.float32))
         self.reward = torch.empty(total, self.count, dtype=torch.float32)
+        # zeros, because only steps that end an episode write their flags
         self.terminated, self.truncated = torch.zeros(2, total, self.count, dtype=torch.bool).unbind()
+        # environments that reset at once have no filler rows
         self.valid = torch.ones(total, self.count, dtype=torch.bool)
         self._flags = self.terminated.numpy(), self.truncated.numpy(), self.observation.is_first.numpy()
         self.start = 0
@@ -267,5 +274,6 @@ def in_place_of(
 def act_in_place(policy: object) -> ActInPlace | None:
     """Return `act_in_place` if the policy has it, and nothing overrides `act` or `rollout_act`."""
     given = shortcut(policy, PolicyAbilities, "act_in_place", "act")
+    # a subclass that overrides either expects its own method to be called
     given = given and shortcut(given, PolicyAbilities, "act_in_place", "rollout_act")
     return None if given is None else given.act_in_place

@@ -110,10 +110,12 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
     watching = [callback for callback in run.callbacks if callback.watches_steps or callback.watches_rollouts]
     infos = any(callback.needs_infos for callback in watching)
     watched = env if env is None or not watching else Watched(env, run, infos=infos)
+    # otherwise pages of freed memory return to the system, and come back at every update
     keep_freed_memory()
     with (
         gathered_infos(agent.env, infos),
         limited_threads(affordable(threads)),
+        # a caller's mode must not reach into the training: tensors made in inference mode cannot be learned from
         torch.inference_mode(False),
         torch.enable_grad(),
     ):
@@ -140,6 +142,7 @@ def copied_parameters(agent: TrainedAgent) -> dict[str, object] | None:
 
     This check is needed because metrics show such a divergence only one round later.
     """
+    # checked before they are stored, because the last good copy must not be overwritten
     flat = flatten(agent.get_parameters())
     tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
     if not is_finite(tensors):
@@ -156,6 +159,7 @@ def recover(run: Run, error: DivergenceError) -> None:
         DivergenceError: `error`, if no callback has restored the agent.
     """
     _forget_what_diverged(run.driven)
+    # all of them, so that every callback learns of it, even after one has restored the agent
     answers = [handle(run, error) for handle in run.handlers["on_divergence"]]  # calls every callback
     if not any(answer is True for answer in answers):
         raise error
@@ -179,6 +183,7 @@ def _forget_what_diverged(driven: DrivenAgent) -> None:
 def _with_finite_carry(driven: DrivenAgent, state: ActingState[object]) -> ActingState[object]:
     if is_finite(state.carry):
         return state
+    # all rows, because the episodes of all environments end anyway
     return replace(state, carry=driven.parts.behavior_policy.initial_carry(len(state.observation.is_first)))
 
 
@@ -202,6 +207,7 @@ def collector_of(run: Run, env: VectorEnv | None) -> Collector:
     if env is None or not plan.needs_environment:
         return NoCollector()
     collector = _collector_of(run, env)
+    # updates are counted one by one and need no cut
     if not run.exact or plan.unit != "steps":
         return collector
     return ExactCollector(collector, (run.end - run.cursor.env_steps) // env.num_envs)
@@ -224,6 +230,7 @@ def _collector_of(run: Run, env: VectorEnv) -> Collector:
             RuntimeWarning,
             stacklevel=2,
         )
+    # rounds that collectors prepared are of no use to a collector in this process
     agent.ahead = ()
     generators = group_generators(agent.streams, len(agent.acting))
     normalizer = agent.preprocessing.rollouts(agent.parts)
@@ -348,6 +355,7 @@ class Watched(VectorWrapper):
         return getattr(self.env, name)
 
     def step(self, action: Tensor) -> EnvStep:
+        # callbacks see the action too, which the record of an environment does not have
         step = replace(self.env.step(action), action=action)
         self._notify(step, self.env.num_envs)
         return replace(step, stops=True) if self.run.stopping else step
@@ -387,6 +395,7 @@ class Watched(VectorWrapper):
         player, results = ability(self.env, VectorEnvAbilities, "map"), list[EpisodeResult]()
         if player is None:
             raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
+        # in portions, so that a callback can stop the training between them
         for start in range(0, len(requests), self.num_envs):
             noted = [attrs.evolve(t, steps=True, infos=self.infos) for t in requests[start : start + self.num_envs]]
             for result in player.map(work, noted):

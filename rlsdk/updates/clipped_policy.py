@@ -103,6 +103,7 @@ class ClippedPolicy:
         self._kernel.refit()  # the fastest kernel depends on batch_size
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
+        # kernels look up the gradients' memory once, so it has to exist before they are made
         self.optimizer.zero_grad()  # allocates the gradients of new parameters
         evaluator = evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
         self._loss = policy_loss_of(self.network)
@@ -196,18 +197,22 @@ def policy_loss(rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tens
     weight = rows.weight
     advantage = normalized(rows.advantage, weight) if terms.normalize_advantage else rows.advantage
     values = value_error(now.value, rows.value, rows.target, terms.clip_value)
+    # filler rows have weight 0, so means are over the rows that count
     share = torch.full_like(now.value, 1.0 / len(rows)) if weight is None else weight / weight.sum()
     if terms.clip is None:
+        # the plain policy gradient, of A2C and behavior cloning
         policy, grad_log_prob = -advantage * now.log_prob, -advantage * share
         divergence = outside = torch.zeros_like(policy)
     else:
         log_ratio = now.log_prob - rows.log_prob
         ratio = log_ratio.exp()
         policy, divergence = clipped_surrogate(ratio, advantage, terms.clip), approximate_kl(ratio, log_ratio)
+        # for the log only: the fraction of rows whose ratio is clipped
         outside = ((ratio - 1.0).abs() > terms.clip).to(policy.dtype)
         grad_log_prob = clipped_surrogate_grad(ratio, advantage, terms.clip) * share
     losses = policy - terms.ent_coef * now.entropy + terms.vf_coef * values
     means = torch.stack((policy, values, -now.entropy, divergence, outside, losses)) @ share
+    # None saves the backward pass through the entropy, which is off by default
     grad_entropy = -terms.ent_coef * share if terms.ent_coef else None
     grad_value = value_error_grad(now.value, rows.value, rows.target, terms.clip_value) * (share * terms.vf_coef)
     return means, (grad_log_prob, grad_entropy, grad_value)
@@ -222,6 +227,7 @@ def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Ev
     The gradients of the parameters must already be allocated, as `FlatOptimizer` does. With `hooked`, return the
     autograd evaluator, which calls every module and therefore its hooks.
     """
+    # the widest layer and the number of rows decide which kernel is the fastest
     width = max(max(parameter.shape) for parameter in network.parameters())
     device = next(network.parameters()).device.type
     choice = KernelChoice(network.kernel_setting, width=width, rows=rows, device=device)
@@ -246,10 +252,13 @@ class AutogradEvaluator:
 
         def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
             grads = grad_log_prob, grad_entropy, grad_value
+            # TRPO differentiates the policy alone and needs the same graph again for its curvature
             backward((log_prob, entropy, value), grads, retain_graph=grad_value is None)
 
         def fisher() -> Product:
             with torch.no_grad():
+                # the divergence from a copy without gradient is 0 with gradient 0 here; its second derivative is the
+                # Fisher matrix
                 fixed = network.evaluate(rows.observation, rows.memory, rows.starts)[0]
             divergence = mean_of(distribution.kl_divergence(fixed), rows.weight)
             grad = flat_grad(divergence, network.actor_parameters, create_graph=True)
@@ -266,6 +275,7 @@ class AutogradEvaluator:
     def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
         """Return (values [N], function that backpropagates a gradient [N] to the parameters `critic`)."""
         _, value = self._network.evaluate(rows.observation, rows.memory, rows.starts)
+        # autograd refuses frozen parameters as inputs
         trained = [parameter for parameter in critic if parameter.requires_grad]
 
         def vjp(grad: Tensor) -> None:

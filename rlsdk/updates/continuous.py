@@ -71,6 +71,7 @@ class SoftActorCritic(Generic[ConfigT]):
         """
         before = self.config
         require_noise_stays(before.action_noise, config.action_noise)
+        # a learnt coefficient goes on from its value unless the setting itself changed
         if config.ent_coef != before.ent_coef:
             self.entropy.begin(config.ent_coef)
         self.entropy.target_entropy = config.target_entropy_for(self.actor.scale.size)
@@ -142,6 +143,7 @@ class SoftActorCritic(Generic[ConfigT]):
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]: the mean over all critics at the modes of the policy; see `rlsdk.interfaces.PolicyAbilities`."""
+        # without noise the sample is the mode of the Gaussian before tanh
         noise = torch.zeros(len(observation.is_first), self.actor.scale.size, device=self.generator.device)
         (action, _), _ = self.actor.evaluate(self.actor.encoder(observation.features), noise)
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
@@ -170,7 +172,9 @@ class EntropyCoefficient:
     def __init__(self, value: str | float, target_entropy: float, learning_rate: float, device: str) -> None:
         initial, self.learnt = parse_entropy_coefficient(value)
         self.target_entropy = target_entropy
+        # a tensor, so that fixed and learnt coefficients are used in the same way, also in CUDA graphs
         self.fixed = torch.tensor(initial, device=device)
+        # the logarithm, so that a gradient step cannot make alpha negative
         self.log_alpha = nn.Parameter(torch.full((1,), math.log(initial) if self.learnt else 0.0, device=device))
         self.optimizer = FlatOptimizer([self.log_alpha], "adam", learning_rate)
         self.warned = False
@@ -186,6 +190,7 @@ class EntropyCoefficient:
         if not self.learnt:
             return self.fixed, {"train/ent_coef": self.fixed}
         alpha = self.log_alpha.exp().squeeze(0)
+        # in closed form: the loss is linear in log_alpha, so autograd would be slower for the same number
         gradient = -(log_prob + self.target_entropy).mean()
         loss = self.log_alpha.squeeze(0) * gradient
         self.optimizer.gradients.copy_(gradient)
@@ -209,6 +214,7 @@ class EntropyCoefficient:
             SettingsError: `value` is not an entropy coefficient.
         """
         initial, self.learnt = parse_entropy_coefficient(value)
+        # a new tensor, because metrics of earlier updates still hold the old one
         self.fixed = torch.full_like(self.fixed, initial)
         if self.learnt:
             self.log_alpha.fill_(math.log(initial))
@@ -218,6 +224,7 @@ class EntropyCoefficient:
 
     def load_state_dict(self, state: State) -> None:
         with torch.no_grad():
+            # in place, because the optimizer holds this memory
             self.log_alpha.copy_(state["log_alpha"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -321,9 +328,11 @@ class DeterministicActorCritic:
         """The targets y [N, 1] = r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
         config, observation = self.config, batch.next_observation.features
         actor, critics = self.actor_target.network, self.critic_target.network
+        # the target actor, not the trained one: else errors of the critics would feed their own targets
         action, _ = actor.evaluate(actor.encoder(observation))
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
         values, _ = critics.evaluate(critics.encoder(observation), action)
+        # a bonus of 0: TD3 has no entropy term
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
 
     def actor_loss(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -332,6 +341,7 @@ class DeterministicActorCritic:
         The loss is minus the mean value of the first critic. A subclass may override it.
         """
         with torch.no_grad():
+            # the actor's gradient goes through the action only, not through the encoder of the critics
             features = self.critics.encoder(batch.observation.features)
         value, grad = self.critics.action_gradient(features, action, first=True)
         return -value, -grad
@@ -348,6 +358,7 @@ class TargetNetwork(Generic[NetworkT]):
     """A target network: `network` is a copy of `online` without gradients. `update` moves it towards `online`."""
 
     def __init__(self, online: NetworkT) -> None:
+        # in evaluation mode: dropout and batch statistics would make the targets noisy
         self.online, self.network = online, deepcopy(online).eval()
         self.network.requires_grad_(False)
         self._pairs: list[tuple[Tensor, Tensor]] = []
@@ -356,6 +367,7 @@ class TargetNetwork(Generic[NetworkT]):
 
     def _pair(self) -> None:
         """Pair the parameters of both networks in their order. If layers of the online network were replaced, copy it again."""
+        # layers that were replaced have no counterpart to average with
         if architecture(self.network) != architecture(self.online):
             self.network = deepcopy(self.online).eval()
             self._own = Structure(self.network)
@@ -366,6 +378,7 @@ class TargetNetwork(Generic[NetworkT]):
     @torch.no_grad()
     def update(self, tau: float) -> None:
         """Compute target += tau * (online - target). Buffers, such as batch-norm statistics, are copied without averaging."""
+        # no `or`: both have to take note of the change
         if self._structure.changed() | self._own.changed():
             self._pair()
         for mine, theirs in self._pairs:
@@ -396,6 +409,7 @@ class TrainedCritics:
     ) -> None:
         """`rate` is the first learning rate."""
         self.actor, self.critics, self.shared = actor, critics, critics.encoder is actor.encoder
+        # an encoder that both share belongs to the actor's optimizer, else two optimizers would move it
         self.own = critics.ensemble if self.shared else critics
         choice, arguments = config.optimizer_class, config.optimizer_kwargs
         self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)

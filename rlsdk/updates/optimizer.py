@@ -33,6 +33,7 @@ def _clear_decayed(state: Mapping[str, object]) -> None:
     """
     for moments in state.values():
         if isinstance(moments, Tensor) and moments.dim() and moments.is_floating_point():
+            # far below what could move a weight
             moments.masked_fill_(moments.abs() < SMALLEST_MOMENT * torch.finfo(moments.dtype).tiny, 0.0)
 
 
@@ -83,6 +84,7 @@ class FlatOptimizer:
 
     def _tensor_optimizer(self) -> TensorOptimizer | None:
         """The optimiser of the tensors as they are; None if the vector has the same result."""
+        # classes by identity: a subclass may look at whole matrices
         known = isinstance(self._choice, str) or any(self._choice is kind for kind in ELEMENTWISE)
         if known or not self._memory.parameters:
             return None
@@ -94,6 +96,7 @@ class FlatOptimizer:
         """Train these parameters from now on. Parameters that were trained before retain their moments; new ones start
         with 0."""
         wanted, before, flat = list(parameters), self._memory.parameters, self.flat
+        # nothing was replaced; moving the moments would copy them for nothing
         if len(wanted) == len(before) and all(map(is_, wanted, before)):
             return
         state, tensors = self.optimizer.state.get(flat, {}), self._by_tensor
@@ -105,6 +108,7 @@ class FlatOptimizer:
 
     def zero_grad(self) -> None:
         """Set the gradients to zero, before `backward`. Parameters that were replaced in the network are adopted here."""
+        # here and not in `step`: gradients of new parameters have to land in the vector from the first backward pass on
         if self._structure is not None and self._structure.changed():
             self.adopt(self._structure.roots[0].parameters())
         self._memory.clear()
@@ -208,8 +212,10 @@ def maker(
             and choice in FUSED
             and not (options.get("foreach") or options.get("differentiable"))
         ):
+            # fused steps are one call for the vector; torch refuses them for other tensors
             options.setdefault("fused", all(p.numel() > 0 and p.is_floating_point() for p in parameters))
         try:
+            # importing torch's compiler takes two seconds and serves nothing here
             with without_compiler():
                 found = kind(list(parameters), **options)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -268,6 +274,7 @@ def own_state(make: Maker, flat: Tensor, state: Mapping[str, object]) -> dict[st
     """
     before, after = _states_of_one_number(make, flat)
     wanted = before if not state else after
+    # fused steps read moments without checks, so a damaged file must not reach them
     if set(state) != set(wanted):
         raise ValueError(f"the optimiser's state {sorted(state)} is not {sorted(wanted)}")
     found = dict(state)
@@ -285,6 +292,7 @@ def own_state(make: Maker, flat: Tensor, state: Mapping[str, object]) -> dict[st
 
 def _states_of_one_number(make: Maker, flat: Tensor) -> tuple[dict[str, object], dict[str, object]]:
     """The states of such an optimiser for a parameter [1], before and after its first step."""
+    # one number is enough to see which entries the state has, and costs no copy of the vector
     number = nn.Parameter(torch.zeros_like(flat[:1]))
     number.grad = torch.zeros_like(number)
     optimizer = make([number])
@@ -404,6 +412,7 @@ class TensorOptimizer:
 
     def state_dict(self) -> dict[str, object]:
         """A copy of the optimiser's `state_dict`, with only those entries of groups that the optimiser changed."""
+        # a copy, because later steps change the moments in place
         state: dict[str, object] = deepcopy(self.optimizer.state_dict())
         return {**state, "param_groups": deepcopy(self.changed_groups())} if "param_groups" in state else state
 
@@ -427,6 +436,7 @@ class TensorOptimizer:
         for copy in copies:
             copy.grad = torch.full_like(copy, 1e-3)
         optimizer = self._make(copies)
+        # which entries a state has is known only after a step
         optimizer.step()
         return optimizer.state_dict()
 

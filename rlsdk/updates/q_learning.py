@@ -70,6 +70,7 @@ class QLearning(Generic[ConfigT]):
         self.target_updates = self.since_target = self.counted = 0
         self.td_error: Tensor | None = None
         """The errors [N] of the last batch with importance weights, for prioritised buffers."""
+        # in place: the policy's kernels and CUDA graphs read this tensor
         policy.epsilon.fill_(config.exploration_initial_eps)
         self._warn_of_short_interval()
 
@@ -85,6 +86,7 @@ class QLearning(Generic[ConfigT]):
     def reconfigure(self, config: ConfigT) -> None:
         """Use the settings of `config` from the next round on."""
         self.optimizer.optimizer.param_groups[0].update(self._arguments(config))
+        # later the schedule has set it, and the new schedule counts from the next step
         if not self.counted:
             self.policy.epsilon.fill_(config.exploration_initial_eps)
         shorter = config.target_update_interval < self.config.target_update_interval
@@ -102,6 +104,7 @@ class QLearning(Generic[ConfigT]):
         It is called after every vector step.
         """
         self.policy.epsilon.fill_(self.config.exploration_rate(progress))
+        # never negative: a continued training may begin with fewer steps than the last count
         self.since_target += max(0, env_steps - self.counted)
         self.counted = env_steps
         # the interval in whole vector steps, rounded down
@@ -126,6 +129,7 @@ class QLearning(Generic[ConfigT]):
             for batch in parts:
                 yield self.update(batch, progress=progress)
             return
+        # the target network is fixed in these updates, so one evaluation serves all batches
         rate, targets = self.config.learning_rate(1.0 - progress), torch.split(self._target(batches, count), size, 1)
         for batch, target in zip(parts, targets, strict=True):
             yield self._finished(self._learn(batch, target, rate))
