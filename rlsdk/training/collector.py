@@ -47,6 +47,11 @@ ResultT = TypeVar("ResultT")
 NodeT = TypeVar("NodeT")
 
 
+AnyAct = Callable[[Observation, Any], Act[Any, Any]]
+"""A function (observation, carry) -> act, of a policy whose carry and extras only the policy knows."""
+AnyPolicy = Policy[Any, Any]
+
+
 class LocalCollector:
     """Collects in environments that are all stepped together, in one group or several."""
 
@@ -76,10 +81,10 @@ class LocalCollector:
         # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
         ends = getattr(type(env), "rollout_ended", None)
         self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, env)
-        self._policy: Policy[Any, Any] | None = None
+        self._policy: AnyPolicy | None = None
         """The policy that `_prepare` has seen."""
 
-    def _prepare(self, policy: Policy[Any, Any]) -> None:
+    def _prepare(self, policy: AnyPolicy) -> None:
         """Look up what a policy may do besides `Policy`, once per policy instead of in every round."""
         self._policy, normalizer, generator = policy, self.normalizer, self.generators[0]
         self._grouped: GroupedPolicy[Any, Any] | None = None
@@ -95,18 +100,16 @@ class LocalCollector:
         self._fill = self._estimates if normalizer is None else None
         self._in_place = in_place_of(acting, self.env, generator, normalizer)
         self._preparing = shortcut(acting, PolicyAbilities, "rollout_act", "act")
-        self._act: Callable[[Observation, Any], Act[Any, Any]] = partial(self._first_act, self._bound(acting.act))
+        self._act: AnyAct = partial(self._first_act, self._bound(acting.act))
 
-    def _bound(self, act: Callable[..., Act[Any, Any]]) -> Callable[[Observation, Any], Act[Any, Any]]:
+    def _bound(self, act: Callable[..., Act[CarryT, ExtrasT]]) -> AnyAct:
         """The function (observation without normalisation, carry) -> act."""
         generator = self.generators[0]
         if self.normalizer is None:
             return partial(act, deterministic=False, generator=generator)
         return self.normalizer.acting(act, generator)
 
-    def _first_act(
-        self, act_on: Callable[[Observation, Any], Act[Any, Any]], observation: Observation, carry: Any
-    ) -> Act[Any, Any]:
+    def _first_act(self, act_on: AnyAct, observation: Observation, carry: object) -> Act[Any, Any]:
         """Act for the first time and check the result. It is checked once, because it costs as much as a small network.
 
         Raises:
