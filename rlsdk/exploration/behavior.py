@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,30 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
+class ExplorationPolicy(Generic[CarryT, ExtrasT]):
+    """What exploration leaves to the policy `inner`: the state, and what happens to its carry."""
+
+    inner: Policy[CarryT, ExtrasT]
+
+    @property
+    def begin_rollout(self) -> Callable[[Any], Any] | None:
+        """The function `begin_rollout` of the inner policy, see `PolicyAbilities`; None where it has none."""
+        begin = getattr(self.inner, "begin_rollout", None)
+        return None if begin is None else lambda carry: replace(carry, inner=begin(carry.inner))
+
+    @property
+    def action_played(self) -> Callable[[Any, Tensor], Any] | None:
+        """`action_played` (carry, actions [B, ..]) of the inner policy, see `PolicyAbilities`; None without one."""
+        played = getattr(self.inner, "action_played", None)
+        return None if played is None else lambda carry, action: replace(carry, inner=played(carry.inner, action))
+
+    def state_dict(self) -> State:
+        return dict(self.inner.state_dict())
+
+    def load_state_dict(self, state: object) -> None:
+        self.inner.load_state_dict(state)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseCarry(Generic[CarryT]):
     """The carry of a `NoisyPolicy`: the noise state of each environment, float32 [B, A], and the inner policy's carry."""
@@ -32,7 +56,7 @@ class NoiseCarry(Generic[CarryT]):
     inner: CarryT
 
 
-class NoisyPolicy(Generic[CarryT, ExtrasT]):
+class NoisyPolicy(ExplorationPolicy[CarryT, ExtrasT]):
     """Scales the actions of the policy `inner` to [-1, 1], adds noise, and clips them to [-1, 1].
 
     Deterministic actions get no noise.
@@ -54,18 +78,6 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
     def initial_carry(self, batch: int) -> NoiseCarry[CarryT]:
         zeros = torch.zeros(batch, self.scale.size, device=self.scale.low.device)
         return NoiseCarry(zeros, self.inner.initial_carry(batch))
-
-    @property
-    def begin_rollout(self) -> Callable[[NoiseCarry[CarryT]], NoiseCarry[CarryT]] | None:
-        """The function `begin_rollout` of the inner policy, see `Policy`; None where it has none."""
-        begin = getattr(self.inner, "begin_rollout", None)
-        return None if begin is None else lambda carry: NoiseCarry(carry.noise, begin(carry.inner))
-
-    @property
-    def action_played(self) -> Callable[[NoiseCarry[CarryT], Tensor], NoiseCarry[CarryT]] | None:
-        """`action_played` (carry, actions [B, ..]) of the inner policy, see `PolicyAbilities`; None without one."""
-        played = getattr(self.inner, "action_played", None)
-        return None if played is None else lambda carry, action: NoiseCarry(carry.noise, played(carry.inner, action))
 
     @torch.no_grad()
     def act(
@@ -99,12 +111,6 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         if (inner := ability(self.inner, PolicyAbilities, "reconfigure")) is not None:
             inner.reconfigure(config)
 
-    def state_dict(self) -> State:
-        return dict(self.inner.state_dict())
-
-    def load_state_dict(self, state: object) -> None:
-        self.inner.load_state_dict(state)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmUpCarry(Generic[CarryT]):
@@ -117,7 +123,7 @@ class WarmUpCarry(Generic[CarryT]):
     inner: CarryT
 
 
-class UniformWarmUp(Generic[CarryT, ExtrasT]):
+class UniformWarmUp(ExplorationPolicy[CarryT, ExtrasT]):
     """Plays `steps` uniformly random actions, counted over all environments, and then the actions of `inner`.
 
     Extras are those of `inner`. `extras_of_other_action` replaces the log-probability in them.
@@ -132,18 +138,6 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
 
     def initial_carry(self, batch: int) -> WarmUpCarry[CarryT]:
         return WarmUpCarry(torch.zeros((), dtype=torch.int64), self.inner.initial_carry(batch))
-
-    @property
-    def begin_rollout(self) -> Callable[[WarmUpCarry[CarryT]], WarmUpCarry[CarryT]] | None:
-        """The function `begin_rollout` of the inner policy, see `Policy`; None where it has none."""
-        begin = getattr(self.inner, "begin_rollout", None)
-        return None if begin is None else lambda carry: WarmUpCarry(carry.taken, begin(carry.inner))
-
-    @property
-    def action_played(self) -> Callable[[WarmUpCarry[CarryT], Tensor], WarmUpCarry[CarryT]] | None:
-        """`action_played` (carry, actions [B, ..]) of the inner policy, see `PolicyAbilities`; None without one."""
-        played = getattr(self.inner, "action_played", None)
-        return None if played is None else lambda carry, action: WarmUpCarry(carry.taken, played(carry.inner, action))
 
     def act(
         self, observation: Observation, carry: WarmUpCarry[CarryT], *, deterministic: bool, generator: Generator
@@ -179,12 +173,6 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         self.steps = getattr(config, "learning_starts", self.steps)
         if (inner := ability(self.inner, PolicyAbilities, "reconfigure")) is not None:
             inner.reconfigure(config)
-
-    def state_dict(self) -> State:
-        return dict(self.inner.state_dict())
-
-    def load_state_dict(self, state: object) -> None:
-        self.inner.load_state_dict(state)
 
 
 Behavior = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,8 @@ from rlsdk.networks.encoders import Preprocessor, UserClass, channels_first, exa
 from rlsdk.networks.layers import EnsembleMLP
 from rlsdk.records import Features
 from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
+
+T = TypeVar("T")
 
 __all__ = [
     "ContinuousCritics",
@@ -299,22 +301,21 @@ def with_auxiliary_loss(outputs: Tensor, loss: Tensor) -> Tensor:
     return attached
 
 
-@contextmanager
-def auxiliary_losses_left_out() -> Iterator[None]:
+def auxiliary_losses_left_out() -> AbstractContextManager[None]:
     """Ignore auxiliary losses inside the `with` block, in which networks are differentiated with respect to their inputs."""
-    token = _left_out.set(True)
-    try:
-        yield
-    finally:
-        _left_out.reset(token)
+    return _inside(_left_out, True)
 
 
-@contextmanager
-def auxiliary_losses_refused(algorithm: str) -> Iterator[None]:
+def auxiliary_losses_refused(algorithm: str) -> AbstractContextManager[None]:
     """Make `with_auxiliary_loss` raise an error inside the `with` block, for updates that do not follow the gradient of
     a loss."""
-    token = _refused.set(algorithm)
+    return _inside(_refused, algorithm)
+
+
+@contextmanager
+def _inside(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _refused.reset(token)
+        variable.reset(token)

@@ -290,8 +290,7 @@ class RolloutNormalizer:
 
     def observation(self, observation: Observation) -> Observation:
         """The normalised observation [.., *shape] for the policy."""
-        features = self.normalizer.observations.collected(observation.features)
-        return Observation(features, observation.is_first, observation.action_mask)
+        return normalized(self.normalizer.observations, observation)
 
     def acting(
         self, act: Callable[..., Act[CarryT, ExtrasT]], generator: Generator
@@ -322,10 +321,7 @@ class RolloutNormalizer:
         if estimates is not None:
             given = replace(given, steps=replace(given.steps, extras=estimates(acted.steps)))
         # after the policy's estimates: they have to use the statistics with which it acted
-        self._update(rollout.steps)
-        return self.normalizer.rewards.update(given, keeps_raw=self.keeps_raw)
-
-    def _update(self, steps: StepData[ExtrasT]) -> None:
-        features = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation.features)
-        valid = steps.valid
+        features = map_tensors(lambda leaf: leaf.flatten(0, 1), rollout.steps.observation.features)
+        valid = rollout.steps.valid
         self.normalizer.observations.update(features, None if bool(valid.all()) else valid.flatten())
+        return self.normalizer.rewards.update(given, keeps_raw=self.keeps_raw)

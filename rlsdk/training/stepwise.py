@@ -265,15 +265,10 @@ def in_place_of(
 
     None if a subclass, a wrapper or the object itself overrides `act` or `step`, which would not be called.
     """
-    act, stepping = act_in_place(policy), shortcut(env, StepsInPlace, "step_in_place", "step")
-    if act is None or stepping is None:
-        return None
-    return InPlace(act, stepping, generator, None if normalizer is None else normalizer.normalizer.observations)
-
-
-def act_in_place(policy: object) -> ActInPlace | None:
-    """Return `act_in_place` if the policy has it, and nothing overrides `act` or `rollout_act`."""
     given = shortcut(policy, PolicyAbilities, "act_in_place", "act")
     # a subclass that overrides either expects its own method to be called
     given = given and shortcut(given, PolicyAbilities, "act_in_place", "rollout_act")
-    return None if given is None else given.act_in_place
+    act, stepping = None if given is None else given.act_in_place, shortcut(env, StepsInPlace, "step_in_place", "step")
+    if act is None or stepping is None:
+        return None
+    return InPlace(act, stepping, generator, None if normalizer is None else normalizer.normalizer.observations)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import attrs
 import torch
@@ -210,7 +210,7 @@ def collector_of(run: Run, env: VectorEnv | None) -> Collector:
     # updates are counted one by one and need no cut
     if not run.exact or plan.unit != "steps":
         return collector
-    return ExactCollector(collector, (run.end - run.cursor.env_steps) // env.num_envs)
+    return cast("Collector", ExactCollector(collector, (run.end - run.cursor.env_steps) // env.num_envs))
 
 
 def _collector_of(run: Run, env: VectorEnv) -> Collector:
@@ -291,17 +291,6 @@ class ExactCollector:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
-
-    @property
-    def acting(self) -> Any:
-        return self.inner.acting
-
-    @property
-    def num_envs(self) -> int:
-        return self.inner.num_envs
-
-    def end_round(self) -> None:
-        self.inner.end_round()
 
     def collect(
         self,
