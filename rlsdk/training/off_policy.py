@@ -159,9 +159,19 @@ class ReplayUpdates:
         # without normalisation the algorithm learns from the batches of the buffer unchanged
         self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
         self.algorithm, self.generator = parts.algorithm, streams["replay"]
-        self.priorities = Priorities.of(parts)
+        self.prioritized = ability(parts.buffer, BufferAbilities, "prioritize")
+        self.judging = ability(parts.algorithm, AlgorithmAbilities, "td_error")
+        if self.prioritized is not None and self.judging is None:
+            raise SettingsError(
+                f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
+                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.AlgorithmAbilities); choose a memory"
+                " without priorities, such as replay_buffer_class = 'uniform'"
+            )
+        several = shortcut(parts.buffer, BufferAbilities, "sample_several", "sample")
+        self.together: UpdatesTogether | None = None
         # priorities change with every update, so their batches cannot be drawn ahead
-        self.together = UpdatesTogether.of(parts) if self.priorities is None else None
+        if several is not None and self.prioritized is None:
+            self.together = UpdatesTogether(several, parts.algorithm, parts.preprocess_batch)
         require_batches(parts)
 
     @staticmethod
@@ -186,8 +196,8 @@ class ReplayUpdates:
                     metrics = next(several)
                 else:
                     metrics = self.algorithm.update(batch := self.sample(batch_size, self.generator), progress=progress)
-                    if self.priorities is not None:
-                        self.priorities.follow(batch)
+                    if self.prioritized is not None:
+                        self.prioritized.prioritize(*self._errors_of(batch))
                 # checked at every update, because a plugin may return metrics in some only
                 if not isinstance(metrics, Mapping):
                     raise unlike_metrics(metrics)
@@ -197,6 +207,22 @@ class ReplayUpdates:
                     each(done)
         # a metric may be missing in some updates, as the actor's loss of TD3, so each has its own count
         return {name: got[0] if len(got) == 1 else sum(got[1:], got[0]) / len(got) for name, got in found.items()}
+
+    def _errors_of(self, batch: object) -> tuple[Tensor, Tensor]:
+        """The rows of `batch`, the batch of the last update, int64 [N], and their errors [N].
+
+        Raises:
+            PluginError: the batch has no `index`, or the algorithm has no errors.
+        """
+        if not isinstance(index := getattr(batch, "index", None), Tensor):
+            raise PluginError(
+                f"its memory has prioritize and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
+            )
+        if self.judging is None or (error := self.judging.td_error) is None:
+            raise PluginError(
+                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
+            )
+        return index, error
 
 
 BYTES_AT_ONCE = 2**20
@@ -212,12 +238,6 @@ class UpdatesTogether:
         self.shared = shortcut(algorithm, AlgorithmAbilities, "update_several", "update")
         self._row_bytes = 0
 
-    @classmethod
-    def of(cls, parts: Parts) -> UpdatesTogether | None:
-        """Return the `UpdatesTogether` of these parts; None if the buffer has no `sample_several`."""
-        memory = shortcut(parts.buffer, BufferAbilities, "sample_several", "sample")
-        return None if memory is None else cls(memory, parts.algorithm, parts.preprocess_batch)
-
     def __call__(self, count: int, size: int, progress: float, generator: Generator) -> Iterator[object]:
         """Make `count` updates with `size` rows each and yield the metrics of each."""
         while count > 0:
@@ -231,45 +251,3 @@ class UpdatesTogether:
                 for batch in tree.split(rows, size):
                     yield self.algorithm.update(batch, progress=progress)
             count -= at_once
-
-
-class Priorities:
-    """Sets the priorities of a prioritised buffer to the errors of an algorithm."""
-
-    def __init__(self, memory: BufferAbilities, algorithm: AlgorithmAbilities) -> None:
-        self.memory, self.algorithm = memory, algorithm
-
-    @classmethod
-    def of(cls, parts: Parts) -> Priorities | None:
-        """Return the `Priorities` of these parts; None if the buffer has no `prioritize`.
-
-        Raises:
-            SettingsError: the buffer is prioritised, but the algorithm has no `td_error`.
-        """
-        memory = ability(parts.buffer, BufferAbilities, "prioritize")
-        algorithm = ability(parts.algorithm, AlgorithmAbilities, "td_error")
-        if memory is None:
-            return None
-        if algorithm is None:
-            raise SettingsError(
-                f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
-                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.AlgorithmAbilities); choose a memory"
-                " without priorities, such as replay_buffer_class = 'uniform'"
-            )
-        return cls(memory, algorithm)
-
-    def follow(self, batch: object) -> None:
-        """Pass the errors of the rows of `batch`, the batch of the last update, to the buffer.
-
-        Raises:
-            PluginError: the batch has no `index`, or the algorithm has no errors.
-        """
-        if not isinstance(index := getattr(batch, "index", None), Tensor):
-            raise PluginError(
-                f"its memory has prioritize and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
-            )
-        if (error := self.algorithm.td_error) is None:
-            raise PluginError(
-                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
-            )
-        self.memory.prioritize(index, error)
