@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter, itemgetter, methodcaller
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 import torch
@@ -62,11 +62,6 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
         raise _no_tree(node)
     mapped: T = found
     return mapped
-
-
-def unsqueezed(node: T) -> T:
-    """The tree with a first dimension of size 1 added to its leaves [..]."""
-    return map_tensors(methodcaller("unsqueeze", 0), node)
 
 
 def stack(nodes: Sequence[T]) -> T:

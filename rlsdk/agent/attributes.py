@@ -24,7 +24,7 @@ from rlsdk.settings import evolve
 from rlsdk.settings.actor_critic import NetworkConfig
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.schedules import Constant, TrainFrequency
-from rlsdk.training.run_record import EpisodeStatistics
+from rlsdk.training.run import EpisodeStatistics
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec

@@ -33,7 +33,7 @@ from rlsdk.storage import archive
 from rlsdk.storage.journal import FOLDER, joined
 from rlsdk.storage.tensors import nested_state
 from rlsdk.training import split_acting
-from rlsdk.training.run_record import EpisodeStatistics
+from rlsdk.training.run import EpisodeStatistics
 from rlsdk.training.trained_agent import ActingWeights
 from rlsdk.tree import flatten
 

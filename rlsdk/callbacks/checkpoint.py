@@ -19,7 +19,7 @@ from rlsdk.records import Report
 from rlsdk.runtime.output import counted, print_line
 from rlsdk.storage.archive import AGENT_KIND, inspect
 from rlsdk.storage.journal import FOLDER, Journal
-from rlsdk.training.run import copied_parameters
+from rlsdk.training.train import copied_parameters
 from rlsdk.training.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:

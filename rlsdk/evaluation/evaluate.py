@@ -17,7 +17,7 @@ from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.lazy import of_sb3
 from rlsdk.runtime.process import limited_threads
-from rlsdk.training.run import gathered_infos
+from rlsdk.training.train import gathered_infos
 from rlsdk.training.trained_agent import ActingSession, TrainedAgent
 
 

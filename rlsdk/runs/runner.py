@@ -61,7 +61,7 @@ from rlsdk.settings import data_settings, flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger, MetricSink, TensorBoardSink
 from rlsdk.sinks.sink import Scalar
-from rlsdk.training.run import require_exact, rounded_up
+from rlsdk.training.train import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)

@@ -29,7 +29,7 @@ from rlsdk.training.collector import (
     split_acting,
     wrong_length,
 )
-from rlsdk.training.run_record import RunRecord
+from rlsdk.training.run import Run
 from rlsdk.training.trained_agent import ActingWeights, DrivenAgent, MakesCopy
 from rlsdk.tree import map_tensors
 
@@ -52,7 +52,7 @@ class RemoteCollector:
     normalisation. They are joined here, then normalised, and enter the running statistics.
     """
 
-    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: RunRecord) -> None:
+    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: Run) -> None:
         """`watched` is the same environment as `env`, as callbacks watch it."""
         self.env, self.run, self._agent, self.num_envs = env, run, run.driven, env.num_envs
         self.acting = self._agent.acting
