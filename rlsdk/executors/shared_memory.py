@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any, TypeVar
@@ -81,6 +81,8 @@ class SharedArrays:
             packed = iter(self.pack([record for group in groups for record in group]))
             return [[next(packed) for _ in group] for group in groups]
         found = [_large(item) for item in items]
+        if not any(found):
+            return list(items)
         arrays = {id(value): value for large in found for value in large.values()}
         needed = Layout()
         for value in arrays.values():
@@ -117,15 +119,14 @@ def _available() -> int:
 
 def _large(item: object) -> dict[str, NDArray[np.generic]]:
     """Return name -> array for the fields of an attrs record that are large arrays; empty for other objects."""
-    kind = type(item)
-    if not attrs.has(kind):
-        return {}
-    fields: dict[str, object] = {field.name: getattr(item, field.name) for field in attrs.fields(kind)}
-    return {
-        name: value
-        for name, value in fields.items()
-        if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject
-    }
+    found = ((name, getattr(item, name)) for name in _names(item.__class__))
+    return {n: v for n, v in found if isinstance(v, np.ndarray) and v.nbytes >= LARGE and not v.dtype.hasobject}
+
+
+@cache
+def _names(kind: Hashable) -> tuple[str, ...]:
+    """Return the names of the fields of an attrs record; empty for other classes."""
+    return tuple(field.name for field in attrs.fields(kind)) if isinstance(kind, type) and attrs.has(kind) else ()
 
 
 def _remove(memory: SharedMemory, owner: int) -> None:

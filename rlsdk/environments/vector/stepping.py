@@ -45,6 +45,7 @@ from rlsdk.environments.adapters.observations import (
     Arrays,
     GymSpace,
     ObservationBatcher,
+    concatenated,
     rows_of,
     tensors_of,
 )
@@ -97,7 +98,11 @@ class SteppedEnvironments:
         self.has_masks = self.methods is not None
         self._copied = self.stacker.copied
         self._is_float = bool(self._copied) and self._copied[0].kind == "f"
-        self._allocate: Callable[[], Arrays] = lambda: arrays.observation
+        (shape, dtype), count = self._plain, len(self.environments)
+        # every step and reset writes observations to new arrays, so that their records need no copy
+        self._allocate: Callable[[], Arrays] = partial(self.stacker.allocate, count)
+        if shape is not None:
+            self._allocate = partial(np.empty, (count, *shape), dtype)
         self._steps: list[Callable[[object], StepResult]] = [environment.step for environment in environments]
         self._returns = [0.0] * len(self.environments)
         self._clock, self._began = 0, [0] * len(self.environments)
@@ -267,12 +272,9 @@ class EnvironmentGroup(SteppedEnvironments):
             self._bounds_checked = True
             self._faults.warn_outside(self.stacker, self.arrays.observation)
 
-    def renew(self) -> None:
-        """Let every step and reset write observations to new arrays from now on. By default the same arrays are reused."""
-        (shape, dtype), count = self.stacker.plain, len(self.environments)
-        self._allocate = partial(self.stacker.allocate, count)
-        if shape is not None:
-            self._allocate = partial(np.empty, (count, *shape), dtype)
+    def write_to(self, arrays: StepArrays) -> None:
+        """Let all steps and resets write to these arrays from now on, which other processes read."""
+        self.arrays, self._allocate = arrays, lambda: arrays.observation
 
     @property
     def keeps_infos(self) -> bool:
@@ -391,6 +393,10 @@ class Ended:
     successes: list[bool | None]
 
 
+Contents: TypeAlias = "tuple[Arrays, ...]"
+"""Observations, rewards, both flags and masks of a step."""
+
+
 class StepArrays:
     """The arrays into which environments write the results of a step or reset, with one row per environment."""
 
@@ -408,6 +414,15 @@ class StepArrays:
         view.reward, view.mask = self.reward[start:end], self.mask[start:end]
         view.terminated, view.truncated = self.terminated[start:end], self.truncated[start:end]
         return view
+
+    def contents(self) -> Contents:
+        """The arrays, to be sent to the process that joins them."""
+        return self.observation, self.reward, self.terminated, self.truncated, self.mask
+
+    def join(self, parts: Sequence[Contents]) -> None:
+        """Replace the arrays by the concatenated contents of parts."""
+        joined: list[Any] = [concatenated(column) for column in zip(*parts, strict=True)]
+        self.observation, self.reward, self.terminated, self.truncated, self.mask = joined
 
 
 class StepRecords:
