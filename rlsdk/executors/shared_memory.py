@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any, TypeVar
@@ -117,16 +117,16 @@ def _available() -> int:
     return context.f_bavail * context.f_frsize
 
 
-def _large(item: object) -> dict[str, NDArray[np.generic]]:
+def _large(item: Any) -> dict[str, NDArray[np.generic]]:
     """Return name -> array for the fields of an attrs record that are large arrays; empty for other objects."""
     found = ((name, getattr(item, name)) for name in _names(item.__class__))
     return {n: v for n, v in found if isinstance(v, np.ndarray) and v.nbytes >= LARGE and not v.dtype.hasobject}
 
 
 @cache
-def _names(kind: Hashable) -> tuple[str, ...]:
+def _names(kind: type) -> tuple[str, ...]:
     """Return the names of the fields of an attrs record; empty for other classes."""
-    return tuple(field.name for field in attrs.fields(kind)) if isinstance(kind, type) and attrs.has(kind) else ()
+    return tuple(field.name for field in attrs.fields(kind)) if attrs.has(kind) else ()
 
 
 def _remove(memory: SharedMemory, owner: int) -> None:

@@ -10,7 +10,6 @@ import math
 import multiprocessing
 import os
 import re
-import select
 import signal
 import sys
 import threading
@@ -316,15 +315,19 @@ def _interrupted(number: int, frame: object) -> None:
 def end_with_parent() -> None:
     """Let this child process end when its parent dies: it gets SIGTERM then, and SIGKILL `GRACE` seconds later.
 
-    The pipe to the parent does not show that the parent died, because processes forked later hold copies of its ends.
+    The pipe to the parent does not show that the parent died, because processes forked later hold copies of its ends. So this
+    looks every second.
     """
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 
-def _end_after(parent: object) -> None:
-    _wait_for_end(parent)
+def _end_after(parent: Any) -> None:
+    born_of = os.getppid()  # the id of the parent, or of the fork server, which ends with the parent
+    # the sentinel alone is not enough, as later forks of the parent hold copies of it; on Windows the other id stays
+    while not wait([parent.sentinel], 1.0) and os.getppid() == born_of:
+        pass
     time.sleep(0.2)  # a process that waits for its pipe may see in this time that the pipe closed
     os.kill(os.getpid(), signal.SIGTERM)
     _kill_late()
@@ -333,25 +336,6 @@ def _end_after(parent: object) -> None:
 def _kill_late() -> None:
     time.sleep(GRACE)
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
-def _wait_for_end(parent: Any) -> None:
-    """Wait until the process has ended, even if its exit status was not collected (a zombie process)."""
-    try:
-        handle = os.pidfd_open(parent.pid)
-    except ProcessLookupError:
-        return
-    except (AttributeError, OSError):  # not Linux, an old kernel, or a sandbox
-        born_of = os.getppid()  # the id of the parent, or of the fork server, which ends with the parent
-        while not wait([parent.sentinel], 1.0) and os.getppid() == born_of:
-            pass
-        return
-    try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        poll.poll()
-    finally:
-        os.close(handle)
 
 
 # Starting processes from a script that has no line `if __name__ == "__main__":`.

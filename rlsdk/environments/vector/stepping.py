@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.environments.adapters.checks import (
-    FLAGS,
     FLOAT32_MAX,
     LARGEST_INT,
-    NUMBERS,
     STEP,
+    USUAL,
     Environment,
     Indices,
     call_of,
@@ -141,13 +140,8 @@ class SteppedEnvironments:
                 result = seen, reward, terminated, truncated, info = step(actions[i])
             except Exception as error:
                 self._faults.explain_step(i, result, actions[i], error)
-            if (
-                type(terminated) not in FLAGS
-                or type(truncated) not in FLAGS
-                or type(reward) not in NUMBERS
-                or (type(reward) is int and abs(reward) > LARGEST_INT)
-                or type(info) is not dict
-            ):
+            kinds = type(reward), type(terminated), type(truncated), type(info)
+            if kinds not in USUAL or (type(reward) is int and abs(reward) > LARGEST_INT):
                 reward, terminated, truncated = self._faults.checked(i, self.episode_step(i), result)
             rewards.append(float(reward))
             if type(seen) is type(target) is np.ndarray and seen.shape == shape and seen.dtype in copied:
