@@ -31,6 +31,8 @@ OVERSLEPT = 1.0
 """Seconds after a deadline from which on this process counts as having been stopped, for example by Ctrl-Z."""
 SHORT = 2.0
 """Seconds that a process has to end which was interrupted in its work."""
+LOOK = 0.2
+"""Seconds between two looks of a process whether its parent lives."""
 GRACE = 5.0
 """Seconds that a process has to clean up after SIGTERM, before it is killed."""
 TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
@@ -315,8 +317,7 @@ def _interrupted(number: int, frame: object) -> None:
 def end_with_parent() -> None:
     """Let this child process end when its parent dies: it gets SIGTERM then, and SIGKILL `GRACE` seconds later.
 
-    The pipe to the parent does not show that the parent died, because processes forked later hold copies of its ends. So this
-    looks every second.
+    The pipe to the parent does not show that the parent died, because processes forked later hold copies of its ends.
     """
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
@@ -326,7 +327,7 @@ def end_with_parent() -> None:
 def _end_after(parent: Any) -> None:
     born_of = os.getppid()  # the id of the parent, or of the fork server, which ends with the parent
     # the sentinel alone is not enough, as later forks of the parent hold copies of it; on Windows the other id stays
-    while not wait([parent.sentinel], 1.0) and os.getppid() == born_of:
+    while not wait([parent.sentinel], LOOK) and os.getppid() == born_of:
         pass
     time.sleep(0.2)  # a process that waits for its pipe may see in this time that the pipe closed
     os.kill(os.getpid(), signal.SIGTERM)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from rlsdk.errors import ArtifactError
+from rlsdk.runtime.process import put_back as put_back_torch
 
 MERSENNE_WORDS = 624
 BUFFERED = {"has_uint32": (0, 1), "uinteger": (0, 2**32 - 1)}
@@ -68,12 +70,9 @@ def numpy_generator(state: Any) -> np.random.Generator:
 def legacy_generator(state: Any) -> np.random.RandomState:
     """The `RandomState` with `state` as its `get_state(legacy=False)`. Raises ArtifactError as `numpy_generator`."""
     _require_state(state, LEGACY)
-    if state["bit_generator"] != "MT19937":
-        raise _refused("a legacy generator of another kind")
-    if not state["state"]["key"].any():
-        raise _refused("a generator that gives no random numbers")
     if type(state["gauss"]) is not float:
         raise _refused("a legacy generator without a number")
+    numpy_generator({name: state[name] for name in STATES["MT19937"]})  # refuses what no Mersenne twister can have
     made = np.random.RandomState()
     made.set_state(state)
     return made
@@ -82,15 +81,40 @@ def legacy_generator(state: Any) -> np.random.RandomState:
 def python_generator(state: Any) -> random.Random:
     """The `random.Random` with `state` as its `getstate()`. Raises ArtifactError as `numpy_generator`."""
     version, words, gauss = state if isinstance(state, tuple) and len(state) == 3 else (None, None, None)
-    if version != 3 or not isinstance(words, tuple) or len(words) != MERSENNE_WORDS + 1:
-        raise _refused("a generator of another length")
-    if not all(type(word) is int and 0 <= word < 2**32 for word in words) or words[-1] > MERSENNE_WORDS:
+    if version != 3 or not isinstance(words, tuple) or not (gauss is None or type(gauss) is float):
+        raise _refused("a generator of another kind")
+    if not words or not all(type(word) is int and 0 <= word < 2**32 for word in words):
         raise _refused("a generator with numbers out of range")
-    if not any(words[:-1]) or not (gauss is None or type(gauss) is float):
-        raise _refused("a generator that gives no random numbers")
+    key = np.array(words[:-1], np.uint32)
+    numpy_generator(
+        {"bit_generator": "MT19937", "state": {"key": key, "pos": words[-1]}}
+    )  # it is a Mersenne twister, too
     made = random.Random()  # noqa: S311  # a generator of the environment, not for security
     made.setstate(state)
     return made
+
+
+def torch_generator(state: NDArray[Any]) -> torch.Generator:
+    """The `torch.Generator` with `state` as its `get_state()`. Raises ValueError if no generator can have this state."""
+    made = torch.Generator()
+    put_back_torch(made, torch.from_numpy(state))
+    return made
+
+
+GENERATORS: dict[type, tuple[str, Callable[[Any], object]]] = {
+    np.random.Generator: ("generator", lambda made: made.bit_generator.state),
+    np.random.RandomState: ("legacy", lambda made: made.get_state(legacy=False)),
+    random.Random: ("random", random.Random.getstate),
+    torch.Generator: ("torch", lambda made: made.get_state().numpy()),
+}
+"""Class of a generator -> (its kind in files, the function that reads its state)."""
+MAKERS: dict[str, Callable[[Any], object]] = {
+    "generator": numpy_generator,
+    "legacy": legacy_generator,
+    "random": python_generator,
+    "torch": torch_generator,
+}
+"""Kind of a generator in files -> the function that makes one with a state, after checking the state."""
 
 
 def _require_state(state: object, wanted: Entries) -> None:

@@ -153,33 +153,33 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
                 raise EnvironmentFault(f"environment {self.name!r} is closed") from error
             raise
 
-    def _again(self, index: int, request: Request, death: WorkerDied) -> tuple[Any, Packed | None]:
-        """Replace a worker that died, restore its environments, and repeat the request."""
+    def _again(self, index: int, request: Request, death: WorkerDied) -> Any:
         where = f"environment {self.name!r}: the collector of {numbers_in(self.rows[index])}"
         if request.name == "step":  # its actions were chosen for observations that new episodes would not have
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")
         if self._closed:  # `close` ended the workers while they collected in the background
             raise EnvironmentFault(f"environment {self.name!r} is closed")
-        self.restarts += 1
-        self._workers.replace(index)
-        # the state comes back before the fingerprint is read: then the new fingerprint stands for the old one, and
-        # `learn` does not take the replacement for a step that other code made
-        known = self._states[index] is not None and index in self._fingerprints
-        for repeated in (*self._restoring(index), *[self._request("fingerprint")] * known, request):
-            answer = self._workers.ask({index: repeated})[index]
-            if isinstance(answer, WorkerDied):
-                raise EnvironmentFault(f"{where} died twice in the same piece of work; the second time it {answer}")
-            if known and repeated.name == "fingerprint":
-                self._replaced[index] = answer[0], self._fingerprints[index]
-        found: tuple[Any, Packed | None] = answer
-        return found
+        if self._deaths[index]:
+            raise EnvironmentFault(f"{where} died twice in the same piece of work; the second time it {death}")
+        self._deaths[index] += 1
+        try:
+            return super()._again(index, request, death)
+        finally:
+            del self._deaths[index]
 
-    def _restoring(self, index: int) -> list[Request]:
-        """The requests that restore the last known state in a new worker, or begin new episodes if it is unknown."""
-        attaching = [] if self._attached is None else [self._request("attach", self._attached)]
-        if (state := self._states[index]) is not None:
-            return [*attaching, self._packed_request("set_state", state)]
-        return [*attaching, self._request("begin", self._lost_seeds(index))]
+    def _restore(self, index: int) -> None:
+        """Restore the last known state in a new worker, or begin new episodes if it is unknown."""
+        state = self._states[index]
+        if self._attached is not None:
+            self._exchange({index: self._request("attach", self._attached)})
+        if state is None:
+            return super()._restore(index)
+        self._exchange({index: self._packed_request("set_state", state)})
+        if index in self._fingerprints:
+            # the new fingerprint stands for the old one: `learn` must not take this for a step that other code made
+            (new,) = self._exchange({index: self._request("fingerprint")}).values()
+            self._replaced[index] = new, self._fingerprints[index]
+        return None
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> NoReturn:
         """Raises UsageError, because collectors cannot play whole episodes for population methods."""

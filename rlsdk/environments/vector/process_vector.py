@@ -58,9 +58,6 @@ from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.runtime.process import fresh_seed
 from rlsdk.spaces import Space
 
-LOST: Any = object()
-"""The answer to a step of a worker that was replaced during it, or between it and the step before."""
-
 
 class InWorkers:
     """B environments in several workers, which answer the methods of `VectorWorker` and `EnvironmentGroup` by request.
@@ -100,8 +97,6 @@ class InWorkers:
         """The last known state of the environments of each worker; None: unknown."""
         self._deaths = Counter[int]()
         """Worker -> the number of its deaths without the end of an episode in between."""
-        self._ahead: set[int] = set()
-        """Workers that were replaced between two steps. Their environments have begun new episodes."""
         remembers = block is None
         owns = [ByValue([makers[i] for i in rows]) for rows in self.rows]
         return [
@@ -114,9 +109,17 @@ class InWorkers:
     def close(self) -> None:
         """Close the environments and end the workers."""
 
-    @abstractmethod
-    def _again(self, index: int, request: Request, death: WorkerDied) -> tuple[Any, Packed | None]:
-        """The answer to the request of a worker that died, from a new one. Raises EnvironmentFault if there is none."""
+    def _again(self, index: int, request: Request, death: WorkerDied) -> Any:
+        """Replace a worker that died, and return the answer of the new one to its request."""
+        self.restarts += 1
+        self._workers.replace(index)
+        self._restore(index)
+        return self._exchange({index: request})[index]
+
+    def _restore(self, index: int) -> None:
+        """Begin new episodes in a new worker, with seeds of their own. It does not make the first step after them."""
+        seeds = [seed_of(self._base, i + self.restarts * self.num_envs) for i in self.rows[index]]
+        self._exchange({index: self._request("begin", seeds)})
 
     def _request(self, name: str, *arguments: object) -> Request:
         return Request(name, arguments, infos=self.keeps_infos, info_names=self.info_names)
@@ -126,13 +129,15 @@ class InWorkers:
         return attrs.evolve(self._request(name, *(value.nest for value in values)), **arrays)
 
     def _exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """Send each worker its request, and return worker -> answer; `LOST` for a step in which the worker was replaced."""
+        """Send each worker its request, and return worker -> answer."""
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
         answers, found = self._workers.ask(requests), {}
         for index, request in requests.items():
-            answer = answers[index]
-            found[index], state = self._again(index, request, answer) if isinstance(answer, WorkerDied) else answer
+            if isinstance(answer := answers[index], WorkerDied):
+                found[index] = self._again(index, request, answer)
+                continue
+            found[index], state = answer
             if request.name in MOVES:
                 self._states[index] = state
         return found
@@ -156,10 +161,6 @@ class InWorkers:
             )
         self.has_masks = all(have)
 
-    def _lost_seeds(self, index: int) -> list[int]:
-        """Seeds for the environments of a worker that was replaced."""
-        return [seed_of(self._base, i + self.restarts * self.num_envs) for i in self.rows[index]]
-
     # --- stepping ----------------------------------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None) -> Observation:
@@ -168,7 +169,6 @@ class InWorkers:
         chosen = pending if seed is None else seed
         self._base = fresh_seed() if chosen is None else chosen
         self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
-        self._ahead.clear()  # all episodes begin now, so no environment is ahead of the others
         options = self.reset_options.take()
         answers = self._ask("reset", [(seeds[part], options[part]) for part in self._parts])
         self.has_masks = all(masks for masks, _ in answers)
@@ -176,22 +176,16 @@ class InWorkers:
         return self._records.first(self.has_masks)
 
     def step(self, action: Features) -> EnvStep:
-        actions, ahead = self._decode(action), self._ahead
-        # environments that are already in their new episode are not stepped: the policy has not seen it yet
-        requests = {i: self._request("step", actions[p]) for i, p in enumerate(self._parts) if i not in ahead}
-        found = self._exchange(requests)
-        answers = [found.get(i, LOST) for i in range(len(self.rows))]
-        ahead.clear()
-        ends = [None if a is LOST else a.ended if isinstance(a, Stepped) else a for a in answers]
-        valid = None
+        actions, valid = self._decode(action), None
+        answers = self._ask("step", [(actions[part],) for part in self._parts])
+        ends = [answer.ended if isinstance(answer, Stepped) else answer for answer in answers]
         for index, answer in enumerate(answers):
             if ends[index] is not None:
                 self._deaths.pop(index, None)
-            if answer is LOST:
+            elif answer is not None and answer.lost:
                 valid = torch.ones(self.num_envs, dtype=torch.bool) if valid is None else valid
                 valid[self._parts[index]] = False
-        stepped = [answer for answer in answers if isinstance(answer, Stepped)]
-        self._join([answer.contents for answer in stepped])
+        self._join([answer.contents for answer in answers if isinstance(answer, Stepped)])
         step = self._records.step(_joined(self.rows, ends), self.has_masks, valid)
         return self._with_infos(step, answers) if self.keeps_infos or self.info_names else step
 
@@ -200,15 +194,11 @@ class InWorkers:
         if contents and contents[0] is not None:
             self._records.arrays.join(contents)
 
-    def _with_infos(self, step: EnvStep, answers: Sequence[object]) -> EnvStep:
-        """The step with its infos and declared entries; empty, and 0, for environments in a worker that was replaced."""
-        values = np.zeros((len(self.info_names), self.num_envs), np.float32)
-        infos: list[dict[str, object]] = [{} for _ in range(self.num_envs)]
-        for part, answer in zip(self._parts, answers, strict=True):
-            if isinstance(answer, Stepped):
-                values[:, part] = answer.entries
-                infos[part] = answer.infos if self.keeps_infos else infos[part]
-        return replace(step, infos=infos if self.keeps_infos else None, info=as_tensors(self.info_names, values))
+    def _with_infos(self, step: EnvStep, answers: Sequence[Stepped]) -> EnvStep:
+        """The step with its infos and declared entries; empty, and 0, for environments that were not stepped."""
+        infos = list(chain.from_iterable(answer.infos for answer in answers)) if self.keeps_infos else None
+        entries = np.concatenate([answer.entries for answer in answers], axis=1)
+        return replace(step, infos=infos, info=as_tensors(self.info_names, entries))
 
     # --- states, attributes, methods ---------------------------------------------------------------------------------
 
@@ -348,27 +338,14 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
             return EnvironmentFault(f"environment {self.name!r}{str(error).removeprefix(WORK)}")
         return error
 
-    def _again(self, index: int, request: Request, death: WorkerDied) -> tuple[Any, Packed | None]:
-        """Replace a dead process, and repeat the request. A step is not repeated: its answer is `LOST`."""
+    def _again(self, index: int, request: Request, death: WorkerDied) -> Any:
         self._deaths[index] += 1
-        if not self.options.restart or self._deaths[index] > MAX_RESTARTS_IN_A_ROW:
-            self._end()
-            where = f"environment {self.name!r}: the process of {numbers_in(self.rows[index])}"
-            how = str(death) if "exit" in str(death) else f"did not answer for {self.options.timeout} s; it hangs"
-            raise EnvironmentFault(f"{where} {how}")
-        self.restarts += 1
-        self._workers.replace(index)
-        if request.name != "reset":
-            self._exchange({index: self._request("begin", self._lost_seeds(index))})
-            part, arrays = self._parts[index], self._records.arrays
-            # the process may have died in the middle of writing a step, and its rows are part of the next record
-            arrays.reward[part], arrays.terminated[part], arrays.truncated[part] = 0.0, False, False
-        if request.name == "step":
-            return LOST, None
-        answer = self._exchange({index: request})[index]
-        if request.name != "reset":
-            self._ahead.add(index)
-        return answer, None
+        if self.options.restart and self._deaths[index] <= MAX_RESTARTS_IN_A_ROW:
+            return super()._again(index, request, death)
+        self._end()
+        where = f"environment {self.name!r}: the process of {numbers_in(self.rows[index])}"
+        how = str(death) if "exit" in str(death) else f"did not answer for {self.options.timeout} s; it hangs"
+        raise EnvironmentFault(f"{where} {how}")
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         """The results of `work(environments, items)`, in order. Each group of items goes to the next free process.

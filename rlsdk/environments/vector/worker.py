@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import attrs
 import numpy as np
@@ -68,6 +70,8 @@ class Stepped:
     entries: NDArray[np.float32]
     """The declared entries, [K, number of environments of this worker]."""
     contents: Contents | None
+    lost: bool
+    """Whether the environments were not stepped, as they are in a new episode, which the policy has not seen yet."""
 
 
 @attrs.frozen
@@ -150,23 +154,28 @@ class VectorWorker:
     def reset(self, seeds: Sequence[int | None], options: Sequence[Options]) -> tuple[bool, Contents | None]:
         """Reset the environments. Returns (whether they give action masks, the observations)."""
         self.env.begin(seeds, options)
+        self._fresh = None
         return self.group.has_masks, self._contents()
 
     def begin(self, seeds: Sequence[int | None]) -> None:
-        """Begin new episodes instead of those that a dead worker lost. The next rollout starts with them."""
-        self._fresh = self.env.begin(seeds)
+        """Begin new episodes instead of those that a dead worker lost. The next step or rollout starts with them."""
+        self._fresh, arrays = self.env.begin(seeds), self.group.arrays
+        # the dead worker may have written a part of a step, and its rows are part of the next record
+        arrays.reward[:], arrays.terminated[:], arrays.truncated[:] = 0.0, False, False
 
     def step(self, actions: ActionRows) -> Ended | Stepped | None:
         """Step the environments, which also resets those whose episode ended."""
-        env, group, ended = self.env, self.group, self.group.step(actions)
-        if self.assignment.block is not None and not (env.keeps_infos or env.info_names):
+        env, group, lost = self.env, self.group, self._fresh is not None
+        self._fresh, ended = None, None if lost else group.step(actions)
+        if self.assignment.block is not None and not (lost or env.keeps_infos or env.info_names):
             return ended
         infos = [sendable(group.name, info) for info in group.infos]
-        return Stepped(ended, infos, group.entries.values, self._contents())
+        return Stepped(ended, infos, group.entries.values, self._contents(), lost)
 
     def set_state(self, state: tuple[Sequence[Mapping[str, object]], bool]) -> None:
         """Restore (states of the environments, whether they give action masks)."""
         self.group.set_state(*state)
+        self._fresh = None
 
     def env_method(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], rows: Sequence[int]
@@ -223,21 +232,22 @@ class ByValue(Generic[T]):
     """
 
     def __init__(self, value: T) -> None:
-        self._inner: CloudpickleWrapper[Any] = CloudpickleWrapper(lambda: value)
-        self._pickled: bytes | None = None
+        self.value = value
 
     def __call__(self) -> T:
-        value: T = self._inner()
-        return value
+        return self.value
 
-    def __getstate__(self) -> bytes:
-        if self._pickled is None:
-            self._pickled = self._inner.__getstate__()
-        return self._pickled
+    @cached_property
+    def _pickled(self) -> bytes:
+        wrapper: CloudpickleWrapper[Any] = CloudpickleWrapper(cast("Any", self.value))
+        return wrapper.__getstate__()
 
-    def __setstate__(self, pickled: bytes) -> None:
-        self._inner, self._pickled = CloudpickleWrapper.__new__(CloudpickleWrapper), None
-        self._inner.__setstate__(pickled)
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickled, (self._pickled,)
+
+
+def _unpickled(pickled: bytes) -> ByValue[Any]:
+    return ByValue(pickle.loads(pickled))  # noqa: S301  # from the process that started this one
 
 
 Block: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
