@@ -50,8 +50,8 @@ class Processes:
         self.count = workers
         self.repeated = 0
         """How many items were tried again because a process died."""
-        self._workers: list[Worker] = []
-        self._shared = SharedArrays()
+        self._pool = StatefulProcesses([])
+        """The processes of `map`. Their functions have no state, but are sent to and waited for in the same way."""
         self._submitting = Submitting(self._run, workers)
         self._idle, self._submitted, self._closed = SimpleQueue[Worker](), list[Worker](), False
         """Those processes of submitted items that are free, all of them, and whether they were ended."""
@@ -59,15 +59,16 @@ class Processes:
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         if not items:
             return []
-        for number in range(len(self._workers), min(self.count, len(items))):
-            self._workers.append(_started(number))
+        workers = self._pool.workers
+        for number in range(len(workers), min(self.count, len(items))):
+            workers.append(_started(number))
         try:
-            return self._answers(self._workers, [(work, item) for item in self._shared.pack(items)])
+            return self._answers(workers, [(work, item) for item in self._pool.pack(items)])
         except KeyboardInterrupt:
             self._stop()
             raise
         except BaseException:
-            self._end()
+            self._pool.end()
             raise
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
@@ -106,13 +107,13 @@ class Processes:
     def _stop(self) -> None:
         """Send SIGTERM to every process, wait until it answers or dies, and end it."""
         try:
-            for worker in self._workers:
+            for worker in self._pool.workers:
                 worker.process.terminate()
-            for worker in self._workers:
+            for worker in self._pool.workers:
                 with contextlib.suppress(WorkerDied):
                     worker.receive(math.inf)
         finally:
-            self._end()
+            self._pool.end()
 
     def close(self) -> None:
         """End the processes. The results of submitted items that run are lost."""
@@ -120,17 +121,7 @@ class Processes:
         self._submitting.close()
         for worker in self._submitted:
             worker.process.kill()
-        for worker in self._workers:
-            worker.send(End())
-        for worker in self._workers:
-            worker.process.join(5.0)
-        self._end()
-        self._shared.close()
-
-    def _end(self) -> None:
-        for worker in self._workers:
-            worker.kill()
-        self._workers = []
+        self._pool.close(ENDING)
 
 
 def _started(number: int) -> Worker:
@@ -149,8 +140,8 @@ def _make_piecework(shown: Callable[..., str] | None) -> Callable[[Any], object]
     return lambda request: request[0](request[1])
 
 
-CLOSING = 60.0
-"""Seconds that processes have to close what they made."""
+CLOSING, ENDING = 60.0, 5.0
+"""Seconds that processes have to close what they made; and to end, without anything to close."""
 Maker: TypeAlias = Callable[[], Callable[[Any], object]]
 """A function that makes the function which answers the requests of a worker."""
 

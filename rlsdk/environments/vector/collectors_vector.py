@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NoReturn
+from typing import Any
 
 from rlsdk.environments.adapters.checks import Environment
 from rlsdk.environments.states import OpaqueValue, state_of
 from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.process_vector import InWorkers
-from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
+from rlsdk.environments.vector.stepping import ResultT
 from rlsdk.environments.vector.worker import ByValue, MakesAttached, Request, numbers_in
-from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
+from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.executors.choice import SerialExecutor, done_now
 from rlsdk.executors.processes import Background
 from rlsdk.executors.shared_memory import Packed
@@ -180,13 +180,6 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
             (new,) = self._exchange({index: self._request("fingerprint")}).values()
             self._replaced[index] = new, self._fingerprints[index]
         return None
-
-    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> NoReturn:
-        """Raises UsageError, because collectors cannot play whole episodes for population methods."""
-        raise UsageError(
-            f"environment {self.name!r} is in collectors, which play no whole episodes; population methods play them with"
-            " make_vec_env(..., vectorization='async') or the name of an executor"
-        )
 
     def close(self) -> None:
         """Close the environments and end the workers."""

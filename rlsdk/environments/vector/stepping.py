@@ -73,8 +73,11 @@ LARGEST = 1e38
 """If the absolute sum of the rewards of a step reaches this number, each reward is checked."""
 
 
-class SteppedEnvironments:
-    """Steps B gymnasium environments with the same spaces. The subclass `EnvironmentGroup` adds all other methods."""
+class EnvironmentGroup:
+    """B gymnasium environments with the same spaces. A step that ends an episode also resets its environment.
+
+    The same code runs in this process (`SyncVectorEnv`) and in other processes (`VectorWorker`).
+    """
 
     def __init__(
         self,
@@ -242,15 +245,6 @@ class SteppedEnvironments:
         except MaskError as error:
             raise MaskError(f"environment {self.name!r}, {call}: {error}") from None
 
-
-# A group of environments that are stepped together. Their infos can be recorded and their states read and restored.
-#
-# The same code runs in this process (`sync_vector.py`) and in the processes of `process_vector.py`.
-
-
-class EnvironmentGroup(SteppedEnvironments):
-    """B gymnasium environments with the same spaces. A step that ends an episode also resets its environment."""
-
     def reset(self, seeds: Sequence[int | None], options: Sequence[Options] = ()) -> None:
         """Start an episode in every environment. `options`: those of each environment's `reset`, or empty for none.
 
@@ -296,7 +290,7 @@ class EnvironmentGroup(SteppedEnvironments):
             result = step(action)
             info = result[-1] if isinstance(result, tuple) and len(result) == 5 else None
             if not isinstance(info, Mapping):
-                return result  # `SteppedEnvironments.step` raises the error
+                return result  # `EnvironmentGroup.step` raises the error
             if self.infos:
                 self.infos[i] = dict(info)
             if self.entries.names:
