@@ -77,6 +77,7 @@ class Processes:
 
     def _run(self, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
         """Run a submitted item. Each that runs has a thread of its own, which calls this, and a process of its own."""
+        # processes start only when more items run than before: starting one takes seconds
         try:
             worker = self._idle.get_nowait()
         except Empty:
@@ -117,6 +118,7 @@ class Processes:
 
     def close(self) -> None:
         """End the processes. The results of submitted items that run are lost."""
+        # first the mark, then the kill: a thread whose process died must not start another one
         self._closed = True
         self._submitting.close()
         for worker in self._submitted:
@@ -196,6 +198,7 @@ class StatefulProcesses:
         return [worker.process.pid for worker in self.workers]
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        # all are sent before the first answer is waited for, so that the workers work at the same time
         packed = self.pack(list(requests.values()))
         for index, request in zip(requests, packed, strict=True):
             self.workers[index].send(request)

@@ -88,6 +88,7 @@ class SharedArrays:
         for value in arrays.values():
             needed(value.shape, value.dtype)
         if self._usable and needed.used > (0 if self._memory is None else self._memory.size):
+            # twice as much as needed, so that there are few blocks, which receivers keep open
             self._allocate(2 * needed.used)
         if self._memory is None:
             return list(items)

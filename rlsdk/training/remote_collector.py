@@ -97,6 +97,7 @@ class RemoteCollector:
         ahead, own = self._ahead, self._parts()
         parts: list[Part] = self.env.collect(shared, own) if ahead is None else ahead.take(shared, own)
         self._take_over(parts)
+        # after the acting states were taken over, from which the next rounds continue
         if ahead is not None:
             ahead.begin_further(shared, self._parts(), self.run.end, exact=self.run.exact)
         return parts

@@ -52,6 +52,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
                 " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
             )
         self.collectors = collectors
+        # work in this process would not run beside the learner, but only switch between two threads
         self._background = None if isinstance(executor, SerialExecutor) else Background()
         self.standing: Places | None = None
         """The states that the learner has processed, while collectors are ahead of it; None: the collectors' states."""
@@ -78,6 +79,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
             shared: data for the attached functions of all collectors.
             own: data for each collector.
         """
+        # packed once: all requests refer to the same array, which shared memory holds once
         common = Packed.of(shared)
         requests = {i: self._packed_request("collect", common, Packed.of(part)) for i, part in enumerate(own)}
         return [answer.value() for answer in self._exchange(requests).values()]

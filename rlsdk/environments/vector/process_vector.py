@@ -97,6 +97,7 @@ class InWorkers:
         """The last known state of the environments of each worker; None: unknown."""
         self._deaths = Counter[int]()
         """Worker -> the number of its deaths without the end of an episode in between."""
+        # reading a state takes milliseconds: worth it once per rollout, but not at every step of processes
         remembers = block is None
         owns = [ByValue([makers[i] for i in rows]) for rows in self.rows]
         return [
@@ -114,6 +115,7 @@ class InWorkers:
         self.restarts += 1
         self._workers.replace(index)
         self._restore(index)
+        # through `_exchange` again, as the new worker may die, too
         return self._exchange({index: request})[index]
 
     def _restore(self, index: int) -> None:
@@ -167,6 +169,7 @@ class InWorkers:
         """Start an episode in every environment. With a seed, each environment gets its own seed, derived from it."""
         pending = self.seeds.first_pending()
         chosen = pending if seed is None else seed
+        # a number also without a seed: the environments of replaced workers need seeds that differ from each other
         self._base = fresh_seed() if chosen is None else chosen
         self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
         options = self.reset_options.take()
@@ -302,6 +305,7 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
         super().__init__(observation_space, action_space, name, seed)
         self.options, pair, count = options, (observation_space, action_space), len(makers)
         context = multiprocessing.get_context(options.start_method)
+        # observations go through memory that all processes share: a pipe would copy them twice
         block = context.RawArray("B", bytes_for(pair, count))
         parts = self._assign(makers, pair, min(options.workers, count), block)
         labels = [numbers_in(rows) for rows in self.rows]
@@ -354,6 +358,7 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
         `timeout` seconds per group) is replaced, and its group is repeated. A second failure of the same group raises
         EnvironmentFault.
         """
+        # arrays are packed before items are grouped, so that one that several groups share is stored once
         shipped, workers, pool = ByValue(work), len(self.rows), self._workers
         packed = groups(pool.pack(items), -(-self.num_envs // workers), workers)
         requests = [self._request("apply", shipped, group) for group in packed]
@@ -393,6 +398,7 @@ class GroupWork(Generic[ItemT, ResultT]):
     work: ByValue[Work[ItemT, ResultT]]
 
     def __call__(self, items: Sequence[ItemT]) -> list[ResultT]:
+        # for each thread, as an executor may run several items in one process at the same time
         place = self.token, threading.get_ident()
         if place not in _GROUPS:
             _GROUPS[place] = self.assignment.environments().group

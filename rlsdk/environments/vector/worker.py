@@ -134,6 +134,7 @@ class VectorWorker:
         if request.first is not None:
             arrays = [each for each in (request.first, request.second) if each is not None]
             arguments = tuple(Packed(nest, data).value() for nest, data in zip(arguments, arrays, strict=True))
+        # own methods first: those of the same name do more than the method of the group
         method: Callable[..., object] = getattr(self, request.name, None) or getattr(self.group, request.name)
         result, reads = method(*arguments), self.assignment.remembered and request.name in READ_AFTER
         return result, self._state() if reads else None
