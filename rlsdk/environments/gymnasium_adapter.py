@@ -70,8 +70,8 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
         made = in_process([env])
         made.env_id = _recipe(env)
         return made
-    if isinstance(inner := getattr(env, "venv", None), CONNECTED):  # what `get_env()` of an agent gave
-        return inner
+    if isinstance(inner := getattr(env, "venv", None), SteppedVector):  # what `get_env()` of an agent gave
+        return cast("ConnectedEnv", inner)
     if not isinstance(env, type) and not hasattr(env, "step_async") and has_members(env):
         return CustomVectorEnv(env)
     if isinstance(env, str) or callable(env):
