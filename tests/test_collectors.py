@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import gymnasium as gym
 import pytest
+import torch
 
 import rlsdk
 from rlsdk.callbacks import Callback, LambdaCallback
@@ -168,6 +169,26 @@ def test_a_collector_that_dies_between_two_trainings_changes_nothing_either() ->
         return everything(agent)
 
     assert_equal(twice("apart", die=True), twice("in-process", die=False))
+
+
+def test_the_step_after_a_lost_episode_is_marked() -> None:
+    """Its actions were chosen for the old episode, so the environments of the new worker do not make it."""
+    env: Any = make_vec_env(Secretive, 4, collectors=2, executor="apart", seed=1)
+    env.reset()
+    env.step(torch.zeros(4, 1))
+    workers, once = env._workers, env._workers.ask
+
+    def ask(requests: Mapping[int, Any]) -> dict[int, Any]:
+        workers.ask = once
+        return {**once(requests), 1: WorkerDied("died (exit code -9)")}
+
+    workers.ask = ask
+    env.get_attr("observation_space")
+    step = env.step(torch.zeros(4, 1))
+    assert step.valid.tolist() == step.observation.is_first.logical_not().tolist() == [True, True, False, False]
+    assert step.reward.tolist()[2:] == [0.0, 0.0]
+    assert env.step(torch.zeros(4, 1)).valid.all()
+    env.close()
 
 
 def test_environments_without_a_readable_state_begin_new_episodes() -> None:
