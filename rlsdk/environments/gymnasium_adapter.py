@@ -8,25 +8,24 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
 from rlsdk.environments.adapters.checks import Environment, name_of, spec_of
 from rlsdk.environments.adapters.observations import spaces_of, to_space
-from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import (
     MEMBERS,
     ConnectedEnv,
     Seeds,
+    SteppedVector,
     has_members,
     missing_members,
     require_members,
 )
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
-from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, split_wrapper_settings, wrapped, wrapper_of
 from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, shown, suggest
@@ -39,14 +38,6 @@ from rlsdk.settings.load import environment_id, wrapper_call
 MOST_WRAPPERS = 50
 """The number of wrappers of a foreign vector environment that messages look at."""
 EnvSource = str | Callable[..., object] | Any
-CONNECTED = (
-    SyncVectorEnv,
-    ProcessVectorEnv,
-    CollectorsVectorEnv,
-    NativeVectorEnv,
-    ExecutorVectorEnv,
-    CustomVectorEnv,
-)
 LIMIT = "max_episode_steps"
 LACKING = "run the command in the folder of the module, add that folder to PYTHONPATH, or install its package"
 
@@ -71,16 +62,16 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
     env, _ = split_wrapper_settings(env)
     if isinstance(env, EnvInTraining):
         return env.trained_in
-    if isinstance(env, CONNECTED):
-        return env
+    if isinstance(env, SteppedVector):  # each of its subclasses is a `ConnectedEnv`
+        return cast("ConnectedEnv", env)
     if isinstance(env, gymnasium.vector.VectorEnv):
         return _native(env)
     if isinstance(env, gymnasium.Env):
         made = in_process([env])
         made.env_id = _recipe(env)
         return made
-    if isinstance(inner := getattr(env, "venv", None), CONNECTED):  # what `get_env()` of an agent gave
-        return inner
+    if isinstance(inner := getattr(env, "venv", None), SteppedVector):  # what `get_env()` of an agent gave
+        return cast("ConnectedEnv", inner)
     if not isinstance(env, type) and not hasattr(env, "step_async") and has_members(env):
         return CustomVectorEnv(env)
     if isinstance(env, str) or callable(env):

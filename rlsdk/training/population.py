@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk.environments.adapters.checks import (
-    FLAGS,
     LARGEST_INT,
-    NUMBERS,
+    USUAL,
     Environment,
     named,
     success,
@@ -343,13 +342,8 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
         clock += 1
         for k, step in enumerate(steps):
             observation, reward, terminated, truncated, info = result = step(actions[k])
-            if (
-                type(terminated) not in FLAGS
-                or type(truncated) not in FLAGS
-                or type(reward) not in NUMBERS
-                or (type(reward) is int and abs(reward) > LARGEST_INT)
-                or type(info) is not dict
-            ):
+            kinds = type(reward), type(terminated), type(truncated), type(info)
+            if kinds not in USUAL or (type(reward) is int and abs(reward) > LARGEST_INT):
                 reward, terminated, truncated = slots[k].faults.checked(0, clock - began[k], result)
             totals[k] += float(reward)
             if not (terminated or truncated):

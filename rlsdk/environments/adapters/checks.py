@@ -6,6 +6,7 @@ import math
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import gymnasium
@@ -22,6 +23,8 @@ FLOAT32_MAX = 3.4028234663852886e38
 """The largest number in float32, to which rewards and entries of `info` are converted."""
 FLAGS = frozenset((bool, np.bool_))
 """Types of `terminated` and `truncated` that need no check."""
+USUAL = frozenset(product(NUMBERS, FLAGS, FLAGS, (dict,)))
+"""Types of (reward, terminated, truncated, info) that need no check: one look-up per step of an environment."""
 STEP = "step must return (observation, reward, terminated, truncated, info)"
 OLDER_API = {
     r"unexpected keyword argument '(seed|options)'": "write reset(self, *, seed=None, options=None), and in it"
