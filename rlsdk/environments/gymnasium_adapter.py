@@ -30,7 +30,7 @@ from rlsdk.environments.vector.numpy_vector import NumpyVectorEnv
 from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, split_wrapper_settings, wrapped, wrapper_of
-from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, shown, suggest
+from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, raised, shown, suggest
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.loading import is_offered
@@ -205,7 +205,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     except Exception as error:
         hint = f"; {LACKING}" if _lacks_module(env, error) else ""
         raise EnvironmentFault(
-            f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error).rstrip('.')}{hint}"
+            f"environment {shown(env)} could not be made: {raised(error).removeprefix('raised ').rstrip('.')}{hint}"
         ) from error
     if not isinstance(instance, gymnasium.Env):
         hint = f": it {no_gymnasium(instance)}" if hasattr(instance, "step") else ""
