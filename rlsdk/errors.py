@@ -279,7 +279,7 @@ def _line_of(error: BaseException) -> str:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether a file belongs to rlsdk, to Python, or to an installed package that is no plugin."""
+    """Whether a file belongs to rlsdk, to Python, or to an installed package without a manifest."""
     parts = path.parts
     # before the folder of Python, which may contain that of the installed packages
     if "site-packages" in parts and not path.is_relative_to(OURS):

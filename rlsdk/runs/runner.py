@@ -153,7 +153,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
 
 
 def _is_intact(agent: Agent, error: BaseException) -> bool:
-    """Whether an error left the agent as it was: an environment or a package raised it, and no update was going on."""
+    """Whether an error left the agent as it was: an environment or a package raised it, outside of updates."""
     if isinstance(error, EnvironmentFault):
         return True
     if not isinstance(error, PluginError) or error.__cause__ is None:
