@@ -262,24 +262,29 @@ def raised(error: BaseException, where: str = "") -> str:
     "environment 'Mine-v0' raised ValueError in step(2): no"
     """
     place = f" in {where}" if where else ""
-    message = " ".join(line.strip() for line in message_of(error).splitlines() if line.strip())
+    message = one_line(" ".join(line.strip() for line in message_of(error).splitlines() if line.strip()), 300)
     return f"raised {type(error).__name__}{place}{': ' if message else ''}{message}{_line_of(error)}"
 
 
 def _line_of(error: BaseException) -> str:
-    """The innermost frame of the traceback in the user's code, as ` (file, line n)`; "" if there is none.
-
-    Code of rlsdk, of Python and of installed packages does not count as the user's.
-    """
+    """The innermost frame of the traceback in code of the user or of a plugin, as ` (file, line n)`; "" if there is none."""
     found = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
-        foreign = path.is_relative_to(OURS) or path.is_relative_to(_PYTHON) or "site-packages" in path.parts
-        if foreign or not path.is_file():
+        if _is_foreign(path) or not path.is_file():
             continue
         shorter = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         found = f" ({shorter}, line {line})"
     return found
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a file belongs to rlsdk, to Python, or to an installed package without a manifest."""
+    parts = path.parts
+    # before the folder of Python, which may contain that of the installed packages
+    if "site-packages" in parts and not path.is_relative_to(OURS):
+        return not Path(*parts[: parts.index("site-packages") + 2], "rlsdk.toml").is_file()
+    return path.is_relative_to(OURS) or path.is_relative_to(_PYTHON)
 
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from rlsdk.errors import CALLED_ELSEWHERE, PluginError, RlsdkError, closest, difference, known_as
 from rlsdk.registry.discovery import SWITCH, described
-from rlsdk.registry.loading import extension, is_offered, offered_commands
+from rlsdk.registry.loading import extension, is_offered, naming_plugins, offered_commands
 from rlsdk.runtime.output import plain_output, plain_warnings, print_line
 from rlsdk.runtime.packages import pip_install
 
@@ -201,7 +201,8 @@ def main() -> None:
 
 def _run() -> None:
     try:
-        app()
+        with naming_plugins():
+            app()
     except RlsdkError as error:
         print_line(f"error: {error}", sys.stderr)
         sys.exit(1)

@@ -28,7 +28,7 @@ from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, split_wrapper_settings, wrapped, wrapper_of
-from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, shown, suggest
+from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, raised, shown, suggest
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.loading import is_offered
@@ -195,7 +195,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     except Exception as error:
         hint = f"; {LACKING}" if _lacks_module(env, error) else ""
         raise EnvironmentFault(
-            f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error).rstrip('.')}{hint}"
+            f"environment {shown(env)} could not be made: {raised(error).removeprefix('raised ').rstrip('.')}{hint}"
         ) from error
     if not isinstance(instance, gymnasium.Env):
         hint = f": it {no_gymnasium(instance)}" if hasattr(instance, "step") else ""

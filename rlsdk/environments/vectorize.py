@@ -21,7 +21,14 @@ from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
 from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
+from rlsdk.errors import (
+    EnvironmentFault,
+    RlsdkError,
+    SettingsError,
+    raised,
+    shown,
+    suggest,
+)
 from rlsdk.executors import choice
 from rlsdk.executors.workers import may_start_processes
 from rlsdk.registry import extension, extensions
@@ -374,7 +381,7 @@ def _native(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> Conn
         raise
     except Exception as error:  # code of the environment may raise any error
         raise EnvironmentFault(
-            f"environment {chosen.name!r} could not be made: {type(error).__name__}: {one_line(message_of(error), 300)}"
+            f"environment {chosen.name!r} could not be made: {raised(error).removeprefix('raised ')}"
         ) from error
     made.name, made.env_id = chosen.name, _text(env, kwargs, ())
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any, cast
 
 import attrs
 
-from rlsdk.errors import PluginError, RlsdkError, message_of, shown, suggest
+from rlsdk.errors import PluginError, RlsdkError, message_of, one_line, raised, shown, suggest
 from rlsdk.registry.discovery import (
     FORGET,
     GROUP,
@@ -414,3 +415,35 @@ def _guarded(who: str, plugin: Plugin | None, work: Callable[[], object]) -> obj
     except PluginSideEffect as effect:
         raise PluginError(f"{effect}; warnings are errors in this process") from None
     return answer
+
+
+@contextmanager
+def naming_plugins() -> Iterator[None]:
+    """Turn an exception that a plugin raises inside the block into one that names its package, the function and the line.
+
+    What a command of a plugin raises to end, or about files, is left alone: those who typed the command chose the files.
+
+    Raises:
+        PluginError: code of a plugin raised the exception `__cause__`.
+    """
+    try:
+        yield
+    except (RlsdkError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        modules = [str(frame.f_globals.get("__name__")) for frame in frames]
+        owners = [plugin_in(module.partition(".")[0]) for module in modules]
+        owner = next(filter(None, reversed(owners)), None)
+        if owner is None:
+            raise
+        k = max(k for k, each in enumerate(owners) if each is owner)
+        while (
+            owners[k - 1] is owner
+        ):  # to the function that was called from elsewhere; the first frame is this function
+            k -= 1
+        called = any(module.startswith("rlsdk.") and module != "rlsdk.cli.main" for module in modules[1:k])
+        if isinstance(error, SystemExit | OSError) and not called:
+            raise
+        what = one_line(raised(error, frames[k].f_code.co_qualname))
+        raise PluginError(f"{_name(owner)} {what}; leave it out, or report this to its authors") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,13 +35,12 @@ from rlsdk.errors import (
     PluginError,
     RlsdkError,
     SettingsError,
-    one_line,
     raised,
     suggest,
 )
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.registry import AlgorithmSpec, Preset, extension, extensions, load, preset
-from rlsdk.registry.loading import is_offered, plugin_of
+from rlsdk.registry.loading import is_offered, naming_plugins, plugin_of
 from rlsdk.runs.directory import (
     RunDirectory,
     find_agent,
@@ -105,7 +105,7 @@ def run(request: RunRequest) -> RunResult:
     spec = load(request.algorithm)
     profilers = _profilers() if request.profile else []
     prepare = _resumed if request.resume else _started
-    with prepare(request, spec) as prepared:
+    with naming_plugins(), prepare(request, spec) as prepared:
         began, interrupt = time.perf_counter(), StopOnInterrupt()
         _train(prepared, interrupt, profilers)
         return _finish(prepared, time.perf_counter() - began, interrupt)
@@ -118,7 +118,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
     checkpoints.counter.name = "--checkpoint-every"
     logger = Logger()
     try:
-        with _evaluator(record, directory, interrupt) as evaluator:
+        with naming_plugins(), _evaluator(record, directory, interrupt) as evaluator:
             logger.use(_sinks(prepared))
             logger.begin_run(described_run(record), resumed=prepared.resumed)
             agent.set_logger(logger)
@@ -144,7 +144,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
         logger.take_files(directory.worth_storing())
     except BaseException as error:
         with contextlib.suppress(OSError, ArtifactError):
-            if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent is intact
+            if agent.num_timesteps and _is_intact(agent, error):
                 checkpoints.save(agent)
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             directory.write_record(
@@ -155,6 +155,16 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
         if agent.env is not None:
             _close(agent.env, "training")
         logger.close()
+
+
+def _is_intact(agent: Agent, error: BaseException) -> bool:
+    """Whether an error left the agent as it was: an environment or a package raised it, outside of updates."""
+    if isinstance(error, EnvironmentFault):
+        return True
+    if not isinstance(error, PluginError) or error.__cause__ is None:
+        return False
+    calls = traceback.walk_tb(error.__cause__.__traceback__)
+    return all(frame.f_locals.get("self") is not agent.parts.algorithm for frame, _ in calls)
 
 
 def _profilers() -> list[Callable[..., Any]]:
@@ -187,7 +197,9 @@ def _close(env: ConnectedEnv, use: str) -> None:
     """Close an environment. A failure is only printed, because the results do not depend on it."""
     try:
         env.close()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: it would leave a complete run without its record
         print_line(f"warning: closing the {use} environment failed: {raised(error).removeprefix('raised ')}")
 
 
@@ -470,15 +482,9 @@ def _named(name: str) -> Maker:
     make = extension("sinks", name)
 
     def made(folder: Path, resumed: bool) -> MetricSink:
-        try:
+        with naming_plugins():
             sink: MetricSink = make(folder)
-        except (RlsdkError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # the code of a package
-            raise PluginError(
-                f"the sink {name!r} of {make.__module__} {one_line(raised(error), 300)}; leave it out"
-            ) from error
-        return sink
+            return sink
 
     return made
 
@@ -487,13 +493,10 @@ def write_reports(folder: Path) -> None:
     """Call every report of an installed plugin with the folder of a run or sweep that ended. One that fails is printed."""
     for name in extensions("reports"):
         try:
-            extension("reports", name)(folder)
-        except RlsdkError as error:
+            with naming_plugins():
+                extension("reports", name)(folder)
+        except RlsdkError as error:  # an installed package must not end a complete run
             print_line(f"no {name}: {error}")
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # an installed package must not end a complete run
-            print_line(f"no {name}: the report {one_line(raised(error), 300)}; the files of the run are complete")
 
 
 def described_run(record: RunRecord) -> dict[str, Scalar]:

@@ -139,7 +139,9 @@ class Logger:
         """
         try:
             return work()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: no sink may end a training, least of all with success
             if (id(sink), about) not in self._warned:
                 self._warned.add((id(sink), about))
                 kind, value = type(sink).__name__, f", with {about!r}," if about else ""
