@@ -306,10 +306,12 @@ def auxiliary_losses_left_out() -> AbstractContextManager[None]:
     return _inside(_left_out, True)
 
 
-def auxiliary_losses_refused(algorithm: str) -> AbstractContextManager[None]:
+@contextmanager
+def auxiliary_losses_refused(algorithm: str) -> Iterator[None]:
     """Make `with_auxiliary_loss` raise an error inside the `with` block, for updates that do not follow the gradient of
     a loss."""
-    return _inside(_refused, algorithm)
+    with _inside(_refused, algorithm):
+        yield
 
 
 @contextmanager
