@@ -48,7 +48,7 @@ def close(found: Tensor, expected: Tensor) -> None:
 
 
 def kernel_of(layers: Layers) -> str:
-    return type(layers._kernel()).__name__
+    return layers._kernel().__class__.__name__
 
 
 def require_like_modules(network: Network, x: Tensor) -> None:
