@@ -67,7 +67,8 @@ NAMES = (
     *("discounted_sums", "advantages", "explained_variance"),
     *("graphed_acting", "graphed_transition", "graphed_update"),
 )
-"""The functions that a package may offer. Each takes the arguments of the function of `rlsdk.kernels` that has its name."""
+"""The functions that a package may offer. Each takes the arguments of the function of this module that has its name."""
+__all__ = [*NAMES, "NAMES", "kernels_of"]  # noqa: PLE0604  # all are names of functions below
 _tables: list[dict[str, Callable[..., Any] | None]] = []
 """The table with all `NAMES`, once it is known. Torch's compiler can read a list, but not call what a cache needs."""
 _computed: dict[str, Callable[..., Any]] = {}
@@ -203,9 +204,9 @@ def unlike(given: object, expected: object) -> str:
         return f"returned {shown(given, 60)}, not a function" if callable(expected) and not callable(given) else ""
     if not isinstance(given, Tensor):
         return f"returned {shown(given, 60)}, not a tensor"
-    found, wanted = ((each.dtype, list(each.shape), each.device.type) for each in (given, expected))
-    if found != wanted:
-        return f"returned {found}, not {wanted}"
+    found, wanted = (f"{each.dtype} {list(each.shape)}" for each in (given, expected))
+    if found != wanted or given.device != expected.device:
+        return f"returned {found}, not {wanted} on {expected.device}"
     # on an accelerator the program would have to wait for the numbers
     wrong = given.is_cpu and bool(expected.isfinite().all()) and not given.isfinite().all()
     return "returned NaN or infinite numbers" if wrong else ""
@@ -239,13 +240,12 @@ class FirstUse:
         return partial(self._first, name) if callable(expected) else getattr(self._kernel, name, expected)
 
     def _first(self, method: str, *args: Any, **kwargs: object) -> Any:
-        name, choose, reference = self._name, self._choose, self._reference
         if is_transformed():
             return getattr(self._kernel, method)(*args, **kwargs)
         # the reference gets other memory, because some kernels change vectors in place, and draws the same numbers
         copies = [each.clone() if isinstance(each, Tensor) else each for each in args]
         states = [(each, each.get_state()) for each in args if isinstance(each, Generator)]
-        expected = getattr(reference, method)(*copies, **kwargs)
+        expected = getattr(self._reference, method)(*copies, **kwargs)
         for generator, state in states:
             generator.set_state(state)
         try:
@@ -257,19 +257,27 @@ class FirstUse:
         except Exception as error:
             problem = f"raised {_cause(error)}"
         if problem:
-            _reject(name, choose, problem)
-            for own, copy in zip(args, copies, strict=True):
-                if isinstance(own, Tensor):
-                    own.detach().copy_(copy)
-            # no function of this kernel is called again, because one may have prepared what another one reads
-            self.__dict__ = {"_kernel": reference, "_reference": None, "_called": reference}
+            self._give_up(problem, args, copies)
         elif found is not None or expected is None:
-            vars(self)["_called" if method == "__call__" else method] = compute
-            for table in _tables:
-                if table[name] is self:  # it computes a result, and is looked up each time
-                    table[name] = choose
+            self._trust(method, compute)
             return found
         return expected
+
+    def _give_up(self, problem: str, args: Sequence[object], results: Sequence[Any]) -> None:
+        reference = self._reference
+        _reject(self._name, self._choose, problem)
+        for own, result in zip(args, results, strict=True):
+            if isinstance(own, Tensor):
+                own.detach().copy_(result)
+        # no function of this kernel is called again, because one may have prepared what another one reads
+        self.__dict__ = {"_kernel": reference, "_reference": None, "_called": reference}
+
+    def _trust(self, method: str, compute: Callable[..., Any]) -> None:
+        name, choose = self._name, self._choose
+        vars(self)["_called" if method == "__call__" else method] = compute
+        for table in _tables:
+            if table[name] is self:  # it computes a result, and is looked up each time
+                table[name] = choose
 
 
 @replaceable
@@ -441,6 +449,14 @@ def action_values(*tensors: Tensor | None) -> ActionValues | None:
     return None
 
 
+@replaceable
+def graphed_update(
+    step: Callable[..., ResultT], algorithm: object, counters: tuple[str, ...]
+) -> Callable[..., ResultT] | None:
+    """Return the method `step` of an algorithm as CUDA graphs; None if it must be called as written. See `graphed`."""
+    return None
+
+
 class Graphed(Generic[ResultT]):
     """A method that GPUs replay. At its first use, an attribute of the algorithm takes its place."""
 
@@ -456,9 +472,7 @@ class Graphed(Generic[ResultT]):
         if getattr_static(owner, self.name, None) is not self:  # a subclass calls it by super()
             as_written: Callable[..., ResultT] = MethodType(self.step, algorithm)
             return as_written
-        made: Callable[..., ResultT] | None = None
-        if torch.cuda.is_available() and (choose := offered("graphed_update")) is not None:
-            made = choose(self.step, algorithm, self.counters)
+        made = graphed_update(self.step, algorithm, self.counters) if torch.cuda.is_available() else None
         vars(algorithm)[self.name] = found = made or MethodType(self.step, algorithm)
         return found
 

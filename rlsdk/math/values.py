@@ -14,6 +14,7 @@ from rlsdk.kernels.factory import action_values, pairwise_huber
 
 __all__ = [
     "clipped_double_q",
+    "greedy_target",
     "half_squared_error",
     "midpoints",
     "minimum_value",
@@ -22,6 +23,7 @@ __all__ = [
     "smallest",
     "smooth_l1",
     "squared_error",
+    "taken_values",
     "td_error",
 ]
 
