@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.errors import PluginError, RlsdkError, SettingsError, message_of, one_line, shown, suggest
+from rlsdk.errors import PluginError, RlsdkError, SettingsError, one_line, raised, shown, suggest
 from rlsdk.kernels import reference as by_torch
 from rlsdk.kernels.protocol import (
     Acting,
@@ -138,13 +138,9 @@ def kernel_fault(error: Exception) -> PluginError | None:
     if package not in _owners or isinstance(error, RlsdkError):
         return None
     return PluginError(
-        f"a kernel of {package} raised {_cause(error)} ({module}, in {function}); the step cannot be repeated. Set"
+        f"a kernel of {package} {raised(error)} ({module}, in {function}); the step cannot be repeated. Set"
         f" {VARIABLE}=off to compute in torch, or uninstall the package"
     )
-
-
-def _cause(error: Exception) -> str:
-    return one_line(f"{type(error).__name__}: {message_of(error)}", 500)
 
 
 def _reject(name: str, choose: Callable[..., Any], problem: str) -> Any:
@@ -175,7 +171,7 @@ def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT,
         except RlsdkError:  # it is about the network or the settings
             raise
         except Exception as error:
-            found = _reject(name, choose, f"raised {_cause(error)}")
+            found = _reject(name, choose, raised(error))
         if found is None:
             return by_torch(*args, **kwargs)
         if place is not None and found is not args[place]:
@@ -259,7 +255,7 @@ class FirstUse:
         except Exception as error:
             if isinstance(error, RlsdkError) or not comparable:
                 raise
-            problem = f"raised {_cause(error)}"
+            problem = raised(error)
         if problem:
             self._give_up(problem, args, copies)
         elif found is not None or expected is None:
