@@ -218,6 +218,13 @@ def _run() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        # a kernel may fail in any command that acts; without this module no kernel was used
+        kernels = sys.modules.get("rlsdk.kernels.factory")
+        if kernels is None or (fault := kernels.kernel_fault(error)) is None:
+            raise
+        print_line(f"error: {fault}", sys.stderr)
+        sys.exit(1)
 
 
 @contextmanager

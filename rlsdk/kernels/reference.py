@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from math import inf, isfinite
 from typing import Any, Protocol
 
@@ -68,14 +67,6 @@ def backward(outputs: tuple[Tensor, ...], grads: tuple[Tensor | None, ...], *, r
     trained = [(output, grad) for output, grad in pairs if output.requires_grad]
     if trained:
         torch.autograd.backward([o for o, _ in trained], [g for _, g in trained], retain_graph=retain_graph)
-
-
-@contextmanager
-def seeded_draws(seed: int) -> Iterator[None]:
-    """Inside the `with` block, seed torch's global generator with `seed`. Its state is restored afterwards."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
 
 
 def is_transformed() -> bool:

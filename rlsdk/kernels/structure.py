@@ -24,8 +24,6 @@ from torch.nn.modules import module as torch_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
-from rlsdk.errors import SettingsError, suggest
-
 KernelT = TypeVar("KernelT")
 
 
@@ -203,36 +201,36 @@ def is_hooked(module: nn.Module) -> bool:
 #
 # With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything. With
 # `RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code. Packages that offer kernels
-# (`rlsdk.kernels.factory`) obey it. `RLSDK_PLUGINS` does not hide them.
+# (`rlsdk.kernels.factory`) obey it. `RLSDK_KERNELS=acme-kernel,rlsdk-kernels` uses the kernels of these packages only; where
+# both offer one, that of the first. `RLSDK_PLUGINS` does not hide kernels.
 
 VARIABLE = "RLSDK_KERNELS"
 STATES = ("on", "uncompiled", "off")
+_given = os.environ.get(VARIABLE, "on")
+PACKAGES = () if _given in STATES else tuple(map(str.strip, _given.split(",")))
+"""The packages whose kernels are used, the preferred first; (): all."""
+if PACKAGES:
+    from rlsdk.registry.loading import require_kernels_of
 
-
-def _as_state(value: str) -> str:
-    """Raises SettingsError if the value is none of `STATES`."""
-    if value not in STATES:
-        raise SettingsError(f"the environment variable {VARIABLE} is {value!r}; {suggest(value, STATES)}")
-    return value
-
-
-kernel_states = [_as_state(os.environ.get(VARIABLE, "on"))]
+    require_kernels_of(PACKAGES, VARIABLE, STATES)
+kernel_states = ["on" if PACKAGES else _given]
 """What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so a call
 would cost time. Only this module changes it."""
 
 
 def kernels_off() -> AbstractContextManager[None]:
     """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
-    return _inside("off")
+    return inside("off")
 
 
 def compiled_off() -> AbstractContextManager[None]:
     """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
-    return _inside("off" if kernel_states[-1] == "off" else "uncompiled")
+    return inside("off" if kernel_states[-1] == "off" else "uncompiled")
 
 
 @contextmanager
-def _inside(state: str) -> Iterator[None]:
+def inside(state: str) -> Iterator[None]:
+    """Inside the `with` block, `state` is on; see `kernel_states`."""
     kernel_states.append(state)
     try:
         yield

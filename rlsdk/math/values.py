@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.factory import action_values, offered
-from rlsdk.kernels.reference import pairwise_huber
+from rlsdk.kernels.factory import action_values, pairwise_huber
 
 __all__ = [
     "clipped_double_q",
+    "greedy_target",
     "half_squared_error",
     "midpoints",
     "minimum_value",
@@ -23,6 +23,7 @@ __all__ = [
     "smallest",
     "smooth_l1",
     "squared_error",
+    "taken_values",
     "td_error",
 ]
 
@@ -108,9 +109,8 @@ def quantile_huber(
     """
     quantiles, size = current.shape[-1], current.numel() * target.shape[-1]
     factor = (0.5 * quantiles if sum_over_quantiles else 0.5) / size
-    asymmetry, choose = _asymmetry(quantiles, current.dtype, current.device), offered("pairwise_huber")
-    found = None if choose is None else choose(current, target, asymmetry, weight)
-    total, grad = pairwise_huber(current, target, asymmetry, weight) if found is None else found
+    asymmetry = _asymmetry(quantiles, current.dtype, current.device)
+    total, grad = pairwise_huber(current, target, asymmetry, weight)
     return total * factor, grad.mul_(-factor)
 
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from rlsdk.errors import SettingsError, UsageError, shown
 from rlsdk.kernels import KernelSlot, factory, is_hooked
-from rlsdk.kernels.factory import seeded_draws
 from rlsdk.kernels.protocol import is_dense
 from rlsdk.kernels.reference import ByModules, Differentiable
+from rlsdk.kernels.structure import SeededDraws
 from rlsdk.runtime.process import derive, limited_threads
 
 __all__ = [
@@ -298,7 +298,7 @@ def initialisation(seed: int) -> Iterator[None]:
     Torch uses one thread inside the block. With two, the QR decomposition of a 256 x 256 matrix takes 380 ms instead of
     2 ms if another program uses the second core.
     """
-    draws = seeded_draws(derive(seed, "initialisation"))
+    draws = SeededDraws(derive(seed, "initialisation"))
     # parameters made in inference mode could never be trained
     with torch.inference_mode(False), torch.enable_grad(), limited_threads(1), draws:
         yield

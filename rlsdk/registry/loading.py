@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import attrs
 
-from rlsdk.errors import PluginError, RlsdkError, message_of, one_line, raised, shown, suggest
+from rlsdk.errors import PluginError, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
 from rlsdk.registry.discovery import (
     FORGET,
     GROUP,
@@ -227,18 +227,37 @@ def extensions(kind: str) -> tuple[str, ...]:
     return tuple(sorted({name for p in plugins() if not p.problem for name in _listed(p, kind)}))
 
 
-def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
+def require_kernels_of(packages: tuple[str, ...], variable: str, states: tuple[str, ...]) -> None:
+    """Raise SettingsError if a package that the environment variable names is not installed, or offers no kernels."""
+    known = [plugin.distribution for plugin, names in _with_kernels() if names]
+    for name in packages:
+        if name not in known:
+            raise SettingsError(
+                f"the environment variable {variable} is {','.join(packages)!r}, and no installed package {name!r} offers"
+                f" kernels; {suggest(name, (*states, *known))}"
+            )
+
+
+def _with_kernels() -> list[tuple[Plugin, tuple[str, ...]]]:
+    """Return each plugin that lists kernels in its manifest, with their names."""
+    return [(plugin, plugin.manifest.kernels) for plugin in map(look, entries()) if plugin.manifest]
+
+
+def offered_kernels(packages: tuple[str, ...] = ()) -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
     """Return (name -> function of all kernels that installed packages offer, what is wrong with others).
 
-    `RLSDK_PLUGINS` does not hide them: it chooses among algorithms and the like, and a training with fewer of those would be
-    slower without a word. A kernel that two packages offer is none: the choice would depend on their names.
+    `packages`: the distributions whose kernels are used, the preferred first; (): all. A kernel that two packages offer is none
+    unless `packages` orders them: the choice would depend on their names. `RLSDK_PLUGINS` does not hide kernels: it chooses
+    among algorithms and the like, and a training with fewer kernels would be slower without a word.
     """
     offers: dict[str, list[Plugin]] = {}
     found: dict[str, Callable[..., Any]] = {}
     problems: list[str] = []
-    for plugin in map(look, entries()):
-        for name in plugin.manifest.kernels if plugin.manifest else ():
+    for plugin, names in _with_kernels():
+        for name in names if not packages or plugin.distribution in packages else ():
             offers.setdefault(name, []).append(plugin)
+    if packages:
+        offers = {name: [min(each, key=lambda p: packages.index(p.distribution))] for name, each in offers.items()}
     for plugin in dict.fromkeys(chain.from_iterable(offers.values())):
         own = {name for name, plugins_of_it in offers.items() if plugins_of_it == [plugin]}
         try:
@@ -251,9 +270,13 @@ def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
                 raise PluginError(f"{message_of(error)}, or set RLSDK_KERNELS=off to train without kernels") from None
             problems.append(message_of(error))
     for several in dict.fromkeys(tuple(each) for each in offers.values() if len(each) > 1):
-        names = ", ".join(name for name, each in offers.items() if tuple(each) == several)
+        shared = ", ".join(name for name, each in offers.items() if tuple(each) == several)
         owners = " and ".join(plugin.qualified_id for plugin in several)
-        problems.append(f"the kernels {names} are offered by {owners}; uninstall all but one")
+        preferred = ",".join(plugin.distribution for plugin in several)
+        problems.append(
+            f"the kernels {shared} are offered by {owners}; name the packages to use, the preferred first, such as"
+            f" RLSDK_KERNELS={preferred}, or uninstall all but one"
+        )
     return found, tuple(problems)
 
 

@@ -26,6 +26,7 @@ from rlsdk.interfaces import (
     VectorEnvAbilities,
 )
 from rlsdk.interfaces.abilities import ability, shortcut
+from rlsdk.kernels.factory import kernel_fault
 from rlsdk.records import ActingState, Cursor, EnvStep, Observation, Report, Rollout
 from rlsdk.runtime.memory import keep_freed_memory
 from rlsdk.runtime.process import affordable, limited_threads
@@ -131,6 +132,11 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
                     recover(run, error)
         except PluginError as error:
             raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
+        except Exception as error:
+            # a kernel that is known to compute right may fail later, in the middle of a step that cannot be repeated
+            if (fault := kernel_fault(error)) is None:
+                raise
+            raise fault from error
         finally:
             # discard rounds collected ahead; a continued training collects them again with the same weights
             agent.in_round = agent.in_round or not left(run.collector)
