@@ -120,8 +120,12 @@ def _available() -> int:
 
 def _large(item: Any) -> dict[str, NDArray[np.generic]]:
     """Return name -> array for the fields of an attrs record that are large arrays; empty for other objects."""
-    found = ((name, getattr(item, name)) for name in _names(item.__class__))
-    return {n: v for n, v in found if isinstance(v, np.ndarray) and v.nbytes >= LARGE and not v.dtype.hasobject}
+    found = dict[str, NDArray[np.generic]]()
+    for name in _names(item.__class__):
+        value = getattr(item, name)
+        if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject:
+            found[name] = value
+    return found
 
 
 @cache

@@ -113,14 +113,15 @@ class Worker:
             UsageError: the process needs the main script, which it cannot import.
         """
         signals = [self.pipe, self.process.sentinel]
-        while not wait(signals, _left(deadline)):
+        while not (ready := wait(signals, _left(deadline))):
             if not extension or not _overslept(deadline):
                 self.process.kill()  # else its answer would be taken for that to a later request
                 self.owed = False
                 raise WorkerDied("did not answer in time; it hangs")
             deadline = time.monotonic() + extension
         with contextlib.suppress(EOFError, OSError):
-            if self.pipe.poll():
+            # of a process that answered and then died, both are ready; asking the pipe again would take as long as the wait
+            if self.pipe in ready:
                 answer = self.pipe.recv()
                 self.owed = False
                 return answer
