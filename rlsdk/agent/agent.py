@@ -37,8 +37,7 @@ from rlsdk.settings.load import DataReference
 from rlsdk.sinks import Logger, MetricSink
 from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
-from rlsdk.training.run import Run
-from rlsdk.training.run_record import EpisodeStatistics
+from rlsdk.training.run import EpisodeStatistics, Run
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 
