@@ -131,7 +131,7 @@ class BytesMember:
         yield self.data
 
 
-Member = TensorBlock | Text
+Member = TensorBlock | BytesMember
 
 
 def _encode(key: str, section: Section) -> dict[str, Member]:
