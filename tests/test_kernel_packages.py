@@ -184,7 +184,7 @@ def test_after_its_first_result_a_kernel_is_called_itself(site: Site, alone: Non
     offer(site, "fine", SUMS.replace("RESULT", "reference(value, weight)"), '["discounted_sums"]')
     package = site.folder / "acme_fine" / "plugin.py"
     package.write_text("from rlsdk.kernels.reference import discounted_sums as reference\n" + package.read_text())
-    assert isinstance(vars(factory)["_found"]()[0]["discounted_sums"], factory.FirstUse)
+    assert isinstance(vars(factory)["_find_tables"]()[0]["discounted_sums"], factory.FirstUse)
     sums()
     assert type(table.offered("discounted_sums")).__name__ == "function"
 
@@ -217,7 +217,7 @@ def test_kernels_of_networks_are_compared(outputs: Any, message: str) -> None:
     made = Wrong(outputs) if outputs else 3
     for use in (lambda layers: layers(x), lambda layers: layers.evaluate(x)[0]):
         with factory.kernels_of({"differentiable_dense": lambda modules, hooked, reference: made}):
-            layers = factory.differentiable_dense([network], False, reference.ByModules(network))
+            layers = factory.differentiable_dense([network], False, reference.TorchLayers(network))
             with pytest.warns(RuntimeWarning, match=message) as found:
                 assert use(layers).equal(expected)
             assert [len(str(each.message).splitlines()) for each in found] == [1]

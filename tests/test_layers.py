@@ -97,12 +97,12 @@ def test_outputs_and_gradients_are_those_of_modules(widths: list[int], activatio
 @pytest.mark.kernels("tests which kernel is chosen")
 def test_compiled_code_evaluates_dense_layers() -> None:
     assert kernel_of(Network().layers) == "DifferentiableDense"
-    assert kernel_of(Network(activation_fn="elu").layers) == "ByModules"
+    assert kernel_of(Network(activation_fn="elu").layers) == "TorchLayers"
     with kernels_off():
-        assert kernel_of(Network().layers) == "ByModules"
+        assert kernel_of(Network().layers) == "TorchLayers"
     network = Network()
     network.head.register_forward_hook(lambda *_: None)
-    assert kernel_of(network.layers) == "ByModules"
+    assert kernel_of(network.layers) == "TorchLayers"
 
 
 def doubled(network: Network) -> Network:

@@ -79,10 +79,10 @@ _owners: set[str] = set()
 
 def offered(name: str) -> Callable[..., Any] | None:
     """Return the function of this name that an installed package offers; None: torch computes, or kernels are off."""
-    return None if kernel_states[-1] == "off" else (_tables or _found())[0][name]
+    return None if kernel_states[-1] == "off" else (_tables or _find_tables())[0][name]
 
 
-def _found() -> list[dict[str, Callable[..., Any] | None]]:
+def _find_tables() -> list[dict[str, Callable[..., Any] | None]]:
     """Ask the installed packages. What is wrong with one is a warning: training continues, in torch."""
     from rlsdk.registry.loading import offered_kernels
 
@@ -163,12 +163,13 @@ def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT,
     @wraps(by_torch)
     def chosen(*args: ArgumentsT.args, **kwargs: ArgumentsT.kwargs) -> ResultT:
         # as `offered`, without the call: every update comes here
-        choose = None if kernel_states[-1] == "off" else (_tables or _found())[0][name]
+        choose = None if kernel_states[-1] == "off" else (_tables or _find_tables())[0][name]
         if choose is None:
             return by_torch(*args, **kwargs)
         try:
             found: Any = choose(*args, **kwargs)
-        except RlsdkError:  # it is about the network or the settings
+        except RlsdkError:
+            # it is about the network or the settings
             raise
         except Exception as error:
             found = _reject(name, choose, raised(error))
@@ -230,7 +231,8 @@ class FirstUse:
         return self._called(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # copies look for methods before there are attributes
+        if name.startswith("__"):
+            # copies look for methods before there are attributes
             raise AttributeError(name)
         expected = getattr(self._reference, name, None)
         return partial(self._first, name) if callable(expected) else getattr(self._kernel, name, expected)
@@ -244,7 +246,8 @@ class FirstUse:
         expected, comparable = None, True
         try:
             expected = getattr(self._reference, method)(*copies, **kwargs)
-        except Exception:  # such as for rows that the kernel has prepared for itself
+        except Exception:
+            # such as for rows that the kernel has prepared for itself
             comparable = False
         for generator, state in states:
             generator.set_state(state)
@@ -276,7 +279,8 @@ class FirstUse:
         name, choose = self._name, self._choose
         vars(self)["_called" if method == "__call__" else method] = compute
         for table in _tables:
-            if table[name] is self:  # it computes a result, and is looked up each time
+            if table[name] is self:
+                # it computes a result, and is looked up each time
                 table[name] = choose
 
 
@@ -469,10 +473,12 @@ class Graphed(Generic[ResultT]):
     def __get__(self, algorithm: object | None, owner: type) -> Callable[..., ResultT]:
         if algorithm is None:
             return self.step
-        if getattr_static(owner, self.name, None) is not self:  # a subclass calls it by super()
+        if getattr_static(owner, self.name, None) is not self:
+            # a subclass calls it by super()
             as_written: Callable[..., ResultT] = MethodType(self.step, algorithm)
             return as_written
         made = graphed_update(self.step, algorithm, self.counters) if torch.cuda.is_available() else None
+        # An attribute of the object comes before this descriptor, so later calls cost no search.
         vars(algorithm)[self.name] = found = made or MethodType(self.step, algorithm)
         return found
 

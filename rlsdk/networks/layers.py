@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rlsdk.errors import SettingsError, UsageError, shown
 from rlsdk.kernels import KernelSlot, factory, is_hooked
 from rlsdk.kernels.protocol import is_dense
-from rlsdk.kernels.reference import ByModules, Differentiable
+from rlsdk.kernels.reference import Differentiable, TorchLayers
 from rlsdk.kernels.structure import SeededDraws
 from rlsdk.runtime.process import derive, limited_threads
 
@@ -79,7 +79,7 @@ class Layers:
 
     def _make(self, hooked: bool) -> Differentiable:
         modules = [module for child in self._children() for module in _flat(child)]
-        return factory.differentiable_dense(modules, hooked, ByModules(self._by_modules))
+        return factory.differentiable_dense(modules, hooked, TorchLayers(self._by_modules))
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:

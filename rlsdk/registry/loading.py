@@ -58,6 +58,7 @@ class Named:
         """
         try:
             found = find_spec(self.module)
+        # `find_spec` imports the packages around the module, and one of those may be missing.
         except ModuleNotFoundError:
             found = None
         if found is None:
@@ -69,6 +70,7 @@ class Named:
         Raises:
             PluginError: there is none of that name, or its module imports something that this SDK does not have.
         """
+        # First: otherwise a failing import inside the module would look as if the module were missing.
         self.require_module()
         with self._naming_the_plugin():
             module, name = import_module(self.module), self.place.partition(":")[2]
@@ -116,6 +118,7 @@ def spec_of(manifest: Manifest) -> AlgorithmSpec:
         for field in ("config", "build", "agent", "from_sb3", "upgrade")
         if (place := getattr(manifest, field))
     }
+    # All of them, so that a mistake in `upgrade` shows now and not when the first old file is read.
     for each in named.values():
         each.require_module()
     config, agent = named["config"].value(), named.get("agent")
@@ -130,6 +133,7 @@ def spec_of(manifest: Manifest) -> AlgorithmSpec:
         raise PluginError(
             f"{manifest.id!r} is broken: live of its manifest names {unknown}; its settings are {', '.join(known)}"
         )
+    # `build` and `agent` are not imported yet: they import torch, which listing and settings do without.
     return AlgorithmSpec(
         id=manifest.id,
         family=manifest.family or "",
@@ -175,6 +179,7 @@ def extension(kind: str, name: str) -> Callable[..., Any]:
         PluginError: no plugin or several plugins offer `name`, or the plugin is broken.
     """
     offers = [p for p in plugins() if name in _listed(p, kind)]
+    # As in `find`: a broken plugin takes no name away from one that works.
     usable = [p for p in offers if p.problem is None] or offers
     if len(usable) > 1:
         names = ", ".join(p.qualified_id for p in usable)
@@ -348,6 +353,7 @@ def agent_type(spec: AlgorithmSpec) -> type[object] | None:
     if spec.agent is None:
         return None
     plugin = require_usable(spec)
+    # Two imports at the same time would each undo what the other changes.
     with ONE_AT_A_TIME:
         return _agent_type(spec.id, plugin, spec.agent)
 
@@ -393,14 +399,17 @@ FORGET.extend((_call_installed.cache_clear, spec_of.cache_clear))
 
 
 def _imported(plugin: Plugin, hook: str) -> object:
+    # Imported here: 20 ms, and listing plugins calls no hook.
     import pluggy
 
     from rlsdk.registry import hooks
 
+    # A manager for each call, so that the hook of no other plugin is called.
     manager = pluggy.PluginManager(hooks.PROJECT)
     manager.add_hookspecs(hooks)
     place = f"{plugin.module}:{plugin.attribute}" if plugin.attribute else plugin.module
     manager.register(EntryPoint(plugin.id, place, GROUP).load(), name=plugin.qualified_id)
+    # Otherwise a misspelt hook would never be called, without a word.
     manager.check_pending()
     return getattr(manager.hook, hook)()
 
@@ -424,8 +433,10 @@ def _guarded(who: str, plugin: Plugin | None, work: Callable[[], object]) -> obj
     )
 
     try:
+        # The time limit is inside, so that its exception passes through the code that restores the state.
         with protected(who) as effects, in_time(SECONDS):
             answer = work()
+    # Ctrl-C is the user's, and errors of rlsdk have their message.
     except (KeyboardInterrupt, RlsdkError):
         raise
     except TookTooLong as error:

@@ -115,6 +115,7 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
     """Train to the end, write the last checkpoint and the final agent, and close the environments."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
+    # Warnings then name the option instead of the argument.
     checkpoints.counter.name = "--checkpoint-every"
     logger = Logger()
     try:
@@ -139,10 +140,13 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
                         schedule_until=record.schedule_until,
                         exact_steps=record.exact_steps,
                     )
+        # Training rarely ends with an interval; `--resume` with more steps continues here.
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
         logger.take_files(directory.worth_storing())
+    # Ctrl-C too: the record must not stay `running`.
     except BaseException as error:
+        # What went wrong matters more than a failure to record it.
         with contextlib.suppress(OSError, ArtifactError):
             if agent.num_timesteps and _is_intact(agent, error):
                 checkpoints.save(agent)
@@ -267,6 +271,7 @@ def _evaluator(record: RunRecord, directory: RunDirectory, interrupt: StopOnInte
             best_model_save_path=directory.path,
             stop_at=record.stop_at,
         )
+        # A resumed run replaces the best agent by a better one only.
         callback.best = directory.best_evaluation()
         callback.counter.name = "--eval-every"
         callback.cut_short = interrupt.cut_short
@@ -284,6 +289,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     known = preset_of(request, spec, env)
     options = _options(request, known, env)
     settings = starting_settings(spec, known, request.settings)
+    # Chosen here, so that the name of the folder and the record have it.
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
     config = bind(spec.config_type, (), settings)
     data = dataset_of(spec, settings)
@@ -313,10 +319,12 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             **options,
         )
         _require_exact(agent, record)
+        # After the agent was made: a wrong setting must not leave a folder behind.
         with directory.created():
             # of the agent: it set `env_groups`, one per collector
             _write_down(directory, record, attrs.evolve(agent.config, env=env))
             _announce(agent, record, known, chosen=request.preset is not None)
+            # From here on `_train` closes the environments.
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
 
@@ -410,12 +418,14 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     names = data_settings(spec.config_type)
     data = {name: value for name, value in request.settings.items() if name in names}
     fixed = {name: value for name, value in request.settings.items() if name not in data}
+    # Paths and the device may differ on the machine where the run continues.
     if without_places(fixed) - {"device"} or request.n_envs:
         raise SettingsError(
             "--resume continues with the settings of the run; leave out --n-envs, --set, --config and --seed"
         )
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
+        # `planned` first: `_checked` replaces the number of steps by that of the command.
         planned, record = directory.read_record().steps, _checked(request, directory, spec)
         require_same_dataset(spec, directory.config, data)
         makers = named_sinks(record.sinks)
@@ -423,11 +433,13 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         envs = None if record.env is None else _environments(again, record.env, record.n_envs, unused)
         given_again, kind = {**record.places, **data}, agent_class(spec)
         agent = directory.newest(
+            # `force_reset=False` continues the running episodes, so that the run equals one without interruption.
             lambda path: kind.load(path, env=envs, force_reset=False, device=record.device, custom_objects=given_again)
         )
         require_enough_steps(request.steps, planned, agent.num_timesteps, directory.path)
         _require_exact(agent, record)
         agent.env_name = record.env or None
+        # After loading: the newest checkpoint may be damaged, and an older one be used.
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)
         print_line(f"resuming {spec.id} on {record.place} at step {agent.num_timesteps:,} of {record.steps:,}")

@@ -35,6 +35,7 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
         module, colon, attribute = homes[name].partition(":")
         found = of_package(module, name) if "-" in module else import_module(module)
         value: object = found if colon and not attribute else getattr(found, attribute or name)
+        # Python then finds the name by itself, and does not call this function again.
         setattr(sys.modules[package], name, value)
         return value
 
@@ -50,7 +51,8 @@ def of_package(package: str, wanted: str) -> ModuleType:
     Raises:
         UnknownNameError: it is not installed; the message has the command that installs it.
     """
-    from rlsdk.runtime.packages import pip_install  # for the message alone
+    # for the message alone
+    from rlsdk.runtime.packages import pip_install
 
     name = package.replace("-", "_")
     if find_spec(name) is None:
@@ -73,7 +75,8 @@ def known_elsewhere(owner: object, name: str) -> object:
     Raises:
         UnknownAttributeError, UnknownNameError: the name has no counterpart; the message names what to use instead.
     """
-    if name.startswith("__"):  # Python itself looks for these, in every copy and import
+    if name.startswith("__"):
+        # Python itself looks for these, in every copy and import
         return NotImplemented
     try:
         known = of_sb3("known", name)

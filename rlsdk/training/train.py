@@ -29,7 +29,7 @@ from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.kernels.factory import kernel_fault
 from rlsdk.records import ActingState, Cursor, EnvStep, Observation, Report, Rollout
 from rlsdk.runtime.memory import keep_freed_memory
-from rlsdk.runtime.process import affordable, limited_threads
+from rlsdk.runtime.process import limit_to_cores, limited_threads
 from rlsdk.storage.tensors import nested_state
 from rlsdk.training import collector as plan_errors
 from rlsdk.training.collector import LocalCollector, NoCollector, group_generators, rounds_of
@@ -115,7 +115,7 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
     keep_freed_memory()
     with (
         gathered_infos(agent.env, infos),
-        limited_threads(affordable(threads)),
+        limited_threads(limit_to_cores(threads)),
         # a caller's mode must not reach into the training: tensors made in inference mode cannot be learned from
         torch.inference_mode(False),
         torch.enable_grad(),

@@ -19,7 +19,7 @@ from rlsdk.environments.adapters.checks import (
     Indices,
     call_of,
     chosen,
-    mended_by,
+    hint_for,
     name_of,
     success,
     wrappers_of,
@@ -197,7 +197,7 @@ class NativeVectorEnv(SteppedVector):
         try:
             return call()
         except Exception as error:
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{mended_by(error)}") from error
+            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
 
     def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
         """The masks [B, A] in `infos`.

@@ -28,7 +28,7 @@ from rlsdk.environments.adapters.checks import (
     chosen,
     entry,
     flag,
-    mended_by,
+    hint_for,
     number,
     read,
     require_info,
@@ -199,7 +199,7 @@ class EnvironmentGroup:
                 seed_spaces(self.environments[i], seed)
             result = self.environments[i].reset(seed=seed, **more)
         except Exception as error:
-            self._faults.blame(i, raised(error, "reset") + mended_by(error), error)
+            self._faults.blame(i, raised(error, "reset") + hint_for(error), error)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
             self._faults.blame(i, f"reset must return (observation, info), info a dict; it returned {shown(result)}")
         seen, (first, self.reset_infos[i]) = self.arrays.observation, result
@@ -352,7 +352,7 @@ class EnvironmentGroup:
         except RlsdkError:
             raise
         except Exception as error:
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{mended_by(error)}") from error
+            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
 
     def close(self) -> None:
         """Close every environment, and then raise EnvironmentFault if the `close` of one of them raised an error."""
@@ -516,7 +516,7 @@ class Faults:
         """Raises EnvironmentFault, because `step` raised `error`, or returned a `result` that is not a tuple of five."""
         if result is not None:
             self.blame(i, STEP)
-        self.blame(i, raised(error, f"step({shown(action)})") + mended_by(error), error)
+        self.blame(i, raised(error, f"step({shown(action)})") + hint_for(error), error)
 
     def explain_rewards(self, rewards: Sequence[float], actions: ActionRows) -> None:
         """Raises EnvironmentFault for the first reward outside the range of float32. Does nothing if there is none."""

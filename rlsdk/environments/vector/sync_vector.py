@@ -23,7 +23,7 @@ from rlsdk.errors import EnvironmentFault
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.runtime.files import LastPrepared
-from rlsdk.runtime.process import is_same
+from rlsdk.runtime.process import is_same_device
 from rlsdk.spaces import Space
 from rlsdk.tree import map_tensors
 
@@ -150,7 +150,7 @@ def device_of(env: object) -> str:
 def on_device(env: VectorEnv, device: str) -> VectorEnv:
     """The environment with its tensors on `device`; unchanged if they are there anyway."""
     own = device_of(env)
-    return env if is_same(own, device) else OnDevice(env, own, device)
+    return env if is_same_device(own, device) else OnDevice(env, own, device)
 
 
 class OnDevice(VectorWrapper):
