@@ -84,7 +84,7 @@ def _counts(subject: Subject, name: str, value: int) -> Counts | None:
             plan, algorithm = agent.parts.plan, agent.parts.algorithm
             population = hasattr(plan, "with_normalizer")
             length = 1 if population else LENGTH if plan.unit == "steps" else UPDATES
-            moves: list[tuple[str, float]] = []
+            moves: list[tuple[str, float, int]] = []
 
             def step(made: Step) -> None:
                 counter[f"steps of {made.optimizer}"] += 1
@@ -100,7 +100,7 @@ def _counts(subject: Subject, name: str, value: int) -> Counts | None:
                 agent.learn(length)
     except Exception:  # any error of a validator, or of an update with this value
         return None
-    counter.update(f"moves of {path}" for path, _ in moves)
+    counter.update(f"moves of {path}" for path, _, _ in moves)
     if population:
         counter["episodes"] = sum(bool(episode.rewards) for episode in episodes)
         counter |= _rows_used(subject, name, value)
