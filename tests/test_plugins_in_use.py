@@ -35,6 +35,7 @@ reports = ["bad"]
 bad = ["acme_bad.plugin:command", "A command.", "bad"]
 """
 CODE = """
+import concurrent.futures
 import contextlib
 import os
 import gymnasium
@@ -94,6 +95,10 @@ class Executor:
     def map(self, work, items):
         fail("Executor.map")
         return list(map(work, items))
+    def submit(self, work, item):
+        future = concurrent.futures.Future()
+        future.set_result(work(item))
+        return future
     def close(self): fail("Executor.close")
 
 @contextlib.contextmanager
@@ -107,9 +112,9 @@ def report(folder): fail("report")
 def command(): fail("command")
 
 @hookimpl
-def metric_sinks(): return {"bad": Sink}
+def sinks(): return {"bad": Sink}
 @hookimpl
-def environment_makers(): return {"bad": make}
+def environments(): return {"bad": make}
 @hookimpl
 def wrappers(): return {"Bad": wrap}
 @hookimpl
