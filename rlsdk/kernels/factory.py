@@ -241,7 +241,9 @@ class FirstUse:
         if is_transformed():
             return getattr(self._kernel, method)(*args, **kwargs)
         # the reference gets other memory, because some kernels change vectors in place, and draws the same numbers
-        copies = [each.clone() if isinstance(each, Tensor) else each for each in args]
+        # (a function that computes a result changes nothing, and may return None each time: it costs no copies)
+        may_change = self._kernel is not self._choose
+        copies = [each.clone() if may_change and isinstance(each, Tensor) else each for each in args]
         states = [(each, each.get_state()) for each in args if isinstance(each, Generator)]
         expected, comparable = None, True
         try:
