@@ -327,7 +327,7 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
             raise self._failed(error, next(iter(requests.values()))) from error.__cause__
 
     def _failed(self, error: Exception, request: Request) -> Exception:
-        """The error to raise when a request failed. Ends the processes if their environments are no longer at the same step."""
+        """The error to raise when a request failed. Ends the processes if their environments may be at different steps."""
         unsent = error.__cause__ if isinstance(error, WorkError) else None
         if request.name not in LEAVE_RUNNING and unsent is None:
             self._end()
