@@ -264,10 +264,10 @@ class Agent(Generic[ConfigT]):
 
         Raises:
             ArtifactError, UnsupportedSpaceError, MaskError: the data cannot be read, or their spaces or masks do not fit.
-            SettingsError: a value is out of range. UsageError: the policy has no loss. DivergenceError: the loss became NaN.
-            UnknownNameError: rlsdk-datasets is not installed.
+            SettingsError: a value is out of range. UsageError: the policy has no loss, or rlsdk-datasets is not installed.
+            DivergenceError: the loss became NaN.
         """
-        fit = of_package("rlsdk-datasets", "pretrain").pretrain
+        fit = of_package("rlsdk-datasets", "pretrain", "pretrain")
         fit(
             self,
             dataset,

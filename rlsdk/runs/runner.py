@@ -128,11 +128,17 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
             left = record.steps - agent.num_timesteps
             if left > 0:
                 _say_rounding(agent, record, left)
-                how: dict[str, Any] = {"schedule_until": record.schedule_until, "exact_steps": record.exact_steps}
                 with contextlib.ExitStack() as measured:
                     for profiler in profilers:
                         measured.enter_context(profiler(agent, record.place))
-                    agent.learn(left, watchers, reset_num_timesteps=False, threads=record.threads, **how)
+                    agent.learn(
+                        left,
+                        watchers,
+                        reset_num_timesteps=False,
+                        threads=record.threads,
+                        schedule_until=record.schedule_until,
+                        exact_steps=record.exact_steps,
+                    )
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
         logger.take_files(directory.worth_storing())
@@ -219,8 +225,16 @@ def _finish(prepared: Prepared, seconds: float, interrupt: StopOnInterrupt) -> R
     )
     directory.write_record(done)
     write_reports(directory.path)
-    how: dict[str, Any] = {"unit": agent.parts.plan.unit, "needs_trust": directory.needs_trust()}
-    return RunResult(directory, record.seed, evaluation, agent.num_timesteps, seconds, interrupted, **how)
+    return RunResult(
+        directory,
+        record.seed,
+        evaluation,
+        agent.num_timesteps,
+        seconds,
+        interrupted,
+        unit=agent.parts.plan.unit,
+        needs_trust=directory.needs_trust(),
+    )
 
 
 def _evaluated(agent: Agent, name: str, episodes: int) -> Evaluation:
@@ -341,7 +355,7 @@ def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict
     return {**rounds, **explicit, "steps": steps}
 
 
-def _whole_rounds(options: Mapping[str, Any], request: RunRequest, round_steps: int) -> dict[str, int]:
+def _whole_rounds(options: Mapping[str, int], request: RunRequest, round_steps: int) -> dict[str, int]:
     """Return the default intervals, no shorter than a round: they take effect at its end."""
     names = [name for name in ("eval_every", "checkpoint_every") if name not in request.explicit() and options[name]]
     return {name: max(options[name], round_steps) for name in names}

@@ -1,18 +1,19 @@
-"""Imports public names at their first use, and asks the package rlsdk-sb3 for names that only stable-baselines3 has.
+"""Imports public names at their first use, and asks other packages of this project for names that they have.
 
-The package is imported at the first use of such a name. `of_sb3` is the only way to it.
+Such a package is imported at the first use of such a name. `of_package` is the only way to it, for rlsdk-sb3 as `of_sb3`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
+from rlsdk.errors import UnknownAttributeError, UsageError
 
 __all__ = [
     "attach",
@@ -33,7 +34,9 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
         if name not in homes:
             return absent(name)
         module, colon, attribute = homes[name].partition(":")
-        found = of_package(module, name) if "-" in module else import_module(module)
+        if "-" in module:
+            return of_package(module, name, name)
+        found = import_module(module)
         value: object = found if colon and not attribute else getattr(found, attribute or name)
         setattr(sys.modules[package], name, value)
         return value
@@ -44,32 +47,22 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
     return load, names
 
 
-def of_package(package: str, wanted: str) -> ModuleType:
-    """Import a package of this project by the name that pip takes, such as rlsdk-envs, for the documented name `wanted` in it.
-
-    Raises:
-        UnknownNameError: it is not installed; the message has the command that installs it.
-    """
-    from rlsdk.runtime.packages import pip_install  # for the message alone
-
-    name = package.replace("-", "_")
-    if find_spec(name) is None:
-        raise UnknownNameError(f"{wanted} is in {package}, which is not installed: {pip_install(package)}", name=wanted)
-    return import_module(name)
-
-
-def of_sb3(name: str, what: str) -> Any:
-    """The member `name` of the package rlsdk-sb3, which has the names and shapes of stable-baselines3.
+def of_package(package: str, name: str, what: str) -> Any:
+    """The member `name` of a package of this project, which is called by the name that pip takes, such as rlsdk-envs.
 
     Raises:
         UsageError: the package is not installed, or does not fit; the message begins with `what`, which needs it.
     """
     try:
-        return getattr(import_module("rlsdk_sb3"), name)
+        return getattr(import_module(package.replace("-", "_")), name)
     except ImportError as error:
         from rlsdk.runtime.packages import pip_install  # reads files, for this message only
 
-        raise UsageError(f"{what} needs the package rlsdk-sb3 ({error}): {pip_install('rlsdk-sb3')}") from None
+        raise UsageError(f"{what} needs the package {package} ({error}): {pip_install(package)}") from None
+
+
+of_sb3 = partial(of_package, "rlsdk-sb3")
+"""`of_sb3(name, what)`: the member `name` of rlsdk-sb3, which has the names and shapes of stable-baselines3."""
 
 
 def known_elsewhere(owner: object, name: str) -> object:
