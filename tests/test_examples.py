@@ -146,7 +146,7 @@ def test_the_constrained_algorithm_runs_in_its_environment_only(house: Environme
 def test_a_data_set_is_a_path_on_the_command_line_and_given_again_to_go_on(house: Environment, tmp_path: Path) -> None:
     house.json(
         "import torch; from gymnasium import spaces; from rlsdk.environments import to_space\n"
-        "from rlsdk.buffers import RecordedEpisode, write_episodes\n"
+        "from rlsdk_datasets import RecordedEpisode, write_episodes\n"
         "import gymnasium; env = gymnasium.make('CartPole-v1')\n"
         "seen = torch.zeros(11, 4); episode = RecordedEpisode(seen, torch.ones(10, dtype=torch.int64), torch.ones(10), True)\n"
         f"write_episodes({str(tmp_path / 'demo')!r}, [episode], *map(to_space, (env.observation_space, env.action_space)))\n"

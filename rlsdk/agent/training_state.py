@@ -14,15 +14,7 @@ from rlsdk.agent import agent_file
 from rlsdk.agent.assembled import AssembledAgent, StoredCursor, require_same_layers
 from rlsdk.environments import OpaqueValue, fingerprint_of, on_device, read_state
 from rlsdk.errors import ArtifactError, EnvironmentFault, RlsdkError, SettingsError, UsageError, fitting, shown, suggest
-from rlsdk.interfaces import (
-    Buffer,
-    Parts,
-    PlanAbilities,
-    State,
-    Stateful,
-    VectorEnv,
-    VectorEnvAbilities,
-)
+from rlsdk.interfaces import Buffer, Parts, PlanAbilities, State, Stateful, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.abilities import ability, restore_state, stored_state
 from rlsdk.records import ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec

@@ -15,12 +15,7 @@ from torch import Generator, Tensor
 from rlsdk.errors import SettingsError, UsageError, suggest
 from rlsdk.interfaces import State
 from rlsdk.math.surrogate import discounted_sums
-from rlsdk.networks.normalizer import (
-    ObservationNormalizer,
-    RunningMoments,
-    SharedArray,
-    Vector,
-)
+from rlsdk.networks.normalizer import ObservationNormalizer, RunningMoments, SharedArray, Vector
 from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions, with_observations
 from rlsdk.runtime.lazy import elsewhere
 from rlsdk.settings.agent_config import Normalization

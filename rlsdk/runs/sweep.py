@@ -351,7 +351,7 @@ def finished(request: RunRequest) -> SeedResult:
 
 def _resumed(request: RunRequest) -> RunRequest:
     """Return the request to resume a run. Only paths and the environment are given again; the folder has the other settings."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for name, place in places_in(request.settings).items():
         settings = merge(settings, nested(name.split("."), place))
     for name in data_settings(load(request.algorithm).config_type):  # agent files do not store paths

@@ -12,15 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
-from rlsdk.interfaces import (
-    Plan,
-    Policy,
-    PolicyAbilities,
-    State,
-    Training,
-    VectorEnv,
-    VectorEnvAbilities,
-)
+from rlsdk.interfaces import Plan, Policy, PolicyAbilities, State, Training, VectorEnv, VectorEnvAbilities
 from rlsdk.interfaces.abilities import ability, shortcut
 from rlsdk.preprocessing import RolloutNormalizer
 from rlsdk.records import (

@@ -11,10 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.environments.adapters.checks import (
-    Environment,
-    time_limit,
-)
+from rlsdk.environments.adapters.checks import Environment, time_limit
 from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.environments.states import masks_in, read_state, state_of, states_in
 from rlsdk.environments.vector.connected import Options, SteppedVector, VectorWrapper, has_members
