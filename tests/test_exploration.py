@@ -13,11 +13,7 @@ from gymnasium import spaces
 
 from rlsdk.environments import to_space
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.exploration import (
-    NormalActionNoise,
-    OrnsteinUhlenbeckActionNoise,
-    UniformWarmUp,
-)
+from rlsdk.exploration import NormalActionNoise, OrnsteinUhlenbeckActionNoise, UniformWarmUp
 from rlsdk.exploration.behavior import NoisyPolicy, allowed_actions, uniform_log_prob
 from rlsdk.networks import ActionScale
 from rlsdk.records import Act, Observation

@@ -21,14 +21,7 @@ from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
 from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
-from rlsdk.errors import (
-    EnvironmentFault,
-    RlsdkError,
-    SettingsError,
-    raised,
-    shown,
-    suggest,
-)
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raised, shown, suggest
 from rlsdk.executors import choice
 from rlsdk.executors.workers import may_start_processes
 from rlsdk.registry import extension, extensions

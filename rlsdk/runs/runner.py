@@ -29,15 +29,7 @@ from rlsdk.callbacks import (
 from rlsdk.callbacks.callback import steps_of_round
 from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.environments.gymnasium_adapter import refusal
-from rlsdk.errors import (
-    ArtifactError,
-    EnvironmentFault,
-    PluginError,
-    RlsdkError,
-    SettingsError,
-    raised,
-    suggest,
-)
+from rlsdk.errors import ArtifactError, EnvironmentFault, PluginError, RlsdkError, SettingsError, raised, suggest
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.registry import AlgorithmSpec, Preset, extension, extensions, load, preset
 from rlsdk.registry.loading import is_offered, naming_plugins, plugin_of

@@ -14,13 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlsdk.environments.adapters.checks import (
-    LARGEST_INT,
-    USUAL,
-    Environment,
-    named,
-    success,
-)
+from rlsdk.environments.adapters.checks import LARGEST_INT, USUAL, Environment, named, success
 from rlsdk.environments.adapters.observations import ObservationBatcher
 from rlsdk.environments.vector.connected import seed_spaces
 from rlsdk.environments.vector.stepping import Faults, StepResult

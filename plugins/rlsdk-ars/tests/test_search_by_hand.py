@@ -23,13 +23,7 @@ from rlsdk.records import Scored
 from rlsdk.training.population import EpisodeRequest, play_episodes
 from rlsdk_ars import ARS
 from rlsdk_ars.loss import search_step
-from rlsdk_envs.toy import (
-    AnySpaceEnv,
-    IdentityEnv,
-    IdentityEnvMultiBinary,
-    IdentityEnvMultiDiscrete,
-    SimpleMultiObsEnv,
-)
+from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
 
 
 def test_the_step_by_hand() -> None:

@@ -12,13 +12,7 @@ from rlsdk.distributions.categorical import FORBIDDEN, SMALLEST
 from rlsdk.errors import UsageError
 from rlsdk.kernels.protocol import GumbelNoise, NormalNoise
 from rlsdk_kernels import compiled_library
-from rlsdk_kernels.compiled_acting import (
-    ChoiceSampling,
-    GreedyChoice,
-    VectorSampling,
-    can_act_in_place,
-    sampling_of,
-)
+from rlsdk_kernels.compiled_acting import ChoiceSampling, GreedyChoice, VectorSampling, can_act_in_place, sampling_of
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.numpy_distributions import GumbelSampler, NormalSampler
 from tests.compiled_variants import needs_library

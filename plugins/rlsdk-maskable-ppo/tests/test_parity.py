@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from rlsdk_envs.toy import (
-    InvalidActionEnvDiscrete,
-    InvalidActionEnvMultiDiscrete,
-)
+from rlsdk_envs.toy import InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 from tests.peer_actor_critic import LOSSES, assert_same_metrics, distance, pair, update_both
 

@@ -32,18 +32,7 @@ from rlsdk.records import Act, Features, Observation
 from rlsdk.runtime import write_whole
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import flat_scalars
-from rlsdk.spaces import (
-    Box,
-    Dict,
-    Discrete,
-    MultiDiscrete,
-    Space,
-    Tuple,
-    choices_of,
-    dtype_of,
-    map_leaves,
-    shape_of,
-)
+from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk_interchange.bounds import within_bounds
 
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}

@@ -11,12 +11,7 @@ from rlsdk_envs.toy.bit_flipping import BitFlippingEnv
 from rlsdk_envs.toy.chain import ChainEnv
 from rlsdk_envs.toy.extra_info import ExtraInfo
 from rlsdk_envs.toy.hybrid import HybridActionEnv
-from rlsdk_envs.toy.identity import (
-    IdentityEnv,
-    IdentityEnvBox,
-    IdentityEnvMultiBinary,
-    IdentityEnvMultiDiscrete,
-)
+from rlsdk_envs.toy.identity import IdentityEnv, IdentityEnvBox, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
 from rlsdk_envs.toy.invalid_actions import (
     InvalidActionEnvDiscrete,
     InvalidActionEnvMultiBinary,
