@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from typing import TYPE_CHECKING, ParamSpec, cast
 
 import attrs
 import torch
@@ -75,7 +75,7 @@ class AssembledAgent(DrivenAgent[ConfigT]):
     """The number of steps at which `num_timesteps` began to count from 0."""
     fingerprint: object = None
     """The fingerprint of the environments when the last training ended, to detect steps outside training."""
-    numpy_env: Any = None
+    numpy_env: object = None
     """What `get_env` gave; of a package that the core does not import."""
     policy_transfer: PolicyTransfer | None = None
     """The tensors that `load_policy` copied."""

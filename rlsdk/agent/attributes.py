@@ -80,7 +80,7 @@ def own(path: str, doc: str | None = None) -> Any:
     return property(get, doc=doc)
 
 
-def read(user_facing: object, agent: AssembledAgent | None, name: str) -> Any:
+def read(user_facing: object, agent: AssembledAgent | None, name: str) -> object:
     """The value of an attribute that is not a member of the class of `user_facing`: a setting, or what rlsdk-sb3 has for it.
 
     `agent` is None until it is assembled.

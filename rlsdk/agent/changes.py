@@ -63,12 +63,11 @@ def numpy_environment(agent: AssembledAgent) -> object:
     the environment is replaced."""
     if agent.env is None:
         return None
-    known = agent.numpy_env
-    if known is None or known.env is not agent.env:
+    if getattr(agent.numpy_env, "env", None) is not agent.env:
         make = of_sb3("NumpyVectorEnv", "get_env()")
-        known = agent.numpy_env = make(agent.env, lambda: _user_moves(agent))
-        seed_spaces(known, derive(agent.seed, "spaces") % 2**31)
-    return known
+        agent.numpy_env = make(agent.env, lambda: _user_moves(agent))
+        seed_spaces(agent.numpy_env, derive(agent.seed, "spaces") % 2**31)
+    return agent.numpy_env
 
 
 def _user_moves(agent: AssembledAgent) -> None:

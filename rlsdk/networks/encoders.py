@@ -269,7 +269,7 @@ def _user_encoder(context: BuildContext, custom: Any, config: NetworkConfig) -> 
     return ExtractorEncoder(extractor, context.observation_space, normalize_images=config.normalize_images)
 
 
-def _require_arguments(made: Any, name: str, arguments: dict[str, Any], own: set[str]) -> list[str]:
+def _require_arguments(made: Any, name: str, arguments: dict[str, object], own: set[str]) -> list[str]:
     """The names of the arguments that the class takes. Raises SettingsError if `arguments` do not fit, or are in `own`."""
     try:
         signature = inspect.signature(made)
