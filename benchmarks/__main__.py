@@ -18,7 +18,7 @@ from benchmarks.cases import CASES, Case
 from benchmarks.compare import HEADER, compare
 from rlsdk.errors import RlsdkError
 from rlsdk.settings import merge, parse_assignments
-from rlsdk_kernels import processor
+from rlsdk_kernels import compiled_library
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "performance.md"
@@ -98,7 +98,7 @@ def _recorded() -> dict[str, str]:
 def _write(name: str, row: str, rounds: int) -> None:
     """Replace one row of the table. The other rows, each with its date, do not change."""
     before, _, _ = TABLE.read_text(encoding="utf-8").partition(MARK)
-    known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds, {processor.maker()} |"}
+    known = {**_recorded(), name: f"{row} {time.strftime('%Y-%m-%d')}, {rounds} rounds, {compiled_library.maker()} |"}
     versions = ", ".join(f"{p} {version(p)}" for p in PACKAGES)
     rows = [known[case] for case in CASES if case in known]
     header = "\n".join(f"{line}{end}" for line, end in zip(HEADER.split("\n"), (" measured |", "---|"), strict=True))

@@ -69,9 +69,9 @@ def _of_memory(rows: int) -> Any:
     settings: dict[str, Any] = {"learning_starts": 100, "policy_kwargs": {"net_arch": [64, 64]}}
     agent = _agent("qrdqn", "CartPole-v1", buffer_size=rows, **settings).learn(200, threads=None)
     buffer = agent.parts.buffer
-    for leaf in tree.leaves(buffer.stored.storage):
-        leaf[buffer.stored.filled :] = 0
-    buffer.stored.filled = buffer.stored.rows
+    for leaf in tree.leaves(buffer.storage):
+        leaf[buffer.filled :] = 0
+    buffer.filled = buffer.rows
     return agent
 
 

@@ -115,7 +115,7 @@ def _filled() -> Any:
     """Make an agent on HalfCheetah whose replay buffer has a million rows, repeated from a short training."""
     env = make_vec_env("HalfCheetah-v5", 1, vectorization="sync")
     agent: Any = rlsdk.make("sac", env=env, seed=0, device="cpu", buffer_size=MILLION, learning_starts=2000)
-    stored = agent.learn(1000, threads=None).parts.buffer.stored
+    stored = agent.learn(1000, threads=None).parts.buffer
     for leaf in tree.leaves(stored.storage):
         leaf[stored.filled :] = leaf[: stored.filled].repeat(MILLION // stored.filled - 1, *[1] * (leaf.dim() - 1))
     stored.filled = stored.written = MILLION

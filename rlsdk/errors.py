@@ -18,9 +18,11 @@ class RlsdkError(Exception):
     """The base class of all errors of rlsdk: `except rlsdk.errors.RlsdkError` catches these and no others."""
 
     def __str__(self) -> str:
-        return printable(super().__str__())  # messages may quote files, manifests and environments
+        # messages may quote files, manifests and environments
+        return printable(super().__str__())
 
 
+# Each class below is also an exception of Python, so that `except ValueError` works as usual.
 class SettingsError(RlsdkError, ValueError):
     """A hyper-parameter, option or settings file is unknown, mistyped or out of range."""
 
@@ -262,24 +264,30 @@ def raised(error: BaseException, where: str = "") -> str:
     "environment 'Mine-v0' raised ValueError in step(2): no"
     """
     place = f" in {where}" if where else ""
-    message = " ".join(line.strip() for line in message_of(error).splitlines() if line.strip())
+    message = one_line(" ".join(line.strip() for line in message_of(error).splitlines() if line.strip()), 300)
     return f"raised {type(error).__name__}{place}{': ' if message else ''}{message}{_line_of(error)}"
 
 
 def _line_of(error: BaseException) -> str:
-    """The innermost frame of the traceback in the user's code, as ` (file, line n)`; "" if there is none.
-
-    Code of rlsdk, of Python and of installed packages does not count as the user's.
-    """
+    """The innermost frame of the traceback in code of the user or of a plugin, as ` (file, line n)`; "" if there is none."""
     found = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
-        foreign = path.is_relative_to(OURS) or path.is_relative_to(_PYTHON) or "site-packages" in path.parts
-        if foreign or not path.is_file():
+        # Code typed at the prompt of Python has no file.
+        if _is_foreign(path) or not path.is_file():
             continue
         shorter = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         found = f" ({shorter}, line {line})"
     return found
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a file belongs to rlsdk, to Python, or to an installed package without a manifest."""
+    parts = path.parts
+    # before the folder of Python, which may contain that of the installed packages
+    if "site-packages" in parts and not path.is_relative_to(OURS):
+        return not Path(*parts[: parts.index("site-packages") + 2], "rlsdk.toml").is_file()
+    return path.is_relative_to(OURS) or path.is_relative_to(_PYTHON)
 
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -306,7 +314,8 @@ def one_line(value: object, most: int | None = None) -> str:
     >>> one_line("abcdef", 3)
     'abc...'
     """
-    cut = str(value) if most is None else str(value)[: most + 1]  # escapes make the text longer, never shorter
+    # escapes make the text longer, never shorter
+    cut = str(value) if most is None else str(value)[: most + 1]
     text = "".join(_escaped(c) if c in "\n\t" else c for c in printable(cut))
     return text if most is None or len(text) <= most else f"{text[:most]}..."
 
@@ -320,10 +329,12 @@ def shown(value: object, most: int = 300) -> str:
     try:
         text = repr(value)
     except Exception as error:
-        if isinstance(value, int):  # an integer of more than 4,300 digits
+        if isinstance(value, int):
+            # an integer of more than 4,300 digits
             return "a very large number"
         text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
-    return one_line(" ".join(line.strip() for line in text.splitlines()), most)  # `repr` of arrays has a line per row
+    # `repr` of arrays has a line per row
+    return one_line(" ".join(line.strip() for line in text.splitlines()), most)
 
 
 def _escaped(character: str) -> str:

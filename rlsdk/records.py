@@ -32,6 +32,7 @@ Metrics = Mapping[str, Tensor]
 """Name -> 0-d float tensor, on the device. The training loop copies them to the host once per update."""
 
 
+# Without `eq`, here and below: `==` of tensors is a tensor, which has no single truth value.
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
     """The input of a policy. `features` has leading shape [B] (or [T, B], [N]). `is_first` is bool of that shape and marks the
@@ -230,6 +231,7 @@ def successors(rollout: Rollout[CarryT, ExtrasT] | Sequences[CarryT]) -> Observa
         lambda rows, last: torch.cat([rows[1:], last.unsqueeze(0)]), rollout.steps.observation, rollout.last_observation
     )
     if finals := rollout.final_observations:
+        # `torch.cat` has copied the rows, so writing here does not change the rollout.
         for leaf, final in zip(tree.leaves(following), tree.leaves(finals.observation), strict=True):
             leaf[finals.time, finals.env] = final
     return following

@@ -36,6 +36,7 @@ environments a list of these. `Any` covers those forms, so that code for other s
 class Box:
     """Arrays whose elements lie between those of `low` and `high`; `dtype` is the name of a numpy dtype."""
 
+    # `==` of arrays is an array, which has no truth value.
     low: NDArray[Any] = attrs.field(eq=attrs.cmp_using(eq=np.array_equal), repr=False)
     high: NDArray[Any] = attrs.field(eq=attrs.cmp_using(eq=np.array_equal), repr=False)
     shape: tuple[int, ...]
@@ -55,6 +56,7 @@ class Box:
     @property
     def is_bounded(self) -> bool:
         """Whether all bounds are at most `LARGEST_BOUND`, so that numbers may be scaled to them."""
+        # In float64: the absolute value of -128 does not fit into int8.
         return all(
             bool((np.abs(np.asarray(bound, np.float64)) <= LARGEST_BOUND).all()) for bound in (self.low, self.high)
         )
@@ -219,6 +221,7 @@ def to_json(space: Space) -> dict[str, object]:
 def _bound_to_json(bound: NDArray[np.generic]) -> object:
     values = bound.ravel().tolist()
     values = values[:1] if len(set(values)) == 1 else values
+    # JSON has no infinity.
     return [str(v) if isinstance(v, float) and math.isinf(v) else v for v in values]
 
 
@@ -299,4 +302,5 @@ def _whole(value: object) -> int:
 
 def _bound_from_json(values: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
     flat = np.asarray([float(v) if isinstance(v, str) else v for v in _list(values)], dtype=dtype)
+    # A view of one number takes no memory, so a small file cannot make a large array.
     return np.broadcast_to(flat.reshape(()), shape) if flat.size == 1 else flat.reshape(shape)

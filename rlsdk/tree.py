@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter, itemgetter, methodcaller
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 import torch
@@ -45,12 +45,14 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
     Raises:
         TypeError: a leaf is neither tensor nor None.
     """
-    node: Any = first  # an annotation, not a cast, to save time: this runs for every record of every step
+    # an annotation, not a cast, to save time: this runs for every record of every step
+    node: Any = first
     found: Any
     if rest:
         nested = layout(node)
         found = nested.build(map(function, nested.pick(node), *map(nested.pick, rest)))
-    elif (names := _RECORDS[node.__class__]) is not None:  # traversing one tree is faster than finding its layout
+    elif (names := _RECORDS[node.__class__]) is not None:
+        # traversing one tree is faster than finding its layout
         found = node.__class__(*[map_tensors(function, getattr(node, name)) for name in names])
     elif node is None or isinstance(node, Tensor):
         found = node if node is None else function(node)
@@ -62,11 +64,6 @@ def map_tensors(function: Callable[..., Tensor], first: T, *rest: T) -> T:
         raise _no_tree(node)
     mapped: T = found
     return mapped
-
-
-def unsqueezed(node: T) -> T:
-    """The tree with a first dimension of size 1 added to its leaves [..]."""
-    return map_tensors(methodcaller("unsqueeze", 0), node)
 
 
 def stack(nodes: Sequence[T]) -> T:
@@ -83,7 +80,8 @@ def _no_tree(node: object) -> TypeError:
 def _nesting(node: object) -> Hashable:
     """The structure of a tree as a hashable value: `Tensor` or None for a leaf, else a tuple of the class, the keys of a
     mapping, and the structures of the children."""
-    if (names := _RECORDS[node.__class__]) is not None:  # the most frequent case
+    if (names := _RECORDS[node.__class__]) is not None:
+        # the most frequent case
         return (node.__class__, *[_nesting(getattr(node, name)) for name in names])
     if node is None or isinstance(node, Tensor):
         return node if node is None else Tensor
@@ -99,6 +97,7 @@ def _nesting(node: object) -> Hashable:
 def _layout(nesting: Hashable) -> Layout:
     paths: list[_Path] = []
     build = _builder(nesting, (), paths)
+    # One call in C for all leaves. With a single name it would return the leaf itself, not a tuple.
     if len(paths) > 1 and all(type(step) is str for steps in paths for step in steps):
         return Layout(attrgetter(*(".".join(map(str, steps)) for steps in paths)), build)
     getters = [[attrgetter(step) if type(step) is str else itemgetter(*step) for step in steps] for steps in paths]
@@ -164,6 +163,7 @@ _RECORDS = _Records()
 
 def number(node: object) -> dict[str, Tensor]:
     """The leaves [..] as a mapping "000" -> first, "001" -> second, ..., for writing to files."""
+    # Leading zeros, because files sort names as text.
     return {f"{i:03d}": leaf for i, leaf in enumerate(leaves(node))}
 
 
@@ -177,6 +177,7 @@ def flatten(node: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     flat: dict[str, object] = {}
     for key, value in node.items():
         name = f"{prefix}{key}"
+        # An empty mapping has no leaves, and would be lost.
         if isinstance(value, Mapping) and value:
             flat.update(flatten(value, f"{name}/"))
         else:

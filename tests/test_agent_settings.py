@@ -392,7 +392,7 @@ def test_a_memory_takes_gamma_and_steps_for_stored_rows_too(kind: str) -> None:
     agent = made("qrdqn", replay_buffer_class=kind).learn(100)
     agent.gamma, agent.n_steps = 0.5, 3
     inner = getattr(agent.replay_buffer, "inner", agent.replay_buffer)
-    assert set(inner.stored.storage["discount"][: inner.stored.filled].unique().tolist()) <= {0.0, 0.5}
+    assert set(inner.storage["discount"][: inner.filled].unique().tolist()) <= {0.0, 0.5}
     assert (inner.gamma, inner.n_steps) == (0.5, 3)
 
 

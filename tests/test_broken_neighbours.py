@@ -198,8 +198,8 @@ def test_reports_and_sinks_that_raise_are_one_line(
     site.add("bad", manifest=manifest, code=code)
     site.listed()
     write_reports(tmp_path)
-    assert capsys.readouterr().out.count("no tally: the report raised ") == 1
-    with pytest.raises(PluginError, match=r"the sink 'tally' of acme_bad\.plugin raised ") as caught:
+    assert capsys.readouterr().out.count("no tally: acme-bad/bad 1.2.3 raised ") == 1
+    with pytest.raises(PluginError, match=r"acme-bad/bad 1\.2\.3 raised .* in use.*; leave it out") as caught:
         named_sinks(["tally"])[0](tmp_path, False)
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 500

@@ -128,7 +128,8 @@ def test_rollouts_are_those_of_single_steps(
         tensors, state, episodes = collected(algorithm, make, envs, lengths)
     with not_in_place():
         expected, other_state, other_episodes = collected(algorithm, make, envs, lengths)
-    assert sum(calls) == (0 if dtype is np.uint8 else len(lengths))
+    # a single step is never written in place: preparing it would take longer than its record
+    assert sum(calls) == (0 if dtype is np.uint8 else sum(length > 1 for length in lengths))
     assert len(tensors) == len(expected)
     assert all(torch.equal(one, two) and one.dtype is two.dtype for one, two in zip(tensors, expected, strict=True))
     assert torch.equal(state, other_state)

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import gymnasium as gym
 import pytest
+import torch
 
 import rlsdk
 from rlsdk.callbacks import Callback, LambdaCallback
@@ -170,6 +171,26 @@ def test_a_collector_that_dies_between_two_trainings_changes_nothing_either() ->
     assert_equal(twice("apart", die=True), twice("in-process", die=False))
 
 
+def test_the_step_after_a_lost_episode_is_marked() -> None:
+    """Its actions were chosen for the old episode, so the environments of the new worker do not make it."""
+    env: Any = make_vec_env(Secretive, 4, collectors=2, executor="apart", seed=1)
+    env.reset()
+    env.step(torch.zeros(4, 1))
+    workers, once = env._workers, env._workers.ask
+
+    def ask(requests: Mapping[int, Any]) -> dict[int, Any]:
+        workers.ask = once
+        return {**once(requests), 1: WorkerDied("died (exit code -9)")}
+
+    workers.ask = ask
+    env.get_attr("observation_space")
+    step = env.step(torch.zeros(4, 1))
+    assert step.valid.tolist() == step.observation.is_first.logical_not().tolist() == [True, True, False, False]
+    assert step.reward.tolist()[2:] == [0.0, 0.0]
+    assert env.step(torch.zeros(4, 1)).valid.all()
+    env.close()
+
+
 def test_environments_without_a_readable_state_begin_new_episodes() -> None:
     dying({2: 1})
     CASES["opaque"] = ("ppo", Secretive, SMALL)
@@ -256,7 +277,7 @@ def test_attributes_and_methods_reach_the_environments() -> None:
     env.set_attr("length", 0.25, indices=[1, 3])
     assert env.get_attr("length") == [0.5, 0.25, 0.5, 0.25]
     assert len(env.env_method("close")) == 4
-    with pytest.raises(UsageError, match="play no whole episodes"):
+    with pytest.raises(UsageError, match="plays no single episodes"):
         env.map(lambda environments, items: [], [1])
     env.close()
     env.close()

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from rlsdk import load
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault
 from rlsdk.settings import parse_assignments
 from rlsdk.settings.load import parse_value
+from rlsdk_interchange.export import export
 from rlsdk_lab.trials import Tuning
 
 SHORT = (
@@ -83,6 +85,22 @@ def test_an_export_replaces_no_agent_and_no_text(cli: Any, folder: Path, out: st
     assert (folder / "notes.md").read_text() == "mine\n"
     for _ in range(2):  # the second export replaces the card of the first
         assert cli("export", str(folder), "--format", "torch-export", "--out", str(folder / "again.pt2"))[0] == 0
+
+
+def test_an_export_leaves_an_edited_card(cli: Any, folder: Path) -> None:
+    line = ("export", str(folder), "--format", "torch-export", "--out", str(folder / "policy.pt2"))
+    card, policy = folder / "policy.md", folder / "policy.pt2"
+    assert "model card" in cli(*line)[1]
+    for edited in (card.read_text() + "I trained it.\n", card.read_text().replace("Results", "My results", 1)):
+        card.write_text(edited)
+        policy.unlink()
+        code, out, _ = cli(*line)
+        assert (code, card.read_text(), policy.exists()) == (0, edited, True)
+        assert "model card" not in out
+    with pytest.warns(UserWarning, match="policy.md was edited and stays as it is; move it away"):
+        export(load(folder / "final.rlsdk"), policy, "torch-export")
+    card.unlink()
+    assert "model card" in cli(*line)[1]
 
 
 def test_a_wrong_search_does_not_claim_the_folder(cli: Any, tmp_path: Path) -> None:

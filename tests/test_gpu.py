@@ -26,9 +26,7 @@ from rlsdk.registry import algorithms
 from rlsdk.settings.load import data_settings
 from rlsdk_envs.toy import FakeImageEnv, InvalidActionEnvDiscrete, InvalidActionEnvMultiDiscrete
 from rlsdk_kernels import cuda_graphs
-from rlsdk_kernels.cuda_graphs import Capture
-from rlsdk_kernels.graphed_acting import GraphedActing
-from rlsdk_kernels.graphed_update import GraphedUpdate
+from rlsdk_kernels.cuda_graphs import Capture, GraphedActing, GraphedUpdate
 from rlsdk_testing.rollouts import rollout_of
 from rlsdk_testing.subject import ACTIONS, Subject
 

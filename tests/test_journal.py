@@ -16,7 +16,7 @@ from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.errors import ArtifactError
 from rlsdk.storage import inspect_archive, read_archive, write_archive
 from rlsdk.storage.journal import KIND as KIND_OF_PART
-from rlsdk.storage.journal import Journal, joined
+from rlsdk.storage.journal import Journal, join_parts
 from rlsdk_envs.toy import BitFlippingEnv
 
 MEMORIES: dict[str, tuple[str, Any, dict[str, Any]]] = {
@@ -47,7 +47,7 @@ class Compare(Callback):
         if run.num_timesteps % self.every == 0:
             state = run.agent.replay_buffer.state_dict()
             rest, names = self.journal.write(state)
-            found = tree.flatten(joined(rest, self.journal.folder, names))
+            found = tree.flatten(join_parts(rest, self.journal.folder, names))
             wanted = tree.flatten(state)
             assert set(found) == set(wanted)
             for key, value in wanted.items():
@@ -141,4 +141,4 @@ def test_parts_with_other_columns_are_refused(tmp_path: Path) -> None:
         header = {name: document[name] for name in ("kind", "start", "end")}
         write_archive(tmp_path / names[1], header, {"rows": tree.unflatten(changed)})
         with pytest.raises(ArtifactError, match="has other columns than the first"):
-            joined(rest, tmp_path, names)
+            join_parts(rest, tmp_path, names)

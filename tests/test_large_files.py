@@ -216,10 +216,10 @@ def test_chunks_are_hashed_while_they_are_used(large: bool, monkeypatch: pytest.
     monkeypatch.setattr(hashing, "LARGE", 0 if large else 10**9)
     chunks = [bytes([i]) * 100_000 for i in range(20)]
     digest = hashlib.sha256()
-    assert list(hashing.hashed(iter(chunks), digest, 2_000_000)) == chunks
+    assert list(hashing.hash_chunks(iter(chunks), digest, 2_000_000)) == chunks
     assert digest.hexdigest() == hashlib.sha256(b"".join(chunks)).hexdigest()
-    assert list(hashing.hashed([], hashlib.sha256(), 0)) == []
-    unfinished = hashing.hashed(iter(chunks), hashlib.sha256(), 2_000_000)
+    assert list(hashing.hash_chunks([], hashlib.sha256(), 0)) == []
+    unfinished = hashing.hash_chunks(iter(chunks), hashlib.sha256(), 2_000_000)
     assert next(unfinished) == chunks[0]
     unfinished.close()  # as when the disk is full
 

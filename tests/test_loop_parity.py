@@ -124,7 +124,7 @@ def test_a_whole_training_is_that_of_the_peer(case: str, tmp_path: Path, monkeyp
     assert own.sizes == drawn.sizes, "updates at other times, or from other rows"
     assert len(own.sizes) > 20
     rows = len(memory) // count
-    stored = memory.stored.storage
+    stored = memory.storage
     assert np.allclose(peer.replay_buffer.observations[:rows], stored["observation"].features[:rows], atol=1e-3)
     assert np.allclose(peer.replay_buffer.rewards[:rows], stored["reward"][:rows], atol=1e-3)
     assert distance(ours, peer, ours.spec.from_sb3) < 2e-4

@@ -15,7 +15,7 @@ import rlsdk
 from rlsdk.callbacks import EvalCallback
 from rlsdk.records import Report
 from rlsdk.sinks import CsvSink, JsonlSink, Logger
-from rlsdk.training.run_record import EpisodeStatistics
+from rlsdk.training.run import EpisodeStatistics
 from rlsdk_envs.toy import ChainEnv, IdentityEnvBox, InvalidActionEnvDiscrete
 from rlsdk_tqc import TQC
 

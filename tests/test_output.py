@@ -22,7 +22,7 @@ from rlsdk.registry import find, load, register
 from rlsdk.runs.request import RunRequest
 from rlsdk.runs.runner import run
 from rlsdk.runtime.files import append_whole
-from rlsdk.runtime.output import Lasting, counted, print_line
+from rlsdk.runtime.output import LossyStream, counted, print_line
 from rlsdk.sinks import ConsoleSink
 from rlsdk_envs.toy import IdentityEnv
 from rlsdk_lab.plotting import literal
@@ -111,7 +111,7 @@ def test_no_streams_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
     rlsdk.make("trpo", env=IdentityEnv(), seed=0, verbose=1, **SMALL).learn(16, progress_bar=True)
-    assert not Lasting(None).isatty()
+    assert not LossyStream(None).isatty()
 
 
 SHORT = "run trpo --env rlsdk/IdentityEnv-v0 --no-preset --steps 16 --set n_steps=8 --set batch_size=8 --set verbose=1"
@@ -147,7 +147,7 @@ def test_an_ignored_hang_up_stays_ignored() -> None:
     try:
         interrupt.on_training_start(None)  # type: ignore[arg-type]
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-        assert signal.getsignal(signal.SIGTERM) == interrupt._catch
+        assert signal.getsignal(signal.SIGTERM) == interrupt._stop
     finally:
         interrupt.on_training_end(None)  # type: ignore[arg-type]
         signal.signal(signal.SIGHUP, before)

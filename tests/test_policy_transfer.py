@@ -20,7 +20,7 @@ from rlsdk_dqn import DQN
 from rlsdk_ppo import PPO
 from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_td3 import TD3
-from tests.test_pretrain import CHOICE, recorded
+from tests.expert_episodes import CHOICE, recorded
 
 SHOWN = np.array([[x, 0.3] for x in (-0.8, -0.3, 0.3, 0.8)], np.float32)
 

@@ -184,7 +184,7 @@ def test_stacks_whose_frames_were_overwritten_are_never_drawn(envs: int, rows: i
         assert set(np.flatnonzero(buffer.tree.values)) == drawable(buffer, envs)
         batch = buffer.sample(64, generator)
         row, column = batch.index // envs, batch.index % envs
-        age = (buffer.inner.stored.head - 1 - row) % buffer.inner.stored.ring
+        age = (buffer.inner.head - 1 - row) % buffer.inner.ring
         expected = torch.stack([stacks[len(stacks) - 1 - int(a)][int(e)] for a, e in zip(age, column, strict=True)])
         assert torch.equal(batch.observation.features, expected)
         buffer.prioritize(batch.index, torch.rand(64, generator=generator) * 5.0)
@@ -196,7 +196,7 @@ def test_stacks_whose_frames_were_overwritten_are_never_drawn(envs: int, rows: i
 def drawable(buffer: PrioritizedReplay, envs: int) -> set[int]:
     """Return the flat positions of the rows that have all frames of their stack in the buffer."""
     inner = buffer.inner
-    rows = (inner.stored.head - 1 - torch.arange(inner.stored.filled)) % inner.stored.ring
+    rows = (inner.head - 1 - torch.arange(inner.filled)) % inner.ring
     index = (rows[:, None] * envs + torch.arange(envs)).flatten()
     return set(index[inner.usable(index)].tolist())
 
@@ -224,7 +224,7 @@ def test_a_file_of_before_gives_no_broken_stacks() -> None:
     env = make_vec_env(lambda: AnySpaceEnv(unit_box(), spaces.Discrete(2), 100), 1)
     prepared = FrameStackEnv(env, frames, "cpu")
     buffer.extend(played(prepared, prepared.reset(0), 11, torch.Generator()))
-    gone = sorted(set(range(buffer.inner.stored.ring)) - drawable(buffer, 1))
+    gone = sorted(set(range(buffer.inner.ring)) - drawable(buffer, 1))
     assert len(gone) == 3  # the row of the newest observation, and two rows with overwritten frames
     buffer.prioritize(torch.tensor(gone), torch.ones(3))
     assert (buffer.tree.values[gone] == 0.0).all()

@@ -57,6 +57,7 @@ PACKAGES = [
 """Packages whose public names are those in `__all__`."""
 MODULES = [
     "rlsdk.errors",
+    "rlsdk.kernels.factory",
     "rlsdk.evaluation.statistics",
     "rlsdk.evaluation.evaluate",
     "rlsdk_interchange.export",

@@ -167,7 +167,7 @@ def test_a_final_pool_grows_and_forgets() -> None:
     for _ in range(1000):
         script.play([["u"]])
     assert script.sampled(seed=1, count=4000) == script.expected(200)
-    pool: Any = buffer.stored.finals
+    pool: Any = buffer.finals
     assert len(pool.leaves[0]) == 256
     assert len(pool.free) == 256 - 200
 
@@ -231,7 +231,7 @@ def test_frames_stored_once_are_stacked_as_they_were_seen(
         whole.extend(rollout)
         seen, played = rollout.last_observation, played + length
     kept = range(max(0, played - rows), played)
-    places = [(t % once.stored.ring * envs + e, t % whole.stored.ring * envs + e) for t in kept for e in range(envs)]
+    places = [(t % once.ring * envs + e, t % whole.ring * envs + e) for t in kept for e in range(envs)]
     mine, theirs = (torch.tensor(column) for column in zip(*places, strict=True))
     usable = once.usable(mine)
     assert int((~usable).sum()) <= (count - 1) * envs, "only the oldest rows are lost"

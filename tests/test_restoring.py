@@ -20,7 +20,7 @@ from rlsdk.registry import algorithms
 from rlsdk.tree import flatten, is_finite
 from rlsdk_datasets import RecordedOnly
 from rlsdk_testing.subject import flat_state
-from tests.test_pretrain import SEEN, VECTOR, recorded
+from tests.expert_episodes import SEEN, VECTOR, recorded
 
 ROLLOUT = {"n_steps": 16, "batch_size": 16, "policy_kwargs": {"net_arch": [8]}}
 REPLAY = {"learning_starts": 20, "buffer_size": 500, "batch_size": 8, "policy_kwargs": {"net_arch": [8]}}

@@ -72,7 +72,7 @@ NOT_SHAPING = {
     "profile": "prints, and changes nothing",
     "quiet": "prints less, and changes nothing",
     "as_json": "prints the result in another form",
-    "dataset": "is given again, and its digest compared; tests/test_recorded_runs.py resumes a run with it",
+    "dataset": "is given again, and its digest compared: test_recorded_runs.py of rlsdk-datasets resumes a run with it",
     "policy_from": "is what the first checkpoint begins with; run.json names it",
 }
 

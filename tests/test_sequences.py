@@ -91,15 +91,15 @@ def test_stored_carries_are_searched_once_per_change_of_the_memory(monkeypatch: 
 
 def startable(memory: SequenceReplay[Any]) -> bool:
     """Whether a row at which a sequence can begin has a stored carry. With few rows, only the oldest row can."""
-    stored = memory.inner.stored
+    stored = memory.inner
     starts = max(stored.filled - memory.length, 0) + 1
     return bool(stored.storage["has_carry"][(stored.oldest + torch.arange(starts)) % stored.ring].any())
 
 
 def check(batch: Any, memory: SequenceReplay[Any], script: Recorded, carry: bool) -> None:
     """Compare every column of every sequence with the rows of the script."""
-    held, total = memory.inner.stored.filled, len(script.rows)
-    ring = memory.inner.stored.ring
+    held, total = memory.inner.filled, len(script.rows)
+    ring = memory.inner.ring
     for n in range(40):
         row, env = int(batch.index[n]) // 2, int(batch.index[n]) % 2
         number = next(k for k in range(total - held, total) if k % ring == row)
@@ -137,7 +137,7 @@ def test_rows_give_the_extras_that_are_asked_for_and_no_others() -> None:
     plain = ReplayBuffer(context(2), 20, 0.5)
     Recorded(plain, 2).play([["c", "t"]])
     assert plain.sample(3, torch.Generator().manual_seed(0)).extras == {}
-    assert "extras" not in plain.stored.storage
+    assert "extras" not in plain.storage
 
 
 def test_extras_that_change_or_are_missing_are_one_error() -> None:

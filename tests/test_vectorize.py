@@ -268,6 +268,33 @@ def test_requests_between_steps_survive_the_death_of_a_process() -> None:
     env.close()
 
 
+def test_a_process_that_died_or_hangs_after_ctrl_c_is_replaced_at_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After Ctrl-C the answers to a step are received before the next request, and none of them is taken for its answer."""
+    env: Any = make_vec_env(
+        lambda: ChainEnv(50), 2, vectorization="async", workers=2, restart=True, timeout=1.0, seed=3
+    )
+    env.reset()
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        first = env._workers.workers[0]
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as context:
+            context.setattr(first, "receive", interrupted)
+            os.kill(env.processes[1].pid, number)
+            with pytest.raises(KeyboardInterrupt):
+                env.step(torch.zeros(2, 1))
+        step = env.step(torch.zeros(2, 1))
+        assert step.valid.tolist() == [True, False]
+        assert step.observation.is_first.tolist() == [False, True]
+        assert env.step(torch.zeros(2, 1)).valid.all()
+    assert env.restarts == 2
+    env.close()
+
+
 def test_seeds_of_new_processes_come_from_the_seed_of_the_environments() -> None:
     """The seed is given to `make_vec_env` and not to `reset`."""
     bases = []

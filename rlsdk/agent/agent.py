@@ -37,8 +37,7 @@ from rlsdk.settings.load import DataReference
 from rlsdk.sinks import Logger, MetricSink
 from rlsdk.spaces import Actions
 from rlsdk.storage.journal import Journal
-from rlsdk.training.run import Run
-from rlsdk.training.run_record import EpisodeStatistics
+from rlsdk.training.run import EpisodeStatistics, Run
 
 ConfigT = TypeVar("ConfigT", bound=AgentConfig, default=Any)
 
@@ -323,7 +322,7 @@ class Agent(Generic[ConfigT]):
         Stepping it ends the running episodes of the training. `agent.env` is the environment that algorithms step.
 
         Raises:
-            UsageError: the package rlsdk-sb3 is not installed.
+            UnknownNameError: the package rlsdk-sb3 is not installed.
         """
         return changes.numpy_environment(self._assembled)
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.errors import SettingsError, UnknownAttributeError, UsageError, shown, suggest
+from rlsdk.errors import SettingsError, UnknownAttributeError, UnknownNameError, UsageError, shown, suggest
 from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, PlanAbilities
 from rlsdk.interfaces.abilities import ability
 from rlsdk.runtime.lazy import advice_of_sb3, known_elsewhere, of_sb3, where_sb3_is
@@ -24,7 +24,7 @@ from rlsdk.settings import evolve
 from rlsdk.settings.actor_critic import NetworkConfig
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.schedules import Constant, TrainFrequency
-from rlsdk.training.run_record import EpisodeStatistics
+from rlsdk.training.run import EpisodeStatistics
 
 if TYPE_CHECKING:
     from rlsdk.registry import AlgorithmSpec
@@ -141,7 +141,7 @@ def names(members: Iterable[str], agent: AssembledAgent | None) -> list[str]:
     settings = frozenset[str]() if agent is None else setting_names(type(agent.config))
     try:
         return sorted({*members, *settings, *of_sb3("ATTRIBUTES", "dir")})
-    except UsageError:
+    except UnknownNameError:
         return sorted({*members, *settings})
 
 
@@ -222,7 +222,7 @@ def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object], method:
         return dict(arguments)
     try:
         drop = of_sb3("without_effect", method)
-    except UsageError:  # then unknown arguments are errors
+    except UnknownNameError:  # then unknown arguments are errors
         return dict(arguments)
     left: dict[str, object] = drop(spec, arguments, method)
     return left

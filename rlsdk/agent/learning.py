@@ -32,7 +32,8 @@ from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
 from rlsdk.spaces import Space
 from rlsdk.training import Training
 from rlsdk.training.collector import NoCollector
-from rlsdk.training.run import Run, require_exact, rounded_up, train
+from rlsdk.training.run import Run
+from rlsdk.training.train import require_exact, rounded_up, train
 from rlsdk.training.trained_agent import TrainedAgent
 
 SettingsT = TypeVar("SettingsT", bound=AgentConfig, default=AgentConfig)

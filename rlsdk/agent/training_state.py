@@ -30,10 +30,10 @@ from rlsdk.runtime.memory import require_memory
 from rlsdk.runtime.process import MAX_COUNT, count_in, derive
 from rlsdk.spaces import choices_of, dtype_of, map_leaves, nbytes, shape_of
 from rlsdk.storage import archive
-from rlsdk.storage.journal import FOLDER, joined
+from rlsdk.storage.journal import FOLDER, join_parts
 from rlsdk.storage.tensors import nested_state
 from rlsdk.training import split_acting
-from rlsdk.training.run_record import EpisodeStatistics
+from rlsdk.training.run import EpisodeStatistics
 from rlsdk.training.trained_agent import ActingWeights
 from rlsdk.tree import flatten
 
@@ -278,7 +278,7 @@ def _whole(document: Mapping[str, object], state: State, source: Path | IO[bytes
         raise ArtifactError("the rows of the replay buffer are in a folder next to the file; load it by its path")
     if not isinstance(parts, list) or not all(isinstance(name, str) for name in parts):
         raise ArtifactError("the file is damaged: its manifest names no parts of a replay buffer")
-    return joined(state, source.parent / FOLDER, parts)
+    return join_parts(state, source.parent / FOLDER, parts)
 
 
 def save_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> None:

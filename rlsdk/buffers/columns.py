@@ -35,6 +35,7 @@ def named_extras(extras: object, names: Names) -> dict[str, Tensor]:
     found = dict(_leaves(extras, ""))
     if names == ALL:
         return found
+    # in the order of the extras and not of the names: files then have one order
     selected = {leaf: value for leaf, value in found.items() if any(_within(leaf, name) for name in names)}
     for name in names:
         if not any(_within(leaf, name) for leaf in found):
@@ -52,6 +53,7 @@ def _leaves(node: object, path: str) -> Iterator[tuple[str, Tensor]]:
         yield path or "value", node
         return
     if isinstance(node, Mapping):
+        # sorted, because two mappings with the same keys may differ in their order
         children = [(str(key), child) for key, child in sorted(node.items())]
     elif isinstance(node, tuple):
         children = [(str(number), child) for number, child in enumerate(node)]

@@ -35,6 +35,7 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
     choice = config.replay_buffer_class or "uniform"
     if isinstance(choice, str) and choice not in MEMORIES:
         raise SettingsError(f"unknown replay_buffer_class {choice!r}; {suggest(choice, MEMORIES)}")
+    # nobody knows how long a round of episodes is
     rounds = 1 if config.train_freq.unit == "episode" else config.train_freq.count
     if config.buffer_size < rounds * context.num_envs:
         raise SettingsError(
@@ -43,6 +44,7 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
         )
     make: Callable[..., Memory] = MEMORIES[choice] if isinstance(choice, str) else choice
     arguments = dict(config.replay_buffer_kwargs or {})
+    # only if it is used, so that memories of users need not know the argument
     if (ahead := getattr(config, "n_steps", 1)) > 1:
         arguments["n_steps"] = ahead
     shared = config.optimize_memory_usage

@@ -74,6 +74,7 @@ class HindsightReplay:
             raise UnsupportedSpaceError(
                 f"hindsight replay needs a Dict observation with {ACHIEVED!r} and {GOAL!r}, not {space}"
             )
+        # an achieved goal takes the place of the desired one, so both need one shape and dtype
         if space.spaces[GOAL] != space.spaces[ACHIEVED]:
             raise UnsupportedSpaceError(f"hindsight replay needs equal spaces for {ACHIEVED!r} and {GOAL!r}")
         if isinstance(n_sampled_goal, bool) or not isinstance(n_sampled_goal, int) or n_sampled_goal < 0:
@@ -85,6 +86,7 @@ class HindsightReplay:
         self.share = n_sampled_goal / (n_sampled_goal + 1)
         envs = context.num_envs
         self._first_row, self._last_row = torch.empty(0, envs, dtype=torch.int64), torch.empty(0, envs)
+        # numpy: single numbers per environment change at every step
         self._begin, self._length = np.zeros(envs, np.int64), np.zeros(envs, np.int64)  # of running episodes
 
     def reconfigure(self, config: OffPolicyConfig) -> None:
@@ -102,34 +104,36 @@ class HindsightReplay:
         return len(self.inner)
 
     def bytes_required(self) -> int:
-        return self.inner.bytes_required() + 2 * 8 * self.inner.stored.ring * self.context.num_envs
+        return self.inner.bytes_required() + 2 * 8 * self.inner.ring * self.context.num_envs
 
     def _allocate(self) -> None:
         """Allocate the first and last row of the episode of every row, unless this has been done."""
         if not len(self._last_row):
-            shape = self.inner.stored.ring, self.context.num_envs
+            shape = self.inner.ring, self.context.num_envs
             self._first_row, self._last_row = torch.zeros(shape, dtype=torch.int64), torch.full(shape, NO_ROW)
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
         """Append T steps of every environment; they replace the oldest rows of a full buffer."""
         self._allocate()
-        steps, row = item.steps, self.inner.stored.head
+        steps, row = item.steps, self.inner.head
         first, ended = steps.observation.is_first.cpu().numpy(), (steps.terminated | steps.truncated).cpu().numpy()
         self.inner.extend(item)
         for starts, ends in zip(first, ended, strict=True):
-            for env in (starts & (self._length > 0)).nonzero()[0]:  # reset before the episode ended
-                self._close(env, (row - 1) % self.inner.stored.ring)
+            # a reset without an end leaves the episode before it open
+            for env in (starts & (self._length > 0)).nonzero()[0]:
+                self._close(env, (row - 1) % self.inner.ring)
             self._begin[starts] = row
             self._last_row[row], self._first_row[row] = NO_ROW, torch.from_numpy(self._begin)
             self._length += 1
             for env in ends.nonzero()[0]:
                 self._close(env, row)
-            row = (row + 1) % self.inner.stored.ring
+            row = (row + 1) % self.inner.ring
 
     def _close(self, env: int, row: int) -> None:
         """Record that the episode of `env` ended at `row`, for all rows of the episode."""
-        length = min(int(self._length[env]), self.inner.stored.rows)
-        self._last_row[(row - torch.arange(length)) % self.inner.stored.ring, env] = row
+        # older rows of a long episode were overwritten
+        length = min(int(self._length[env]), self.inner.rows)
+        self._last_row[(row - torch.arange(length)) % self.inner.ring, env] = row
         self._length[env] = 0
 
     def sample(self, size: int, generator: Generator) -> Transitions:
@@ -138,10 +142,12 @@ class HindsightReplay:
         Raises:
             UsageError: the buffer is empty, or the agent has no environment to compute rewards for the new goals.
         """
+        # the goals are exchanged after the draw, so the rows are those of a uniform buffer
         index = self.inner.draw(size, generator)
         batch = self.inner.at(index)
         chance, place = torch.rand((2, size), generator=generator, device=index.device).unbind()
         row, env = index.cpu() // self.context.num_envs, index.cpu() % self.context.num_envs
+        # the goals of an episode that still runs are not known yet
         known = self._last_row[row, env] != NO_ROW
         chosen = (known & (chance.cpu() < self.share)).nonzero().squeeze(-1)
         if not len(chosen):
@@ -155,13 +161,15 @@ class HindsightReplay:
 
         `place` [M], in [0, 1), selects among the possible rows.
         """
-        ring, last = self.inner.stored.ring, self._last_row[row, env]
+        ring, last = self.inner.ring, self._last_row[row, env]
         if self.strategy is GoalSelectionStrategy.FINAL:
             return last
         ahead, back = (last - row) % ring, torch.zeros_like(row)
         if self.strategy is GoalSelectionStrategy.EPISODE:
-            oldest = (self.inner.stored.head - self.inner.stored.filled) % ring
+            oldest = (self.inner.head - self.inner.filled) % ring
+            # the first rows of the episode may be overwritten by now
             back = torch.minimum((row - self._first_row[row, env]) % ring, (row - oldest) % ring)
+        # one more than the distance, so that the row's own goal is possible too
         return (row - back + (place * (ahead + back + 1)).long()) % ring
 
     def _relabelled(self, batch: Transitions, rows: Tensor, goal: Tensor) -> Transitions:
@@ -170,8 +178,10 @@ class HindsightReplay:
             raise UsageError("hindsight replay needs the environment for rewards; give the agent an environment")
         achieved = batch.next_observation.features[ACHIEVED].index_select(0, rows)
         reward, terminated = self.context.goals.compute_reward(achieved, goal)
+        # in place: a batch is a copy of the stored rows
         batch.reward[rows] = reward.to(batch.reward.device)
         if terminated is not None:
+            # another goal may end the episode at another step
             batch.discount[rows] = self.gamma * (~terminated).to(batch.discount)
         seen, after = (_with_goal(part, rows, goal) for part in (batch.observation, batch.next_observation))
         return replace(batch, observation=seen, next_observation=after)
@@ -191,7 +201,7 @@ class HindsightReplay:
         """
         rows = {name: state["rows"][name] for name in ("first", "last")}
         running = {name: state["running"][name] for name in ("begin", "length")}
-        ring, envs = self.inner.stored.ring, self.context.num_envs
+        ring, envs = self.inner.ring, self.context.num_envs
         lowest = {"first": 0, "last": NO_ROW, "begin": 0, "length": 0}
         highest = {"first": ring - 1, "last": ring - 1, "begin": ring - 1, "length": MAX_LENGTH}
         for name, value in {**rows, **running}.items():
@@ -207,6 +217,7 @@ class HindsightReplay:
         self._allocate()
         self._first_row.copy_(rows["first"])
         self._last_row.copy_(rows["last"])
+        # copies, because the state belongs to the caller
         self._begin, self._length = (value.cpu().numpy().copy() for value in running.values())
 
 

@@ -45,7 +45,7 @@ class NStepOptions(ReplayOptions, total=False):
 
 
 @explain_names
-class ReplayBuffer:
+class ReplayBuffer(Rows):
     """Stores the last `capacity` transitions of all environments together and samples them uniformly.
 
     With `shared_observations` an observation is stored once: the next observation of a row is the observation of the next row.
@@ -74,38 +74,24 @@ class ReplayBuffer:
         directory: str | Path | None = None,
     ) -> None:
         """Raises SettingsError if `directory` cannot be written, and ResourceError if it has not enough free space."""
-        self.context = context
-        self.stored = Rows(context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN)
-        self.n_steps = min(n_steps, self.stored.rows)
+        super().__init__(context, capacity, gamma, shared=shared_observations, directory=directory, columns=PLAIN)
+        # more steps than rows would reach around the ring
+        self.n_steps = min(n_steps, self.rows)
 
     def with_columns(self, columns: Columns) -> Self:
-        """Store `columns` too, and return this buffer; call it before the first row is stored."""
-        self.stored.columns = columns
+        """Store `columns` too, and return this buffer; call it before the first row is self."""
+        self.columns = columns
         return self
 
-    @property
-    def gamma(self) -> float:
-        """The discount factor."""
-        return self.stored.gamma
-
     def reconfigure(self, config: OffPolicyConfig) -> None:
-        """Use `gamma` and `n_steps` of new settings, also for rows that are already stored.
+        """Use `gamma` and `n_steps` of new settings, also for rows that are already self.
 
         Raises:
             UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
         """
-        use_gamma(self.stored, float(config.gamma))
-        self.n_steps = min(getattr(config, "n_steps", self.n_steps), self.stored.rows)
-
-    def __len__(self) -> int:
-        return len(self.stored)
-
-    def bytes_required(self) -> int:
-        return self.stored.bytes_required()
-
-    def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
-        """Append T steps of every environment; they replace the oldest rows of a full buffer."""
-        self.stored.extend(item)
+        # stored discounts hold gamma, so they change with it
+        use_gamma(self, float(config.gamma))
+        self.n_steps = min(getattr(config, "n_steps", self.n_steps), self.rows)
 
     def sample(self, size: int, generator: Generator) -> Transitions:
         """Draw `size` transitions with replacement; the tensors are copies.
@@ -117,57 +103,52 @@ class ReplayBuffer:
 
     def sample_several(self, count: int, size: int, generator: Generator) -> Transitions:
         """See `rlsdk.interfaces.BufferAbilities`; raises like `sample`."""
+        # drawn one batch after another, so that the random numbers are those of single samples
         return self.at(torch.cat([self.draw(size, generator) for _ in range(count)]))
 
     def draw(self, size: int, generator: Generator) -> Tensor:
         """Draw the flat positions int64 [size] of transitions, each with equal probability; raises like `sample`."""
-        if not self.stored.filled:
+        if not self.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
-        index = self._draw(size, generator)
-        if not self.stored.holes and self.stored.frames is None:
-            return index
-        return self._without_holes(index, generator)
-
-    def _without_holes(self, index: Tensor, generator: Generator) -> Tensor:
-        """The positions int64 [N], where those that cannot be sampled have been drawn again."""
+        envs = self.context.num_envs
+        index: Tensor | None = None
+        usable = torch.zeros(0)
         for _ in range(TRIES):
+            drawn = torch.randint(self.filled * envs, (size,), generator=generator, device=self.context.device)
+            if self.shared and self.filled == self.rows:  # skip the row that holds only the newest observation
+                drawn = drawn + envs * (drawn >= self.head * envs)
+            # unusable positions alone are drawn again, so that usable rows stay equally likely
+            index = drawn if index is None else torch.where(usable, index, drawn)
+            if not self.holes and self.frames is None:
+                return index
             usable = self.usable(index)
             if bool(usable.all()):
                 return index
-            index = torch.where(usable, index, self._draw(len(index), generator))
         raise UsageError("the replay buffer holds hardly anything that can be sampled; enlarge buffer_size")
 
-    def _draw(self, size: int, generator: Generator) -> Tensor:
-        """Draw flat positions int64 [size], which may be those of filler rows."""
-        stored, envs = self.stored, self.context.num_envs
-        index = torch.randint(len(stored), (size,), generator=generator, device=self.context.device)
-        if stored.shared and stored.filled == stored.rows:  # skip the row that holds only the newest observation
-            index = index + envs * (index >= stored.head * envs)
-        return index
-
     def usable(self, index: Tensor) -> Tensor:
-        """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are stored."""
-        valid: Tensor = self.stored.take("valid", index)
-        return valid if self.stored.frames is None else valid & self.stored.history(index)[1]
+        """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are self."""
+        valid: Tensor = self.take("valid", index)
+        return valid if self.frames is None else valid & self.history(index)[1]
 
     def at(self, index: Tensor) -> Transitions:
         """The transitions at flat positions int64 [N] (row * num_envs + env)."""
-        stored = self.stored
-        reward, discount, last = stored.take("reward", index), stored.take("discount", index), index
+        reward, discount, last = self.take("reward", index), self.take("discount", index), index
         if self.n_steps > 1:
-            columns = stored.flat("reward"), stored.flat("discount"), stored.flat("valid")
-            newest = (stored.head - 1) % stored.ring
-            reward, discount, last = stored.walk.ahead(index, self.n_steps, newest, columns)
-        observation, following = stored.observations(index, last)
-        named = {name: stored.take(name, index) for name in NAMED if name in stored.storage}
-        return Transitions(observation, stored.take("action", index), reward, discount, following, index, **named)
+            columns = self.flat("reward"), self.flat("discount"), self.flat("valid")
+            # later rows are not collected yet
+            newest = (self.head - 1) % self.ring
+            reward, discount, last = self.walk.ahead(index, self.n_steps, newest, columns)
+        observation, following = self.pairs(index, last)
+        named = {name: self.take(name, index) for name in NAMED if name in self.storage}
+        return Transitions(observation, self.take("action", index), reward, discount, following, index, **named)
 
     def state_dict(self) -> State:
-        return taken(self.stored)
+        return taken(self)
 
     def load_state_dict(self, state: State) -> None:
         """Restore the state that `state_dict` returned; raises like `replay_state.put_back`."""
-        put_back(self.stored, state)
+        put_back(self, state)
 
 
 MAX_NAMED = 1000
@@ -179,6 +160,7 @@ def taken(rows: Rows) -> dict[str, object]:
     used = rows.ring if rows.filled == rows.rows else min(rows.filled + rows.shared, rows.ring)
     if rows.shared and rows.storage:
         for name in set(MEANINGLESS) & set(rows.storage):
+            # these columns of the row with the newest observation are uninitialized memory; zeros give equal files
             tree.map_tensors(lambda leaf: leaf[rows.head].zero_(), rows.storage[name])
     leaves = {
         name: {key: leaf[:used] for key, leaf in (value if name in NAMED else tree.number(value)).items()}
@@ -196,6 +178,7 @@ def put_back(rows: Rows, state: State) -> None:
         UsageError: the state does not fit the buffer, or is damaged. ValueError: a count or value in it is out of range.
     """
     counts = {name: count_in(state, name) for name in ("head", "filled", "written")}
+    # counts are checked before anything of the buffer changes
     if type(state["holes"]) is not bool:
         raise UsageError(f"the stored replay buffer has holes = {state['holes']!r}")
     if not counts["filled"]:
@@ -215,6 +198,7 @@ def put_back(rows: Rows, state: State) -> None:
     rows.head, rows.filled, rows.written = counts["head"], counts["filled"], counts["written"]
     rows.holes = state["holes"]
     rows.last_history = None
+    # encoders and losses use discrete values as indices
     _require_values(rows, used)
     discount = rows.storage["discount"][:used]
     if bool(((discount != 0.0) & (discount != rows.gamma)).any()):  # the rows were stored with another gamma
@@ -242,6 +226,7 @@ def use_gamma(rows: Rows, gamma: float) -> None:
         UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
     """
     if gamma != rows.gamma and rows.storage:
+        # discounts of 0 would all count as terminations
         if rows.gamma == 0.0 and rows.filled:
             raise UsageError(
                 "gamma cannot change from 0: the discounts in the replay buffer are all 0 and do not mark the ends of episodes"
@@ -255,6 +240,7 @@ def _allocate_named(rows: Rows, column: str, stored: Mapping[str, Tensor], used:
     """Allocate a column that is a mapping of names to tensors, for the stored tensors [used, B, ..]."""
     lead = used, rows.context.num_envs
     wrong = [name for name, leaf in stored.items() if not isinstance(leaf, Tensor) or tuple(leaf.shape[:2]) != lead]
+    # names come from the file, so their number has a limit
     if wrong or len(stored) > MAX_NAMED:  # none, if the policy that collected has no extras
         raise UsageError(f"the stored replay buffer has {column} that do not belong to its {used} rows: {wrong[:3]}")
     rows.allocate_named(column, stored)
@@ -297,6 +283,7 @@ def _require_values(rows: Rows, used: int) -> None:
     if rows.shared and rows.head < used:
 
         def reset(_: str, space: Space, leaf: Tensor) -> Tensor:
+            # the action of this row is not known yet, and the check below reads it
             leaf[rows.head] = torch.as_tensor(getattr(space, "start", 0)).to(leaf)
             return leaf
 
@@ -348,7 +335,8 @@ class PrioritizedReplay:
                 raise SettingsError(f"prioritised replay: {name} = {value!r} must be a number between 0 and 1")
         self.inner = ReplayBuffer(context, capacity, gamma, **storage)
         self.alpha, self.beta, self.epsilon, self.beta_now = alpha, beta, epsilon, beta
-        self.tree = SumTree(self.inner.stored.ring * context.num_envs)
+        # positions of the ring, so that a flat position of the buffer is one of the tree
+        self.tree = SumTree(self.inner.ring * context.num_envs)
         self.largest = 1.0
 
     def reconfigure(self, config: OffPolicyConfig) -> None:
@@ -367,23 +355,22 @@ class PrioritizedReplay:
 
     def extend(self, item: Rollout[CarryT, ExtrasT]) -> None:
         """Append T steps of every environment; new rows get the largest priority so far."""
-        inner, start = self.inner, self.inner.stored.head
+        inner, start = self.inner, self.inner.head
         inner.extend(item)
         valid = item.steps.valid.cpu().numpy()
-        rows = (start + np.arange(len(valid))) % inner.stored.ring
+        rows = (start + np.arange(len(valid))) % inner.ring
+        # the largest priority: every new row is learned from at least once (arXiv:1511.05952, algorithm 1)
         self._set_rows(rows, np.where(valid, self.largest**self.alpha, 0.0))
-        if inner.stored.shared:  # this row holds only the newest observation
-            self._set_rows(np.array([inner.stored.head]), np.zeros((1, inner.context.num_envs)))
+        if inner.shared:  # this row holds only the newest observation
+            self._set_rows(np.array([inner.head]), np.zeros((1, inner.context.num_envs)))
         self._forget_cut_stacks()
 
     def _forget_cut_stacks(self) -> None:
         """Set the priority of rows to 0 if some of their stacked frames were overwritten, so that they are not sampled."""
         inner, envs, device = self.inner, self.inner.context.num_envs, self.inner.context.device
-        if inner.stored.frames is None or not inner.stored.filled:
+        if inner.frames is None or not inner.filled:
             return
-        rows = (
-            inner.stored.oldest + torch.arange(min(inner.stored.frames.count - 1, inner.stored.filled), device=device)
-        ) % inner.stored.ring
+        rows = (inner.oldest + torch.arange(min(inner.frames.count - 1, inner.filled), device=device)) % inner.ring
         index = (rows[:, None] * envs + torch.arange(envs, device=device)).flatten()
         gone = index[~inner.usable(index)].cpu().numpy()
         if len(gone):
@@ -403,9 +390,11 @@ class PrioritizedReplay:
         if not self.tree.total > 0.0:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
         device = self.inner.context.device
+        # float64: float32 has fewer numbers than a large buffer has rows
         within = torch.rand(size, generator=generator, device=device, dtype=torch.float64).cpu().numpy()
         places = self.tree.find((np.arange(size) + within) * (self.tree.total / size))
         weight = (self.tree.values[places] * (len(self) / self.tree.total)) ** -self.beta_now
+        # weights only scale down, which bounds the size of a step (section 3.4)
         scaled = torch.as_tensor(weight / weight.max(), dtype=torch.float32, device=device)
         return replace(self.inner.at(torch.as_tensor(places, device=device)), weight=scaled)
 
@@ -444,6 +433,7 @@ class PrioritizedReplay:
             raise UsageError(f"{len(priorities)} stored priorities for a memory of {len(self.tree.values)} rows")
         if not np.isfinite(priorities).all() or (priorities < 0.0).any() or not np.isfinite(priorities.sum()):
             raise UsageError("stored priorities must be finite and not negative")
+        # a priority at an empty position would sample uninitialized memory
         if priorities[self._without_transition()].any() or (len(self) > 0) != bool(priorities.any()):
             raise UsageError("stored priorities do not belong to the stored rows")
         largest, beta = float(state["largest"]), float(state["beta"])
@@ -456,10 +446,10 @@ class PrioritizedReplay:
     def _without_transition(self) -> NDArray[np.bool_]:
         """Whether a position of the ring has no transition, bool [positions]."""
         inner = self.inner
-        empty = np.ones((inner.stored.ring, inner.context.num_envs), bool)
-        if inner.stored.filled:
-            rows = (inner.stored.head - 1 - np.arange(inner.stored.filled)) % inner.stored.ring
-            empty[rows] = ~inner.stored.storage["valid"].cpu().numpy()[rows]
+        empty = np.ones((inner.ring, inner.context.num_envs), bool)
+        if inner.filled:
+            rows = (inner.head - 1 - np.arange(inner.filled)) % inner.ring
+            empty[rows] = ~inner.storage["valid"].cpu().numpy()[rows]
         return empty.reshape(-1)
 
 
@@ -488,6 +478,7 @@ class SumTree:
         nodes = index + self.leaves
         self.nodes[nodes] = values
         while nodes[0] > 1:
+            # each parent once: positions that share a path are summed together
             nodes = np.unique(nodes >> 1)
             self.nodes[nodes] = self.nodes[2 * nodes] + self.nodes[2 * nodes + 1]
 
@@ -497,6 +488,7 @@ class SumTree:
         rest = mass.copy()
         for _ in range(self.leaves.bit_length() - 1):
             left = self.nodes[2 * node]
+            # rounding may leave a rest at the very end, where an empty right branch must not be entered
             right = (rest >= left) & (self.nodes[2 * node + 1] > 0.0)
             rest = np.where(right, rest - left, rest)
             node = 2 * node + right

@@ -45,25 +45,30 @@ class Rows:
         columns: Columns,
     ) -> None:
         self.context, self.gamma, self.shared, self.columns = context, gamma, shared, columns
+        # the capacity counts transitions of all environments together, as in the peers
         self.rows = max(capacity // context.num_envs, 1)
         self.ring = self.rows + shared  # the shared ring also holds the newest observation
+        # stacking at sampling needs the rows before, which are in the ring only with shared observations
         self.frames = context.frames if shared else None
         self.space = context.observation_space if self.frames is None else self.frames.single
         self.head = self.filled = self.written = 0
         self.holes = False
         self.storage: dict[str, Features] = {}
+        self._pick: Callable[[object], Iterable[Tensor]] = tree.leaves
+        """Returns the leaves of an observation. Their layout is looked up once, not at every step."""
         self.finals: FinalPool | None = None
         self.last_history: tuple[Tensor, tuple[int, int], tuple[Tensor, Tensor]] | None = None
         """(index, its version and `written`, result) of the last call of `history`."""
         self.empty: Empty = in_memory(context.device) if directory is None else OnDisk(directory, context.device)
         if directory is not None:
-            require_disk(self.size(), directory, "the replay buffer", "lower buffer_size")
+            # before the first row: a full disk would otherwise end a training after hours
+            require_disk(self._bytes(), directory, "the replay buffer", "lower buffer_size")
 
     def bytes_required(self) -> int:
         """The bytes of memory of the full ring; 0 with `directory`. Extras without an example count once they are stored."""
-        return self.size() if not isinstance(self.empty, OnDisk) else 0
+        return self._bytes() if not isinstance(self.empty, OnDisk) else 0
 
-    def size(self) -> int:
+    def _bytes(self) -> int:
         """The bytes of the full ring, in memory or on disk."""
         mask = sum(choices_of(self.context.action_space)) if self.context.masks else 0
         observation = nbytes(self.space) + 1 + mask  # features, is_first, a byte per mask entry
@@ -74,6 +79,7 @@ class Rows:
         optional = [leaf[0].numel() * leaf.element_size() for leaf in tree.leaves(self.columns.carry)]
         optional += [1] if self.columns.carry is not None else []
         named = [leaf for name in NAMED for leaf in tree.leaves(self.storage.get(name))]
+        # extras count by their examples until the first rows show their true shapes
         if "extras" not in self.storage:
             optional += [leaf.nbytes for leaf in self.columns.like.values()]
         optional += [leaf[0, 0].numel() * leaf.element_size() for leaf in named]
@@ -81,6 +87,7 @@ class Rows:
 
     def allocate(self, masks: bool) -> None:
         """Allocate every column except extras and infos, whose shapes the first rows determine. `masks`: with action masks."""
+        # the first row decides whether there are masks; a restored state may have allocated already
         if self.storage:
             return
         lead, empty = (self.ring, self.context.num_envs), self.empty
@@ -105,6 +112,7 @@ class Rows:
                 lambda leaf: empty((*lead, *leaf.shape[1:]), leaf.dtype).zero_(), self.columns.carry
             )
             self.storage["has_carry"] = empty(lead, torch.bool).zero_()
+        self._pick = tree.layout(self.storage["observation"]).pick
         if self.shared:
             self.storage["slot"] = empty(lead, torch.int64).fill_(-1)
             self.finals = FinalPool([leaf.flatten(0, 1) for leaf in tree.leaves(self.storage["observation"])])
@@ -136,32 +144,40 @@ class Rows:
             UsageError: the extras, infos or carry differ from those of earlier rows in name, shape or dtype.
         """
         if self.context.ignores_masks and item.steps.observation.action_mask is not None:
+            # masks that the algorithm ignores may take more memory than the observations
             item = with_observations(item, lambda seen: replace(seen, action_mask=None))
         if (frames := self.frames) is not None:
+            # each frame once: stacked again when it is sampled
             item = with_observations(item, lambda seen: replace(seen, features=frames.newest(seen.features)))
         if not self.storage:
             self.allocate(masks=item.steps.observation.action_mask is not None)
         steps, store, count = item.steps, self.storage, len(item.steps.reward)
         end = self.head + count  # writing to a slice is faster than to an index
         where = slice(self.head, end) if end <= self.ring else self._places(self.head, count)
+        # before the rows are overwritten
         if self.shared and self.filled:
             self._keep_interrupted(steps.observation)
-        pick = tree.layout(store["observation"]).pick
-        _assign(pick(store["observation"]), where, pick(steps.observation))
+        pick = self._pick
+        for column, value in zip(pick(store["observation"]), pick(steps.observation), strict=True):
+            column[where] = value
         store["action"][where] = steps.action.to(store["action"].dtype)
         store["reward"][where] = steps.reward
+        # 0 at terminations only: at a time limit the value of the next observation still counts
         store["discount"][where] = torch.full_like(steps.reward, self.gamma).masked_fill_(steps.terminated, 0.0)
         store["valid"][where] = steps.valid
         if self.columns is not PLAIN or steps.info or "info" in store:
             self._extend_optional(self._places(self.head, count), item)
+        # never reset: a check of all rows would cost more than drawing a few again
         self.holes = self.holes or not bool(steps.valid.all())
         self.head, self.written = (self.head + count) % self.ring, self.written + count
         if self.shared:
             self._store_finals(self._places(self.head - count, count), item)
         else:
+            # one step without an end: the last observation [B, ..] fills the row without the copies of `successors`
             single = count == 1 and item.final_observations is None
-            following = tree.unsqueezed(item.last_observation) if single else successors(item)
-            _assign(pick(store["next_observation"]), where, pick(following))
+            following = item.last_observation if single else successors(item)
+            for column, value in zip(pick(store["next_observation"]), pick(following), strict=True):
+                column[where] = value
         self.filled = min(self.filled + count, self.rows)
 
     def _places(self, first: int, count: int) -> Tensor:
@@ -171,6 +187,7 @@ class Rows:
     @property
     def oldest(self) -> int:
         """The oldest stored row."""
+        # the row at `head` holds only the newest observation if observations are shared
         return (self.head + self.shared) % self.ring if self.filled == self.rows else 0
 
     @property
@@ -199,15 +216,6 @@ class Rows:
             None if mask is None else mask.flatten(0, 1).index_select(0, index),
         )
 
-    def _successors(self, index: Tensor) -> Observation:
-        """The next observations [N] of the steps at flat positions int64 [N]; only their newest frame if frames are shared."""
-        if not self.shared:
-            following: Observation = self.take("next_observation", index)
-            return following
-        following = self.take("observation", self.walk.after(index))
-        self._put_finals(following, index)
-        return following
-
     def _put_finals(self, following: Observation, index: Tensor) -> None:
         """Overwrite the next observations [N] of those steps (flat positions int64 [N]) that ended an episode."""
         assert self.finals is not None
@@ -223,14 +231,20 @@ class Rows:
             self.last_history = index, now, self.walk.history(index, self.frames.count, self.oldest)
         return self.last_history[2]
 
-    def observations(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
+    def pairs(self, index: Tensor, last: Tensor) -> tuple[Observation, Observation]:
         """(observations [N] at flat positions `index` int64 [N], next observations [N] of the steps at `last` int64 [N])."""
         if self.frames is None:
-            return self.take("observation", index), self._successors(last)
+            seen = self.take("observation", index)
+            if not self.shared:
+                return seen, self.take("next_observation", last)
+            following: Observation = self.take("observation", self.walk.after(last))
+            self._put_finals(following, last)
+            return seen, following
         first = self.history(index)[0]
         history, after = (first, first if last is index else self.history(last)[0]), self.walk.after(last)
         now, then = stacks(self.flat("observation").features, history, after)
         following = self._take_flags(after, tree.map_tensors(lambda leaf: leaf[:, -1], then))
+        # the next row is the first of another episode where one ended
         self._put_finals(following, last)  # changes `then` too: the features of `following` are views of it
         joined = self.frames.joined
         whole = Observation(joined(then), following.is_first, following.action_mask)
@@ -249,6 +263,7 @@ class Rows:
                     f" collects gives {[list(leaf.shape) for leaf in given]}; build the memory with its initial_carry"
                 )
             for target, source in zip(carry, given, strict=True):
+                # a carry is stored at the first row of a rollout: sequences can begin only there
                 target[where[0]] = source
             store["has_carry"][where] = False
             store["has_carry"][where[0]] = True
@@ -260,6 +275,7 @@ class Rows:
     def _extend_named(self, column: str, where: Tensor, given: Mapping[str, Tensor]) -> None:
         """Write named tensors [T, B, ..] into the rows `where` int64 [T] of a column that is a mapping of names to tensors."""
         if column not in self.storage:
+            # rows before have no such entries, and a sample would mix both
             if self.filled:
                 raise UsageError(
                     f"the replay buffer holds rows without {column}; clear it before steps have {sorted(given)}"
@@ -280,6 +296,7 @@ class Rows:
         differs = torch.stack(
             [(old != new).flatten(1).any(1) if old.dim() > 1 else old != new for old, new in pairs]
         ).any(0)
+        # where no final observation is stored although the next row does not follow, the environment was reset
         newest = self.storage["slot"][self.head - 1]
         envs = (differs & (newest < 0)).nonzero().squeeze(-1)
         if len(envs):
@@ -290,6 +307,7 @@ class Rows:
         assert self.finals is not None
         slot = self.storage["slot"]
         touched = torch.cat([where, where.new_tensor([self.head])])
+        # the rows are overwritten, so their final observations can never be asked for again
         self.finals.release(slot[touched])
         slot[touched] = -1
         newest = tree.leaves(item.last_observation)
@@ -309,11 +327,6 @@ def _require_same(column: str, stored: Mapping[str, Tensor], given: Mapping[str,
             f"the {column} {wrong} of these steps are not those of the rows before, in name, shape or dtype; give the same at"
             " every step, or name the extras that the memory stores"
         )
-
-
-def _assign(columns: Iterable[Tensor], where: Tensor | slice, values: Iterable[Tensor]) -> None:
-    for column, value in zip(columns, values, strict=True):
-        column[where] = value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -338,9 +351,11 @@ class Ring:
 
         If the episode has fewer steps so far, its first step is repeated. `oldest` is the row of the oldest stored steps.
         """
+        # a loop over a few numbers: calls of torch would take three times as long
         at, first = _array(index), _array(self.first)
         steps, stays = [at], first[at] & False
         for _ in range(count - 1):
+            # frames before the start of an episode do not exist, and those before the oldest row were overwritten
             stays = first[at] | (at // self.envs == oldest)
             at = (at - self.envs * ~stays) % (self.rows * self.envs)
             steps.append(at)
@@ -365,6 +380,7 @@ class Ring:
         going = torch.ones_like(index, dtype=torch.bool)
         for _ in range(n_steps - 1):
             following = self.after(last)
+            # rewards of another episode, or of rows not yet collected, do not belong to the return
             going = going & (last // self.envs != newest) & ~self.first[following] & valid[following]
             reward = torch.where(going, reward + discount * rewards[following], reward)
             discount = torch.where(going, discount * discounts[following], discount)
@@ -390,6 +406,7 @@ class OnDisk:
     """Allocates tensors that are memory-mapped files, in a new folder below `directory` that is deleted with this object."""
 
     def __init__(self, directory: str | Path, device: str) -> None:
+        # memory-mapped files are in the memory of the processor
         if device != "cpu":
             raise SettingsError(f"a replay buffer on disk needs device = 'cpu', not {device!r}")
         require_file_name(directory)
@@ -404,6 +421,7 @@ class OnDisk:
         self.files = 0
 
     def __call__(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        # torch cannot map an empty file
         size, self.files = math.prod(shape), self.files + 1
         if not size:
             return torch.empty(shape, dtype=dtype)

@@ -58,14 +58,16 @@ class SequenceReplay(Generic[CarryT]):
                 f"sequences of length = {length} with burn_in = {burn_in} leave no row to learn from;"
                 " 0 <= burn_in < length"
             )
+        # a mapping gives its names
         names: Names = ALL if extras is True else tuple(extras or ())
         like = extras if isinstance(extras, Mapping) else {}
         self.length, self.burn_in = length, burn_in
         self.inner = rows.with_columns(Columns(names, like, ends=True, carry=carry))
         self._begins: Tensor | None = None  # what `_beginnings` returns; None after the memory has changed
-        if length > rows.stored.rows:
+        # no sequence would ever be whole
+        if length > rows.rows:
             raise SettingsError(
-                f"sequences of length = {length} do not fit a memory of {rows.stored.rows} rows for each of"
+                f"sequences of length = {length} do not fit a memory of {rows.rows} rows for each of"
                 f" {rows.context.num_envs} environments; enlarge buffer_size"
             )
 
@@ -94,9 +96,10 @@ class SequenceReplay(Generic[CarryT]):
 
     def draw(self, size: int, generator: Generator) -> Tensor:
         """Draw the flat positions int64 [size] (row * num_envs + env) of the first rows of sequences; raises like `sample`."""
-        stored, device = self.inner.stored, self.inner.context.device
+        stored, device = self.inner, self.inner.context.device
         if not stored.filled:
             raise UsageError("the replay buffer is empty; collect transitions before sampling")
+        # every whole sequence once; with fewer rows, the one that begins at the oldest row
         starts, envs = max(stored.filled - self.length, 0) + 1, self.inner.context.num_envs
         if stored.columns.carry is None:
             first = torch.randint(starts * envs, (size,), generator=generator, device=device)
@@ -113,21 +116,23 @@ class SequenceReplay(Generic[CarryT]):
 
     def _beginnings(self, starts: int) -> Tensor:
         """The rows with a stored carry among the `starts` oldest ones, as int64 [K], age of the row * num_envs + env."""
-        stored = self.inner.stored
+        stored = self.inner
         rows = (stored.oldest + torch.arange(starts, device=self.inner.context.device)) % stored.ring
         begins: Tensor = stored.storage["has_carry"][rows]
         return begins.flatten().nonzero().squeeze(-1)
 
     def at(self, index: Tensor) -> Sequences[CarryT]:
         """The sequences whose first rows are at the flat positions int64 [N]."""
-        stored, envs = self.inner.stored, self.inner.context.num_envs
+        stored, envs = self.inner, self.inner.context.num_envs
         age = (index // envs - stored.oldest) % stored.ring  # the number of older rows
         ahead = torch.arange(self.length, device=index.device).unsqueeze(1)
+        # rows after the newest one are padding, and are masked out of the loss
         held = age + ahead < stored.filled  # [T, N]
+        # padding repeats the newest row, because every position has to hold finite numbers
         steps = torch.minimum(ahead, stored.filled - 1 - age)
         at = ((index + steps * envs) % (stored.ring * envs)).flatten()
         shape = self.length, len(index)
-        observation, following = stored.observations(at, at)
+        observation, following = stored.pairs(at, at)
         columns = {name: stored.take(name, at) for name in ("action", "reward", "terminated", "truncated", "discount")}
         named = {name: stored.take(name, at) if name in stored.storage else {} for name in NAMED}
         valid = self.inner.usable(at)

@@ -39,5 +39,6 @@ __all__ = [
     "set_aside",
 ]
 
-if not TYPE_CHECKING:  # type checkers report names that are not there
+if not TYPE_CHECKING:
+    # type checkers report names that are not there
     __getattr__ = names_elsewhere(__name__)

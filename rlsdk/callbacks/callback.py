@@ -91,6 +91,7 @@ class Callback:
 
     def handles(self, event: str) -> bool:
         """Whether this callback overrides the method `event`, such as "on_update"; other methods are not called."""
+        # Looked up on the object, not on its class: LambdaCallback stores functions there, which have no `__func__`.
         return getattr(getattr(self, event), "__func__", None) is not getattr(Callback, event)
 
     @property
@@ -132,17 +133,20 @@ class LambdaCallback(Callback):
 def steps_of_round(agent: DrivenAgent | TrainedAgent) -> int:
     """The environment steps (updates, if these are the plan's unit) of a round; 0 if rounds differ in length."""
     plan, num_envs = agent.parts.plan, agent.context.num_envs
-    if isinstance(length := getattr(plan, "n_steps", None), int):  # see `rlsdk.interfaces.PlanAbilities`
+    if isinstance(length := getattr(plan, "n_steps", None), int):
+        # see `rlsdk.interfaces.PlanAbilities`
         return length * num_envs
     if isinstance(plan, OffPolicyPlan):
         return 0 if plan.episodes else plan.train_every * num_envs
-    return int(getattr(plan, "updates_per_round", 0))  # of `rlsdk_datasets.OfflinePlan` and plans like it
+    # of `rlsdk_datasets.OfflinePlan` and plans like it
+    return int(getattr(plan, "updates_per_round", 0))
 
 
 class StepCounter:
     """Counts intervals of `every` environment steps: `due(steps)` returns True once per interval that has passed."""
 
     def __init__(self, every: int, name: str) -> None:
+        # In Python True is an int, and would be an interval of 1.
         if not isinstance(every, int) or isinstance(every, bool) or every < 1:
             raise SettingsError(f"{name} = {every!r} must be a positive number of environment steps")
         self.every, self.passed, self.name = every, 0, name
@@ -150,6 +154,7 @@ class StepCounter:
     def changed(self, every: int) -> StepCounter:
         """A counter with another interval, which begins at the last multiple of the current one."""
         other = StepCounter(every, self.name)
+        # From the last multiple: otherwise steps since then would not count for the new interval.
         other.start(self.passed * self.every)
         return other
 
@@ -165,6 +170,7 @@ class StepCounter:
             )
 
     def due(self, steps: int) -> bool:
+        # One round may pass several intervals; the caller acts once for all of them.
         before, self.passed = self.passed, steps // self.every
         return self.passed > before
 

@@ -19,7 +19,7 @@ from rlsdk.records import Report
 from rlsdk.runtime.output import counted, print_line
 from rlsdk.storage.archive import AGENT_KIND, inspect
 from rlsdk.storage.journal import FOLDER, Journal
-from rlsdk.training.run import copied_parameters
+from rlsdk.training.train import copied_parameters
 from rlsdk.training.trained_agent import TrainedAgent
 
 if TYPE_CHECKING:
@@ -93,13 +93,15 @@ class CheckpointCallback(Callback):
 
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps, steps_of_round(run.driven))
-        self._look(run.agent)
+        # Now: a file of this name that appears later was written by another training.
+        self._divide_files(run.agent)
         return None
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if self.counter.due(run.num_timesteps):
             path, whole = self._write(run.agent)
             run.notify("on_checkpoint", path)
+            # In every run, not only in those that are resumed: otherwise a resumed run would differ (decision 0014).
             if self.cut_episodes and not whole:
                 run.restart_episodes()
         return True
@@ -110,24 +112,28 @@ class CheckpointCallback(Callback):
 
     def _write(self, agent: TrainedAgent) -> tuple[Path, bool]:
         """(the path of the new file, whether it contains the running episodes)."""
+        # `save` may be called without `learn`.
         if self._own is None:
-            self._look(agent)
+            self._divide_files(agent)
         path = self.folder / self._name(agent.num_timesteps)
-        self._clear_the_way(path)
+        self._move_foreign_files(path)
         whole = agent.save_checkpoint(path, replay=self.save_replay_buffer, journal=self.journal)
         if self.verbose:
             print_line(f"checkpoint at step {agent.num_timesteps:,}: {path}")
         assert self._own is not None
+        # The time distinguishes this file from one of another training that replaces it.
         self._own[path] = path.stat().st_mtime_ns
+        # After the new file is whole: a crash never leaves fewer than `keep` files.
         if self.keep is not None:
             for old in [file for file in self._files() if self._is_own(file)][: -self.keep]:
                 old.unlink(missing_ok=True)
                 del self._own[old]
+        # Last, and for all files of the folder: parts are shared, and each remaining file needs its own.
         if self.save_replay_buffer and agent.replay_buffer is not None:
             self.journal.clear(name for file in self.folder.glob("*.rlsdk") for name in _parts_of(file))
         return path, whole
 
-    def _look(self, agent: TrainedAgent) -> None:
+    def _divide_files(self, agent: TrainedAgent) -> None:
         """Divide the checkpoints in the folder into those of the training that `agent` continues, and foreign ones."""
         known = self._files() if self.folder.is_dir() else []
         self._own = {path: path.stat().st_mtime_ns for path in known if belongs(path, agent)}
@@ -137,10 +143,11 @@ class CheckpointCallback(Callback):
         """Whether this training wrote the file, and no other has replaced it since."""
         try:
             return self._own is not None and self._own.get(path) == path.stat().st_mtime_ns
-        except FileNotFoundError:  # another training has moved it just now
+        except FileNotFoundError:
+            # another training has moved it just now
             return False
 
-    def _clear_the_way(self, path: Path) -> None:
+    def _move_foreign_files(self, path: Path) -> None:
         """Move foreign checkpoints aside, with their parts of the replay buffer, also one that came to `path` meanwhile."""
         foreign = [*self._foreign, *([path] if path.exists() and not self._is_own(path) else [])]
         foreign, self._foreign = [file for file in dict.fromkeys(foreign) if file.exists()], []
@@ -155,6 +162,7 @@ class CheckpointCallback(Callback):
         prefix = self.name_prefix
         pattern = r"step_(\d+)\.rlsdk" if prefix is None else rf"{re.escape(prefix)}_(\d+)_steps\.rlsdk"
         found = ((re.fullmatch(pattern, path.name), path) for path in self.folder.iterdir())
+        # By number: with a prefix, names have no leading zeros and do not sort as text.
         return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
 
@@ -187,11 +195,11 @@ class RestoreOnDivergence(Callback):
     def on_training_start(self, run: Run) -> None:
         self.counter.start(run.num_timesteps)
         self.restored, self._copy = 0, None
-        self._keep(run)
+        self._copy_parameters(run)
 
     def on_report(self, run: Run, report: Report) -> None:
         if self.counter.due(run.num_timesteps):
-            self._keep(run)
+            self._copy_parameters(run)
 
     def on_divergence(self, run: Run, error: DivergenceError) -> bool | None:
         if self._copy is None or self.restored >= self.at_most:
@@ -210,13 +218,14 @@ class RestoreOnDivergence(Callback):
         )
         return True
 
-    def _keep(self, run: Run) -> None:
+    def _copy_parameters(self, run: Run) -> None:
         parameters = copied_parameters(run.agent)
+        # None: the parameters have diverged already, so the earlier copy stays.
         if parameters is not None:
             self._copy = run.num_timesteps, parameters
 
 
-ASIDE = "earlier"
+EARLIER = "earlier"
 """The folders of earlier files are `earlier_1`, `earlier_2` and so on, each beside the files that were moved there."""
 
 
@@ -243,13 +252,15 @@ def set_aside(files: Iterable[Path], parts: Mapping[str, Path] | None = None) ->
     Raises:
         ArtifactError: a file cannot be moved.
     """
+    # `groupby` needs sorted folders.
     found = sorted(filter(Path.exists, files), key=lambda path: (path.parent, path.name))
     for folder, moved in itertools.groupby(found, lambda path: path.parent):
         paths = list(moved)
         try:
-            place = _free(folder)
+            place = _new_folder(folder)
+            # Parts first: if this is interrupted, no file was moved without them.
             for name, part in (parts or {}).items():
-                _link(part, place / name)
+                _link_or_copy(part, place / name)
             for path in paths:
                 os.replace(path, place / path.name)
         except OSError as error:
@@ -265,22 +276,25 @@ def set_aside(files: Iterable[Path], parts: Mapping[str, Path] | None = None) ->
         )
 
 
-def _free(folder: Path) -> Path:
+def _new_folder(folder: Path) -> Path:
     """Make the first folder `earlier_N` that does not exist, and return it."""
     for number in itertools.count(1):
-        place = folder / f"{ASIDE}_{number}"
+        place = folder / f"{EARLIER}_{number}"
+        # Another training may make the same folder between a check and `mkdir`.
         with contextlib.suppress(FileExistsError):
             place.mkdir()
             return place
     raise AssertionError
 
 
-def _link(part: Path, place: Path) -> None:
+def _link_or_copy(part: Path, place: Path) -> None:
     """Make the file `part` also available as `place`: without a copy where the file system can."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):  # the file that needs it was not whole before
+    # the file that needs it was not whole before
+    with contextlib.suppress(FileNotFoundError):
         try:
             os.link(part, place)
+        # It is an OSError as well, but a copy would fail in the same way.
         except FileNotFoundError:
             raise
         except OSError:

@@ -53,7 +53,8 @@ class EvalCallback(Callback):
         *,
         stop_at: float | None = None,
     ) -> None:
-        require_episodes(n_eval_episodes)  # not only at the first evaluation
+        # not only at the first evaluation
+        require_episodes(n_eval_episodes)
         self.eval_env, self.deterministic = connect(eval_env), deterministic
         self.n_eval_episodes = n_eval_episodes
         self.best_model_save_path = None if best_model_save_path is None else Path(best_model_save_path)
@@ -94,18 +95,22 @@ class EvalCallback(Callback):
 
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps, steps_of_round(run.driven))
+        # In a second call of `learn` this object knows the results already.
         if not self.history:
-            self._take_up(run)
+            self._read_earlier_results(run)
+        # A list, not a generator in `any`: every callback must be called, also after one that stops the training.
         answers = [child.on_training_start(run) for child in (*self.on_new_best, *self.after)]
         return not any(map(says_stop, answers))
 
-    def _take_up(self, run: Run) -> None:
+    def _read_earlier_results(self, run: Run) -> None:
         """Take up the results that an earlier callback of the same training left in the folders."""
+        # First: `self.log.best` below is known once the file was read.
         if self.log is not None:
             self.log.start(run.num_timesteps)
         best = self._best_file
         if best is not None and best.exists() and belongs(best, run.agent):
             self.best = max(self.best, float("-inf") if self.log is None else self.log.best)
+            # A best agent of unknown return may be better than the next one, so it is moved aside instead of replaced.
             self.owns_best = self.best > float("-inf")
 
     @property
@@ -126,13 +131,16 @@ class EvalCallback(Callback):
     def evaluate(self, run: Run) -> bool:
         """Evaluate now. Return False if the mean return has reached `stop_at` or another callback stops the training."""
         how: dict[str, Any] = {"deterministic": self.deterministic, "use_masking": self.use_masking}
+        # The same seed each time: all evaluations of a training begin in the same states.
         how["seed"] = run.agent.derived_seed("evaluation")
         result = self.cut_short(lambda: run_episodes(run.agent, self.eval_env, self.n_eval_episodes, **how))
+        # A signal ended the evaluation, so the training ends too.
         if result is None:
             return False
         self.history.append((run.num_timesteps, result))
         best = self._best_file
         foreign = [best] if best is not None and not self.owns_best else []
+        # Not when training starts: one that ends before its first evaluation writes nothing, so nothing has to move.
         set_aside([*foreign, *(self.log.outdated(len(result.returns)) if self.log is not None else ())])
         self.owns_best = True
         if self.log is not None:
@@ -140,18 +148,20 @@ class EvalCallback(Callback):
         self._write(run, _metrics(result))
         listeners, better = list(self.after), result.mean > self.best
         if self.verbose:
-            print_line(_described(run.num_timesteps, result, better))
+            print_line(_summary_line(run.num_timesteps, result, better))
         if better:
             self.best = result.mean
             listeners = [*self.on_new_best, *listeners]
             if best is not None:
                 run.agent.save(best)
+        # A list, for the same reason as in `on_training_start`.
         answers = [child.on_evaluation(run, result) for child in listeners]
         run.notify("on_evaluation", result)
         return not any(map(says_stop, answers)) and (self.stop_at is None or result.mean < self.stop_at)
 
     def _write(self, run: Run, metrics: dict[str, float]) -> None:
         """Write the metrics of an evaluation. If this step was logged already, do not write the other metrics again."""
+        # A second row of a step would repeat its other metrics, and smoothed curves would jump there.
         if self.logged_at != run.num_timesteps:
             run.log(metrics)
             return
@@ -160,7 +170,7 @@ class EvalCallback(Callback):
         run.logger.write(run.num_timesteps, values)
 
 
-def _described(step: int, result: Evaluation, better: bool) -> str:
+def _summary_line(step: int, result: Evaluation, better: bool) -> str:
     """One line of text with the result of an evaluation."""
     length = sum(result.lengths) / len(result.lengths)
     text = f"evaluation at step {step:,}: mean return {result.mean:.2f} +/- {result.std:.2f}, mean length {length:.1f}"
@@ -203,6 +213,7 @@ class EvaluationLog:
         if not steps or not self._replaces:
             return
         try:
+            # A pickle in the file would run code.
             with np.load(self.path, allow_pickle=False) as found:
                 arrays = {name: found[name] for name in found.files}
             earlier = arrays["timesteps"] <= steps
@@ -211,7 +222,8 @@ class EvaluationLog:
                 raise ValueError("arrays are missing")
             _require_evaluations(self.before, int(earlier.sum()))
             self._replaces = not earlier.all()
-        except Exception as error:  # numpy and zipfile raise any error for a damaged file
+        except Exception as error:
+            # numpy and zipfile raise any error for a damaged file
             self.before = {}
             warnings.warn(f"{self.path} cannot be continued and is begun again: {one_line(error, 300)}", stacklevel=3)
 
@@ -243,9 +255,11 @@ class EvaluationLog:
             "ep_lengths": np.array([result.lengths for _, result in history], np.int64),
         }
         successes = [[episode.success for episode in result.episodes] for _, result in history]
+        # An array of bool cannot hold None.
         if not any(None in row for row in successes):
             arrays["successes"] = np.array(successes, np.bool_)
         if self.before:
+            # All arrays of the file have the same E: one that earlier evaluations lack is left out.
             names = [name for name in arrays if name in self.before]
             arrays = {name: np.concatenate([self.before[name], arrays[name]]) for name in names}
         write_atomically(self.path, lambda stream: np.savez(stream, **arrays))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 from rlsdk.callbacks.callback import Callback, LambdaCallback, StepCounter, steps_of_round
 from rlsdk.errors import SettingsError
 from rlsdk.records import EnvStep, Report
-from rlsdk.runtime.output import Lasting, is_quiet, print_line
+from rlsdk.runtime.output import LossyStream, is_quiet, print_line
 from rlsdk.training.run import Run, says_stop
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class ParameterHistograms(Callback):
 
     def on_training_start(self, run: Run) -> bool | None:
         self.counter.start(run.num_timesteps, steps_of_round(run.driven))
+        # At the start too: it raises if no sink takes histograms, before training time is spent.
         run.write_histograms()
         return None
 
@@ -128,7 +129,7 @@ class StopOnRewardThreshold(Callback):
         self.reward_threshold, self.verbose, self.on = float(reward_threshold), verbose, on
 
     def on_evaluation(self, run: Run, evaluation: Evaluation) -> bool | None:
-        return self.on != "evaluation" or self._goes_on(run, evaluation.mean)
+        return self.on != "evaluation" or self._continues(run, evaluation.mean)
 
     def on_report(self, run: Run, report: Report) -> bool | None:
         if (
@@ -138,9 +139,9 @@ class StopOnRewardThreshold(Callback):
         ):
             return None
         mean = run.mean_return
-        return mean is None or self._goes_on(run, mean)
+        return mean is None or self._continues(run, mean)
 
-    def _goes_on(self, run: Run, mean: float) -> bool:
+    def _continues(self, run: Run, mean: float) -> bool:
         reached = mean >= self.reward_threshold
         if reached and self.verbose:
             print_line(
@@ -194,6 +195,7 @@ class StopOnMaxEpisodes(Callback):
 
     def on_step(self, run: Run, step: EnvStep) -> bool | None:
         self.n_episodes += len(step.episodes)
+        # stable-baselines3 defines `max_episodes` per environment.
         over = self.n_episodes >= self.max_episodes * len(step.reward)
         if over and self.verbose:
             print_line(f"training stops at step {run.num_timesteps}: {self.n_episodes} episodes were played")
@@ -209,7 +211,8 @@ class ProgressBar(Callback):
     `seconds` seconds."""
 
     def __init__(self, stream: TextIO | None = None, *, seconds: float = 10.0) -> None:
-        self.stream: Any = Lasting(stream or sys.stderr)
+        # A closed terminal must not end the training.
+        self.stream: Any = LossyStream(stream or sys.stderr)
         self.live = self.stream.isatty()
         self.seconds = REFRESH if self.live else seconds
         self._shown = 0.0
@@ -227,8 +230,10 @@ class ProgressBar(Callback):
         return True
 
     def on_training_end(self, run: Run) -> None:
+        # What was shown last may be `seconds` old.
         if not is_quiet():
             self._show(run)
+        # Also if quiet: rich has hidden the cursor of the terminal, and its thread still runs.
         if self._bar is not None:
             self._bar[0].stop()
             self._bar = None
@@ -241,12 +246,13 @@ class ProgressBar(Callback):
             progress, task = self._bar
             progress.update(task, completed=done, outcome=text, rate=f"{rate:,.0f} steps/s")
             return
-        left = _clock((run.total_timesteps - done) / rate) if rate else "?"
+        left = _as_clock((run.total_timesteps - done) / rate) if rate else "?"
         line = f"{done:>10,}/{run.total_timesteps:,} steps  {text}  {rate:7,.0f} steps/s  {left} left"
         print_line(line, self.stream)
 
 
 def _live_bar(total: int, stream: TextIO) -> tuple[Progress, TaskID]:
+    # Imported here: 60 ms, and only a bar on a terminal needs it.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -262,7 +268,7 @@ def _live_bar(total: int, stream: TextIO) -> tuple[Progress, TaskID]:
     return progress, progress.add_task("training", total=total, outcome="", rate="")
 
 
-def _clock(seconds: float) -> str:
+def _as_clock(seconds: float) -> str:
     whole = max(0, round(seconds))
     return (
         f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
@@ -277,6 +283,7 @@ def _clock(seconds: float) -> str:
 Handler = Callable[[int, FrameType | None], object] | int | None
 """A signal handler: a function, a constant of the module `signal`, or None if it was not installed from Python."""
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+# Windows has no such signal.
 HANG_UP = getattr(signal, "SIGHUP", None)
 
 
@@ -290,39 +297,45 @@ class StopOnInterrupt(Callback):
         self._before: dict[signal.Signals, Handler] = {}
 
     def on_training_start(self, run: Run) -> None:
-        self._hold()
+        self._catch_signals()
 
     def cut_short(self, work: Callable[[], ResultT]) -> ResultT | None:
         """Return `work()`; None if a signal ended it, during the training or after it. For work that changes nothing."""
+        # During a training the handlers are installed already, and must stay after the evaluation.
         alone = not self._before
         if alone:
-            self._hold()
+            self._catch_signals()
         self._at_once = True
         try:
             return work()
         except KeyboardInterrupt:
-            if not self.interrupted:  # the work raised it itself
+            if not self.interrupted:
+                # the work raised it itself
                 raise
             return None
         finally:
             self._at_once = False
             if alone:
-                self._release()
+                self._restore_handlers()
 
-    def _hold(self) -> None:
+    def _catch_signals(self) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # signals reach the main thread only; the program that started this thread handles them
-        caught = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]  # nohup ignores SIGHUP
-        self._before = {number: signal.signal(number, self._catch) for number in caught}
+            # signals reach the main thread only; the program that started this thread handles them
+            return
+        # nohup ignores SIGHUP
+        caught = [n for n in SIGNALS if n != HANG_UP or signal.getsignal(n) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._stop) for number in caught}
 
-    def _catch(self, number: int, frame: FrameType | None) -> None:
+    def _stop(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = True
-        self._release()
+        # First: a second signal stops the program, even while the line below waits for a slow terminal.
+        self._restore_handlers()
         print_line("\nstopping; saving first (press Ctrl-C again to stop at once)", sys.stderr)
+        # Elsewhere an exception could stop an update halfway, and the file saved next would hold its parts.
         if self._at_once:
             raise KeyboardInterrupt
 
-    def _release(self) -> None:
+    def _restore_handlers(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
@@ -331,4 +344,4 @@ class StopOnInterrupt(Callback):
         return not self.interrupted
 
     def on_training_end(self, run: Run) -> None:
-        self._release()
+        self._restore_handlers()

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from rlsdk.errors import CALLED_ELSEWHERE, PluginError, RlsdkError, closest, difference, known_as
 from rlsdk.registry.discovery import SWITCH, described
-from rlsdk.registry.loading import extension, is_offered, offered_commands
+from rlsdk.registry.loading import extension, is_offered, naming_plugins, offered_commands
 from rlsdk.runtime.output import plain_output, plain_warnings, print_line
 from rlsdk.runtime.packages import pip_install
 
@@ -69,6 +69,7 @@ class Commands(Mapping[str, Any]):
         return len((*OWN, *offered_commands()))
 
     def __getitem__(self, name: str) -> Any:
+        # Typer looks a command up several times in one call.
         if name not in self._made:
             self._made[name] = _command(name)
         return self._made[name]
@@ -153,6 +154,7 @@ def _command(name: str) -> Any:
     elif is_offered("commands", name):
         function = extension("commands", name)
     else:
+        # As every mapping; Typer then reports an unknown command.
         raise KeyError(name)
     if isinstance(function, typer.Typer):
         return typer.main.get_command(function)
@@ -168,6 +170,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    # Otherwise Typer imports rich, which takes 80 ms of every command.
     rich_markup_mode=None,
 )
 
@@ -201,7 +204,8 @@ def main() -> None:
 
 def _run() -> None:
     try:
-        app()
+        with naming_plugins():
+            app()
     except RlsdkError as error:
         print_line(f"error: {error}", sys.stderr)
         sys.exit(1)
@@ -216,7 +220,15 @@ def _run() -> None:
         )
         sys.exit(1)
     except KeyboardInterrupt:
+        # As shells report it: 128 and the number of SIGINT.
         sys.exit(130)
+    except Exception as error:
+        # a kernel may fail in any command that acts; without this module no kernel was used
+        kernels = sys.modules.get("rlsdk.kernels.factory")
+        if kernels is None or (fault := kernels.kernel_fault(error)) is None:
+            raise
+        print_line(f"error: {fault}", sys.stderr)
+        sys.exit(1)
 
 
 @contextmanager

@@ -41,6 +41,7 @@ def steps_option(text: str, least: int = 1) -> Any:
 
 def _whole(text: str) -> int | None:
     """Parse a whole number; None if the text is not a number or has decimals."""
+    # Not through float, which is exact up to 2**53 only.
     with contextlib.suppress(ValueError):
         return int(text)
     with contextlib.suppress(ValueError):

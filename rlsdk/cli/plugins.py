@@ -119,6 +119,7 @@ def diagnose(as_json: Annotated[bool, typer.Option("--json", help="Print JSON in
     from rlsdk.registry.trial import all_tried
 
     versions, found = {name: _version(name) for name in PACKAGES}, plugins()
+    # First: loading the plugins may take long.
     if not as_json:
         _print_system(versions)
     trials = list(zip(found, all_tried(found), strict=True))

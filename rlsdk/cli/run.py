@@ -60,6 +60,7 @@ def run_training(
     env, resume, executor = options["env"], options["resume"], options["executor"]
     _require_one_start(options, config=config is not None, no_preset=no_preset)
     settings = settings_from(load(algorithm), assignments, dataset, config)
+    # Only if the file chooses it: what the user gives needs no trust.
     if config is not None and env is None and "env" not in parse_assignments(assignments or ()):
         _require_own_environment(settings, config, trust=options["trust"])
     options["env"] = _environment(env, settings, env_kwargs, wrapper, resume=resume)
@@ -154,6 +155,7 @@ def _run_seeds(plan: Sweep) -> list[SeedResult]:
     from rlsdk.runs.recorded_run import place_of
     from rlsdk.runs.sweep import SUMMARY, folder_of, sweep
 
+    # Chosen now, so that the command for continuing can name it.
     plan = attrs.evolve(plan, request=attrs.evolve(plan.request, out=folder_of(plan)))
     name = f"{plan.request.algorithm} on {place_of(plan.request)}"
     print_line(f"{name}: {_listed(plan.seeds)}, {plan.jobs} at a time")

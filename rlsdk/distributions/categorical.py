@@ -27,6 +27,7 @@ SMALLEST = 1e-30
 def gumbel(like: Tensor, generator: Generator) -> Tensor:
     """Standard Gumbel noise with the shape [..] of `like`. The argmax of logits + noise is a sample of the distribution."""
     exponential = torch.empty_like(like).exponential_(generator=generator)
+    # an exponential number may be exactly 0, whose logarithm is infinite
     return -exponential.clamp(min=SMALLEST).log()
 
 
@@ -54,6 +55,7 @@ class Categorical:
     def sample(self, generator: Generator) -> Tensor:
         """Return choices [B]. Raises DivergenceError if log-probabilities are NaN, as `mode` does; not on accelerators."""
         require_choice(self.log_probs)
+        # the Gumbel trick: an argmax needs no cumulative sums of probabilities
         return (self.log_probs + gumbel(self.log_probs, generator)).argmax(-1)
 
     def mode(self) -> Tensor:
@@ -83,6 +85,7 @@ class Categorical:
         probs = self.probs
         per_row = grad_log_prob.unsqueeze(-1)
         if grad_entropy is not None:
+            # in closed form, because kernels call this instead of autograd
             entropy = -(probs * self.log_probs).sum(-1, keepdim=True)
             per_row = per_row + grad_entropy.unsqueeze(-1) * (self.log_probs + entropy)
         result = probs.mul_(per_row).neg_()
@@ -170,6 +173,7 @@ class Bernoulli:
         if mask is None:
             return Bernoulli(logits)
         zero, one = mask.view(*mask.shape[:-1], -1, 2).unbind(-1)
+        # finite, because infinite logits give NaN in the entropy; sigmoid of it is exactly 0
         limited = torch.where(one, logits, -CERTAIN)
         return Bernoulli(torch.where(zero, limited, CERTAIN))
 
@@ -177,6 +181,7 @@ class Bernoulli:
         """Return bits [B, A]. Raises DivergenceError if logits are NaN, as `mode` does; not on accelerators."""
         probability = self.logits.sigmoid()
         require_choice(probability)
+        # uniform < p and not <=: a probability of 0 then never gives 1
         uniform = torch.rand(self.logits.shape, generator=generator, device=self.logits.device)
         return (uniform < probability).to(torch.int8)
 
@@ -186,6 +191,7 @@ class Bernoulli:
 
     def log_prob(self, action: Tensor) -> Tensor:
         """The log-probability [N] of actions [N, A]: the sum over bits of log sigmoid(l) for 1 and log sigmoid(-l) for 0."""
+        # log sigmoid by softplus: log of a probability that rounds to 0 is infinite
         sign = 2.0 * action.to(self.logits.dtype) - 1.0
         return -softplus(-sign * self.logits).sum(-1)
 

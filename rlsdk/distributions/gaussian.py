@@ -37,6 +37,7 @@ class Gaussian:
         return self.mean
 
     def log_prob(self, action: Tensor) -> Tensor:
+        # times exp(-log std): dividing by a deviation that rounds to 0 would be infinite
         standardised = (action - self.mean) * (-self.log_std).exp()
         return (-0.5 * standardised.square() - self.log_std - HALF_LOG_TWO_PI).sum(-1)
 
@@ -69,6 +70,7 @@ class Gaussian:
 
 def log_jacobian(raw: Tensor) -> Tensor:
     """log(1 - tanh(raw)^2), [N, A], for actions `raw` [N, A] before tanh. It is exact where tanh saturates."""
+    # log(1 - tanh^2) itself is log 0 from |raw| = 9 on in float32
     return 2.0 * (LOG_TWO - raw - softplus(-2.0 * raw))
 
 
@@ -92,9 +94,13 @@ class SquashedGaussian:
 
         The density is computed from the value before tanh, so it is exact where tanh saturates.
         """
-        before_tanh = self._before_tanh
-        raw = before_tanh.transform(noise)
-        return raw.tanh(), before_tanh.log_prob(raw) - log_jacobian(raw).sum(-1)
+        # written out, because this runs twice in every update of SAC: the density of the Gaussian at `raw`, then the
+        # log-Jacobian of tanh, as `Gaussian.log_prob` and `log_jacobian` compute them
+        raw = self.mean + self.log_std.exp() * noise
+        action = raw.tanh()  # first: the order of operations is that in which autograd sums gradients
+        standardised = (raw - self.mean) * (-self.log_std).exp()
+        log_prob = (-0.5 * standardised.square() - self.log_std - HALF_LOG_TWO_PI).sum(-1)
+        return action, log_prob - (2.0 * (LOG_TWO - raw - softplus(-2.0 * raw))).sum(-1)
 
     def transform_vjp(
         self, noise: Tensor, action: Tensor, grad_action: Tensor, grad_log_prob: Tensor
@@ -105,6 +111,7 @@ class SquashedGaussian:
         raw = atanh(a): da/draw = 1 - a^2, dlog p/draw = 2 a, dlog p/dlog std = -1.
         """
         per_row = grad_log_prob.unsqueeze(-1)
+        # from the action and not from tanh again, which saves evaluating it
         grad_raw = (1.0 - action.square()) * grad_action + 2.0 * per_row * action
         return grad_raw, grad_raw * self.log_std.exp() * noise - per_row
 
@@ -120,6 +127,7 @@ class SquashedGaussian:
 
         tanh has no inverse at -1 and 1, so actions there get the log-density of the nearest action inside (-1, 1).
         """
+        # environments clip actions to the bounds, where atanh is infinite
         margin = torch.finfo(action.dtype).eps
         raw = action.clamp(-1.0 + margin, 1.0 - margin).atanh()
         return self._before_tanh.log_prob(raw) - log_jacobian(raw).sum(-1)
@@ -189,6 +197,7 @@ def expected_log_jacobian(mean: Tensor, std: Tensor) -> Tensor:
     z = mean / wide_std
     length = wide_std * math.sqrt(2.0 / math.pi) * (-0.5 * z.square()).exp() + mean * torch.erf(z * math.sqrt(0.5))
     wide = 2.0 * (LOG_TWO - length - (rest * density).sum(0))
+    # each rule is exact to 1e-6 on its own side only; both are finite everywhere, so gradients are too
     return torch.where(std < NARROW, narrow, wide)
 
 

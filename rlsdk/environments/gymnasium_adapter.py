@@ -8,28 +8,27 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
 from rlsdk.environments.adapters.checks import Environment, name_of, spec_of
 from rlsdk.environments.adapters.observations import spaces_of, to_space
-from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import (
     MEMBERS,
     ConnectedEnv,
     Seeds,
+    SteppedVector,
     has_members,
     missing_members,
     require_members,
 )
 from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
-from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, split_wrapper_settings, wrapped, wrapper_of
-from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, shown, suggest
+from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, raised, shown, suggest
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.loading import is_offered
@@ -39,16 +38,8 @@ from rlsdk.settings.load import environment_id, wrapper_call
 MOST_WRAPPERS = 50
 """The number of wrappers of a foreign vector environment that messages look at."""
 EnvSource = str | Callable[..., object] | Any
-CONNECTED = (
-    SyncVectorEnv,
-    ProcessVectorEnv,
-    CollectorsVectorEnv,
-    NativeVectorEnv,
-    ExecutorVectorEnv,
-    CustomVectorEnv,
-)
 LIMIT = "max_episode_steps"
-LACKING = "run the command in the folder of the module, add that folder to PYTHONPATH, or install its package"
+MODULE_FIX = "run the command in the folder of the module, add that folder to PYTHONPATH, or install its package"
 
 
 def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> ConnectedEnv:
@@ -68,19 +59,23 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
         seeded = connect(env, copies)
         seeded.seeds = Seeds(seed)
         return seeded
+    # These wrappers change settings of the agent; the environment is inside them.
     env, _ = split_wrapper_settings(env)
     if isinstance(env, EnvInTraining):
         return env.trained_in
-    if isinstance(env, CONNECTED):
-        return env
+    if isinstance(env, SteppedVector):
+        # each of its subclasses is a `ConnectedEnv`
+        return cast("ConnectedEnv", env)
     if isinstance(env, gymnasium.vector.VectorEnv):
-        return _native(env)
+        return _connect_gymnasium(env)
     if isinstance(env, gymnasium.Env):
         made = in_process([env])
-        made.env_id = _recipe(env)
+        made.env_id = _id_of(env)
         return made
-    if isinstance(inner := getattr(env, "venv", None), CONNECTED):  # what `get_env()` of an agent gave
-        return inner
+    if isinstance(inner := getattr(env, "venv", None), SteppedVector):
+        # what `get_env()` of an agent gave
+        return cast("ConnectedEnv", inner)
+    # stable-baselines3's VecEnv has members of the same names, with other meanings.
     if not isinstance(env, type) and not hasattr(env, "step_async") and has_members(env):
         return CustomVectorEnv(env)
     if isinstance(env, str) or callable(env):
@@ -90,7 +85,7 @@ def connect(env: EnvSource, copies: int = 1, *, seed: int | None = None) -> Conn
     raise EnvironmentFault(_no_environment(env))
 
 
-def _native(env: GymVector) -> NativeVectorEnv:
+def _connect_gymnasium(env: GymVector) -> NativeVectorEnv:
     """One of gymnasium's vector environments.
 
     Raises:
@@ -116,7 +111,7 @@ def _no_environment(env: object) -> str:
     if isinstance(env, list | tuple):
         return f"{shown(env)} is not an environment; make_vec_env takes a list of functions that each make one"
     if hasattr(env, "reset") and hasattr(env, "step") and not hasattr(env, "num_envs"):
-        return f"{shown(env)} {no_gymnasium(env)}"
+        return f"{shown(env)} {why_not_gymnasium(env)}"
     if len(missing_members(env)) < len(MEMBERS) - 3:
         require_members(env)
     return (
@@ -126,21 +121,23 @@ def _no_environment(env: object) -> str:
     )
 
 
-OF_VEC_ENVS = {"VecNormalize": "normalize=True", "VecFrameStack": "frame_stack=4"}
+SETTINGS = {"VecNormalize": "normalize=True", "VecFrameStack": "frame_stack=4"}
 """Wrapper of stable-baselines3's vector environments -> the setting of the agent that does the same."""
 
 
 def _settings_instead(env: Any) -> str:
     """What replaces the wrappers of a vector environment of stable-baselines3."""
     found = list[str]()
+    # Attributes of foreign objects may lead round in a circle.
     while env is not None and len(found) < MOST_WRAPPERS:
         found.append(type(env).__name__)
         env = vars(env).get("venv") if hasattr(env, "__dict__") else None
-    return "".join(f"; {name} is the setting {OF_VEC_ENVS[name]} of the agent" for name in found if name in OF_VEC_ENVS)
+    return "".join(f"; {name} is the setting {SETTINGS[name]} of the agent" for name in found if name in SETTINGS)
 
 
-def no_gymnasium(env: object) -> str:
+def why_not_gymnasium(env: object) -> str:
     """What is wrong with an object other than a `gymnasium.Env`, and how to mend it."""
+    # By the names of modules, so that the packages need not be imported.
     if any(kind.__module__.partition(".")[0] == "gym" for kind in type(env).__mro__):
         return (
             "is an environment of the older package gym; with shimmy installed it is one of gymnasium:"
@@ -160,14 +157,16 @@ def _has_agents(env: object) -> bool:
     return hasattr(env, "possible_agents") and callable(getattr(env, "action_space", None))
 
 
-def _recipe(env: Environment) -> str | None:
+def _id_of(env: Environment) -> str | None:
     """The id that makes the same environment again; None if the environment was wrapped or made with arguments."""
     spec = spec_of(env)
     if spec is None or spec.additional_wrappers or spec.id not in gymnasium.registry:
         return None
     known = gymnasium.registry[spec.id]
-    if spec.max_episode_steps != known.max_episode_steps:  # an argument of `gymnasium.make`, or the wrapper TimeLimit
+    if spec.max_episode_steps != known.max_episode_steps:
+        # an argument of `gymnasium.make`, or the wrapper TimeLimit
         return None
+    # How an environment is shown does not change its episodes.
     arguments = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
     return spec.id if arguments.items() <= known.kwargs.items() else None
 
@@ -185,15 +184,16 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
         EnvironmentFault: it cannot be made; the message names the cause and the fix.
     """
     try:
-        instance = _by_text(env, kwargs) if isinstance(env, str) else env(**kwargs)
+        instance = _make_from_text(env, kwargs) if isinstance(env, str) else env(**kwargs)
     except gymnasium.error.UnregisteredEnv as error:
         name = str(env).partition("?")[0]
-        if lacking := lacking_package(name):
+        if lacking := missing_package(name):
             raise EnvironmentFault(f"there is no environment {name!r}: {lacking}") from None
         register_all()
         hint = suggest(name, gymnasium.registry) if len(name) > 2 else "see gymnasium.pprint_registry()"
         hint = hint if hint.startswith("did") else "gymnasium.pprint_registry() lists those installed"
-        cause = str(error).partition(" Did you mean")[0].rstrip(" .")  # gymnasium's own suggestion lacks the version
+        # gymnasium's own suggestion lacks the version
+        cause = str(error).partition(" Did you mean")[0].rstrip(" .")
         raise EnvironmentFault(f"there is no environment {name!r}: {cause}; {hint}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(
@@ -202,12 +202,12 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     except RlsdkError:
         raise
     except Exception as error:
-        hint = f"; {LACKING}" if _lacks_module(env, error) else ""
+        hint = f"; {MODULE_FIX}" if _lacks_module(env, error) else ""
         raise EnvironmentFault(
-            f"environment {shown(env)} could not be made: {type(error).__name__}: {message_of(error).rstrip('.')}{hint}"
+            f"environment {shown(env)} could not be made: {raised(error).removeprefix('raised ').rstrip('.')}{hint}"
         ) from error
     if not isinstance(instance, gymnasium.Env):
-        hint = f": it {no_gymnasium(instance)}" if hasattr(instance, "step") else ""
+        hint = f": it {why_not_gymnasium(instance)}" if hasattr(instance, "step") else ""
         raise EnvironmentFault(f"{shown(env)} made a {type(instance).__name__}, not a gymnasium.Env{hint}")
     return instance
 
@@ -218,14 +218,14 @@ def _lacks_module(env: EnvSource, error: Exception) -> bool:
     return bool(module) and isinstance(error, ModuleNotFoundError) and module.partition(".")[0] in str(error)
 
 
-def _by_id(name: str, kwargs: dict[str, Any]) -> object:
+def _make_from_id(name: str, kwargs: dict[str, Any]) -> object:
     """Make the environment of an id with the plugin for its namespace, or with `gymnasium.make`.
 
     `module:NAME` and `./FILE.py:NAME` import the module. NAME is an id that it registers, or one of its classes or functions.
     """
     name, found = in_module(name)
     if found is not None:
-        return _called(found, kwargs)
+        return _make_with_limit(found, kwargs)
     if is_of_package(name):
         return extension("environments", name.partition("/")[0])(name, **kwargs)
     # gymnasium's checker checks the first step only; rlsdk checks every step, and `check_env` checks the rest
@@ -239,7 +239,7 @@ def in_module(name: str) -> tuple[str, Callable[..., Any] | None]:
     return own, found if callable(found) and own not in gymnasium.registry else None
 
 
-def _called(make: Callable[..., Any], kwargs: dict[str, Any]) -> object:
+def _make_with_limit(make: Callable[..., Any], kwargs: dict[str, Any]) -> object:
     """Call a class or function that makes an environment. As with `gymnasium.make`, `max_episode_steps` is its time limit."""
     if LIMIT not in kwargs or LIMIT in signature(make).parameters:
         return make(**kwargs)
@@ -247,10 +247,10 @@ def _called(make: Callable[..., Any], kwargs: dict[str, Any]) -> object:
     return gymnasium.wrappers.TimeLimit(make(**rest), kwargs[LIMIT])
 
 
-def _by_text(text: str, kwargs: Mapping[str, object]) -> object:
+def _make_from_text(text: str, kwargs: Mapping[str, object]) -> object:
     """Make an environment from an id that may contain arguments and wrappers. `kwargs` override arguments in the id."""
     chosen = environment_id(text)
-    instance = _by_id(chosen.name, {**chosen.kwargs, **kwargs})
+    instance = _make_from_id(chosen.name, {**chosen.kwargs, **kwargs})
     for wrapper in chosen.wrappers:
         instance = wrapped(wrapper_of(wrapper), instance)
     return instance
@@ -269,7 +269,8 @@ def is_of_package(identity: str) -> bool:
     namespace, slash, _ = identity.partition("/")
     if not slash or identity in gymnasium.registry or not is_offered("environments", namespace):
         return False
-    extension("environments", namespace)  # imports the package, which may register the id
+    # imports the package, which may register the id
+    extension("environments", namespace)
     return identity not in gymnasium.registry
 
 
@@ -280,7 +281,7 @@ def register_all() -> None:
             extension("environments", namespace)
 
 
-def lacking_package(identity: str) -> str | None:
+def missing_package(identity: str) -> str | None:
     """A message if the namespace of an id belongs to a package of this project that is not installed; otherwise None."""
     namespace = identity.partition("/")[0]
     if namespace not in PACKAGES or is_offered("environments", namespace):
@@ -304,7 +305,7 @@ TEXTS = {
     "obs_type": frozenset({"rgb", "grayscale", "ram"}),
 }
 """Argument -> the texts that a file may give it. The first is of all environments, the others of toy text and of ale-py."""
-OF_MAKE = {"max_episode_steps": None, "disable_env_checker": None, "render_mode": None}
+MAKE_DEFAULTS = {"max_episode_steps": None, "disable_env_checker": None, "render_mode": None}
 """Arguments of `gymnasium.make` itself, and their defaults."""
 INNER = {"task": "{}", "game": "ALE/{}-v5"}
 """Argument of ids `rlsdk/...` -> the id inside. The other arguments of such an environment are for that one."""
@@ -321,21 +322,21 @@ def refusal(env: str) -> str | None:
     chosen = environment_id(env)
     if not PLAIN_ID.fullmatch(chosen.name):
         return f"{shown(chosen.name, 100)} is not the id of a registered environment"
-    if chosen.kwargs and (why := _of_arguments(chosen.kwargs, _arguments(chosen.name), chosen.name)):
+    if chosen.kwargs and (why := _refusal_of_arguments(chosen.kwargs, _arguments(chosen.name), chosen.name)):
         return why
-    return next(filter(None, map(_of_wrapper, chosen.wrappers)), None)
+    return next(filter(None, map(_refusal_of_wrapper, chosen.wrappers)), None)
 
 
-def _of_wrapper(text: str) -> str | None:
+def _refusal_of_wrapper(text: str) -> str | None:
     """Return why a file may not name this wrapper; None if it may."""
     try:
         name, kwargs = wrapper_call(text)
-        return _of_arguments(kwargs, _parameters(known_wrapper(name)), name)
+        return _refusal_of_arguments(kwargs, _parameters(known_wrapper(name)), name)
     except (SettingsError, ImportError):
         return f"{shown(text, 100)} is not a wrapper of gymnasium or of an installed package"
 
 
-def _of_arguments(given: Mapping[str, object], known: Mapping[str, object] | None, of: str) -> str | None:
+def _refusal_of_arguments(given: Mapping[str, object], known: Mapping[str, object] | None, of: str) -> str | None:
     """Return why a file may not give these arguments; None if it may. `known`: argument -> default; None if it is not known."""
     for name, value in given.items():
         if known is not None and name not in known:
@@ -368,9 +369,11 @@ def _arguments(identity: str) -> dict[str, object] | None:
         return {}
     try:
         make: Any = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
-    except Exception:  # code of the package may raise any error
+    except Exception:
+        # code of the package may raise any error
         return None
-    known = {**OF_MAKE, **_parameters(make), **spec.kwargs}
+    # The registration comes last, as in `gymnasium.make`.
+    known = {**MAKE_DEFAULTS, **_parameters(make), **spec.kwargs}
     inner = [text.format(spec.kwargs[name]) for name, text in INNER.items() if name in spec.kwargs]
     if not identity.startswith("rlsdk/") or not inner:
         return known
@@ -382,10 +385,13 @@ def _parameters(make: Callable[..., Any]) -> dict[str, object]:
     """Parameter -> default of a function, or of a class and the classes it derives from."""
     sources = inspect.getmro(make) if isinstance(make, type) else (make,)
     found: dict[str, object] = {}
+    # Base classes first: a derived class replaces their defaults.
     for source in reversed(sources):
         try:
+            # Of each class, because a derived `__init__` often passes `**kwargs` on.
             parameters = inspect.signature(source.__init__ if isinstance(source, type) else source).parameters  # type: ignore[misc]
-        except (TypeError, ValueError):  # of code that was compiled, or no function
+        except (TypeError, ValueError):
+            # of code that was compiled, or no function
             continue
         named = (each for each in parameters.values() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY))
         found |= {each.name: each.default for each in named}

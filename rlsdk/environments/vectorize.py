@@ -21,7 +21,14 @@ from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
 from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
+from rlsdk.errors import (
+    EnvironmentFault,
+    RlsdkError,
+    SettingsError,
+    raised,
+    shown,
+    suggest,
+)
 from rlsdk.executors import choice
 from rlsdk.executors.workers import may_start_processes
 from rlsdk.registry import extension, extensions
@@ -96,7 +103,7 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         EnvironmentFault: the environment cannot be made; the message names the cause and the fix.
     """
     offered = vectorization not in VECTORIZATIONS and is_offered("vectorizers", vectorization)
-    _refuse(env, documented, any_kind=offered)
+    _require_arguments(env, documented, any_kind=offered)
     _require_kinds(env_kwargs, wrappers)
     _require_processes(workers, timeout, start_method)
     sources = _sources(env, n_envs)
@@ -113,21 +120,22 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
             raise SettingsError(
                 f"vectorization={vectorization!r} makes all copies together, without wrappers and monitor_dir"
             )
-        together = (_vectorized if offered else _native)(vectorization, env, len(sources), arguments)
+        together = (_make_vectorized if offered else _make_native)(vectorization, env, len(sources), arguments)
         together.seeds = Seeds(seed)
         return together
     layers = tuple(map(wrapper_of, wrappers))
     monitors: list[Wrapper | None] = [None] * len(sources)
-    if monitor_dir is not None:  # the wrapper is found here: other processes would look through the plugins again
+    if monitor_dir is not None:
+        # the wrapper is found here: other processes would look through the plugins again
         monitor: Callable[..., Any] = known_wrapper("Monitor")
         monitors = [partial(monitor, filename=Path(monitor_dir) / str(i)) for i in range(len(sources))]
     makers = [_Maker(source, arguments, layers, each) for source, each in zip(sources, monitors, strict=True)]
     options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
     if collectors is not None:
-        made = _collected(makers, collectors, executor, seed, max_lag)
+        made = _make_collectors(makers, collectors, executor, seed, max_lag)
     else:
-        made = _made(makers, vectorization, options, seed)
-    made.env_id = _text(env, arguments, wrappers)
+        made = _make(makers, vectorization, options, seed)
+    made.env_id = _id_of(env, arguments, wrappers)
     return made
 
 
@@ -149,7 +157,7 @@ def require_vectorization(name: str) -> None:
     raise SettingsError(f"vectorization {name!r} is unknown; {suggest(name, known)}")
 
 
-def _text(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object]) -> str | None:
+def _id_of(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object]) -> str | None:
     """The id with arguments and wrappers that makes the same environments, without `render_mode`.
 
     None if they cannot be written as text.
@@ -158,42 +166,46 @@ def _text(env: object, kwargs: Mapping[str, object], wrappers: Sequence[object])
     return text_of(env, lasting, wrappers) if isinstance(env, str) else None
 
 
-def _made(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> ConnectedEnv:
+def _make(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions, seed: int | None) -> ConnectedEnv:
     """The vector environment that steps the copies as `vectorization` selects."""
-    first, count = makers[0].bare(), len(makers)  # an environment that cannot be made raises a clear error here
+    # an environment that cannot be made raises a clear error here
+    first, count = makers[0].bare(), len(makers)
     pair, name = spaces_of(first), name_of(first)
     if choice.is_executor(vectorization):
         if any(maker.env is not makers[0].env for maker in makers):
             raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
         _require_new(makers, first)
         elsewhere = choice.make_executor(vectorization, options.workers)
-        here = in_process([makers[0].watched(first)], seed)
+        here = in_process([makers[0].in_monitor(first)], seed)
         return ExecutorVectorEnv(makers[0], here, elsewhere, count, options.workers)
-    if vectorization == "async" or (vectorization == "auto" and _processes_pay(first, count)):
+    if vectorization == "async" or (vectorization == "auto" and _is_worth_processes(first, count)):
         _require_new(makers, first)
+        # First, so that what it holds, such as a port or a window, is free for those in the processes.
         _close_trial(first)
         return ProcessVectorEnv(makers, *pair, options, name=name, seed=seed)
-    return in_process([makers[0].watched(first), *(maker() for maker in makers[1:])], seed)
+    return in_process([makers[0].in_monitor(first), *(maker() for maker in makers[1:])], seed)
 
 
-def _collected(
+def _make_collectors(
     makers: Sequence[_Maker], collectors: int, executor: str, seed: int | None, max_lag: int
 ) -> ConnectedEnv:
     """The vector environment whose copies are in collectors.
 
     If the executor works in this process and `max_lag` is 0, it is a vector environment that steps all copies together.
     """
-    if executor == HERE and not max_lag:
-        here = _made(makers, "sync", ProcessOptions(1), seed)
+    if executor == IN_PROCESS and not max_lag:
+        here = _make(makers, "sync", ProcessOptions(1), seed)
         here.collectors = collectors
         return here
     first = makers[0].bare()
     pair, name = spaces_of(first), name_of(first)
     _require_new(makers, first)
+    # Before the processes start, as above.
     _close_trial(first)
     elsewhere = choice.make_executor(executor, collectors)
     try:
         made = CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
+    # Ctrl-C must not leave the processes of the executor behind either.
     except BaseException:
         elsewhere.close()
         raise
@@ -201,7 +213,7 @@ def _collected(
     return made
 
 
-def _refuse(env: object, documented: Mapping[str, object], *, any_kind: bool) -> None:
+def _require_arguments(env: object, documented: Mapping[str, object], *, any_kind: bool) -> None:
     """Raises SettingsError when an argument is unknown or has another name here, or when `env` makes no environment.
 
     With `any_kind`, it may be anything but None: vectorizers check it.
@@ -279,6 +291,7 @@ _ARGUMENTS = tuple(inspect.signature(make_vec_env).parameters)[:-1]
 
 def _require_new(makers: Sequence[_Maker], first: Environment) -> None:
     """Raises EnvironmentFault when the second function returns `first`, or a wrapper of the environment inside `first`."""
+    # An id makes a new environment each time; a function may return the same one.
     if len(makers) > 1 and not isinstance(makers[1].env, str):
         second = makers[1].bare()
         require_separate([first, second], name_of(first))
@@ -308,6 +321,7 @@ class _Maker:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if (known := state.pop("registered")) is not None:
+            # The process may have imported the module that registers the id; its own registration stays.
             gymnasium.registry.setdefault(known.id, known)
         vars(self).update(state)
 
@@ -318,27 +332,30 @@ class _Maker:
             instance = wrapped(wrapper, instance)
         return instance
 
-    def watched(self, instance: Environment) -> Environment:
+    def in_monitor(self, instance: Environment) -> Environment:
         """The copy `instance` inside its monitor, if there is a folder for monitor files."""
         return instance if self.monitor is None else wrapped(self.monitor, instance)
 
     def __call__(self) -> Environment:
-        return self.watched(self.bare())
+        return self.in_monitor(self.bare())
 
 
-def _processes_pay(trial: Environment, copies: int) -> bool:
+def _is_worth_processes(trial: Environment, copies: int) -> bool:
     """Whether the steps of `trial` are slow enough for processes. The measurement leaves it in the middle of an episode."""
     if copies < 2 or (os.cpu_count() or 1) < 2 or not may_start_processes():
         return False
     try:
         times = _times_of_steps(trial)
-    except Exception:  # its errors are reported when it is used
+    except Exception:
+        # its errors are reported when it is used
         return False
+    # The median, because the first steps of an episode may take much longer.
     return copies * sorted(times)[len(times) // 2] > WORTH_PROCESSES
 
 
 def _times_of_steps(trial: Environment) -> list[float]:
     """Seconds that each of twenty random steps took."""
+    # A fixed seed: the choice then depends on the speed of the environment only, not on the actions.
     trial.action_space.seed(0)
     trial.reset(seed=0)
     times = []
@@ -351,7 +368,7 @@ def _times_of_steps(trial: Environment) -> list[float]:
     return times
 
 
-def _native(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
+def _make_native(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
     """The vector version that an environment has in gymnasium, or that the vectorizer `native` of a package makes."""
     if not isinstance(env, str):
         raise SettingsError("vectorization='native' needs a gymnasium id")
@@ -360,6 +377,7 @@ def _native(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> Conn
         raise SettingsError("vectorization='native' takes no wrappers")
     arguments = {**chosen.kwargs, **kwargs}
     try:
+        # Both import the package of the id, which may register a vector version.
         own, _ = in_module(chosen.name)
         is_of_package(own)
         made = connect(gymnasium.make_vec(own, n_envs, vectorization_mode="vector_entry_point", **arguments))
@@ -369,18 +387,19 @@ def _native(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> Conn
                 f"{chosen.name!r} has no vector version: {error}; use vectorization='sync', or"
                 f" {pip_install(f'{ENVS}[envpool]')} for the environments envpool has"
             ) from None
-        made = _vectorized(NATIVE, chosen.name, n_envs, arguments)
+        made = _make_vectorized(NATIVE, chosen.name, n_envs, arguments)
     except RlsdkError:
         raise
-    except Exception as error:  # code of the environment may raise any error
+    except Exception as error:
+        # code of the environment may raise any error
         raise EnvironmentFault(
-            f"environment {chosen.name!r} could not be made: {type(error).__name__}: {one_line(message_of(error), 300)}"
+            f"environment {chosen.name!r} could not be made: {raised(error).removeprefix('raised ')}"
         ) from error
-    made.name, made.env_id = chosen.name, _text(env, kwargs, ())
+    made.name, made.env_id = chosen.name, _id_of(env, kwargs, ())
     return made
 
 
-def _vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
+def _make_vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> ConnectedEnv:
     """The vector environment that the vectorizer `name` of a package makes.
 
     Raises:
@@ -396,7 +415,8 @@ def _vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> 
         made = make(env, n_envs, **kwargs)
     except RlsdkError:
         raise
-    except Exception as error:  # code of the package may raise any error
+    except Exception as error:
+        # code of the package may raise any error
         raise EnvironmentFault(f"vectorization={name!r} {raised(error)}") from error
     vector = connect(made)
     if vector.num_envs != n_envs:
@@ -404,7 +424,7 @@ def _vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) -> 
     return vector
 
 
-HERE = "in-process"
+IN_PROCESS = "in-process"
 """The name of the executor that works in this process."""
 
 
@@ -441,6 +461,7 @@ def require_collectors(count: object, num_envs: int, executor: str) -> None:
     if num_envs % count:
         raise SettingsError(f"collectors = {count} does not divide the {num_envs} environments; choose a divisor")
     if not choice.is_executor(executor):
+        # Raises the error that lists the executors.
         choice.make_executor(executor, 1)
     cores = os.cpu_count() or count
     if executor == "processes" and count > cores:

@@ -39,7 +39,7 @@ def wrapper_of(choice: str | Wrapper) -> Wrapper:
             raise SettingsError(f"wrapper {choice!r} is neither a name nor a function of an environment")
         return choice
     name, arguments = wrapper_call(choice)
-    made = _imported(name) if ":" in name else known_wrapper(name)
+    made = _import_wrapper(name) if ":" in name else known_wrapper(name)
     return partial(made, **arguments) if arguments else made
 
 
@@ -50,10 +50,12 @@ def known_wrapper(name: str) -> Wrapper:
         SettingsError: there is none; the message names the package of this project that has it.
         PluginError: the package that offers it is broken.
     """
+    # `__all__` also lists a module, in lower case.
     own = [each for each in gymnasium.wrappers.__all__ if each[0].isupper()]
     if name in own:
         made: Wrapper = getattr(gymnasium.wrappers, name)
         return made
+    # After gymnasium, so that no package can take over one of its names.
     if is_offered("wrappers", name):
         return extension("wrappers", name)
     if name in PACKAGES:
@@ -89,13 +91,14 @@ def wrapped(wrapper: Wrapper, environment: object) -> gymnasium.Env[object, obje
     return made
 
 
-def _imported(choice: str) -> Wrapper:
+def _import_wrapper(choice: str) -> Wrapper:
     module, _, name = choice.rpartition(":")
     try:
         found: object = getattr(named_module(module), name)
     except RlsdkError:
         raise
-    except Exception as error:  # code of the module may raise any error
+    except Exception as error:
+        # code of the module may raise any error
         raise SettingsError(
             f"wrapper {choice!r} cannot be imported: {type(error).__name__}: {message_of(error)}; it must be"
             " package.module:Class of an installed package, of the working directory or of a folder in PYTHONPATH, or"
@@ -196,14 +199,16 @@ def _has(env: ConnectedEnv, name: str) -> bool:
         return True
     try:
         return any(env.env_method("has_wrapper_attr", name))
-    except Exception:  # without separate environments, and environments of users raise any error
+    except Exception:
+        # without separate environments, and environments of users raise any error
         return False
 
 
 def _is_frozen(env: ConnectedEnv) -> bool:
     try:
         updates = [env.env.update_running_mean] if hasattr(env, "env") else env.get_attr("update_running_mean")
-    except Exception:  # not a wrapper of gymnasium
+    except Exception:
+        # not a wrapper of gymnasium
         return False
     return all(update is False for update in updates)
 
@@ -223,12 +228,13 @@ class EnvInTraining:
         """The environment of the training."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # `copy` looks up such methods before `trained_in` exists
+        if name.startswith("__"):
+            # `copy` looks up such methods before `trained_in` exists
             raise AttributeError(name)
         return refuse_move if name in MOVING else getattr(self.trained_in, name)
 
 
-def itself(env: ConnectedEnv | None) -> ConnectedEnv | None:
+def without_guard(env: ConnectedEnv | None) -> ConnectedEnv | None:
     """The environment inside an `EnvInTraining`; any other environment is returned unchanged."""
     return env.trained_in if isinstance(env, EnvInTraining) else env
 

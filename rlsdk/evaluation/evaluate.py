@@ -11,13 +11,13 @@ import numpy as np
 
 from rlsdk.environments import ConnectedEnv, Waiting, connect
 from rlsdk.environments.gymnasium_adapter import EnvSource
-from rlsdk.environments.wrapping import itself, warn_of_statistics
+from rlsdk.environments.wrapping import warn_of_statistics, without_guard
 from rlsdk.errors import SettingsError, UsageError, shown
 from rlsdk.evaluation.statistics import Statistics, summarise
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.lazy import of_sb3
 from rlsdk.runtime.process import limited_threads
-from rlsdk.training.run import gathered_infos
+from rlsdk.training.train import gathered_infos
 from rlsdk.training.trained_agent import ActingSession, TrainedAgent
 
 
@@ -67,8 +67,8 @@ def run_episodes(
 ) -> Evaluation:
     """Play `episodes` episodes and return them.
 
-    Every environment plays the same number of episodes (or one more), so that short episodes are not overrepresented. The
-    agent's random generators do not change. An evaluation in the agent's own environment ends its unfinished episodes.
+    Every environment plays the same number of episodes (or one more). The agent's random generators do not change. An
+    evaluation in the agent's own environment ends its unfinished episodes.
 
     An episode of more than 1,000,000 steps is an error, after a warning, unless the environment has a larger time limit.
 
@@ -87,12 +87,14 @@ def run_episodes(
         UsageError: a training of the agent is running in this environment.
         MaskError: the agent needs action masks and the environment has none.
     """
-    envs = _connected(agent, env, use_masking)
-    quota, finished = _shares(envs, episodes), list[Episode]()
+    envs = _connect_checked(agent, env, use_masking)
+    quota, finished = _episode_shares(envs, episodes), list[Episode]()
     session = agent.session(envs.num_envs, deterministic=deterministic, seed=seed)
+    # A step evaluates few rows: a second thread makes such products several times slower (`runtime.process`).
     with limited_threads(1):
-        for step in _played(session, envs, seed, use_masking):
+        for step in _play_steps(session, envs, seed, use_masking):
             for episode in step.episodes:
+                # Episodes beyond the share of an environment do not count: short ones would be overrepresented.
                 if quota[episode.env]:
                     quota[episode.env] -= 1
                     finished.append(episode)
@@ -101,10 +103,11 @@ def run_episodes(
     return Evaluation(tuple(finished), deterministic)
 
 
-def _connected(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> ConnectedEnv:
+def _connect_checked(agent: TrainedAgent, env: EnvSource, use_masking: bool) -> ConnectedEnv:
     """The environments of an evaluation. They are checked: they fit the agent, and no running training uses them."""
     envs = connect(env)
-    if _shared(envs, itself(agent.env)):
+    # The evaluation resets these environments, so the agent cannot continue the episodes that run in them.
+    if _have_common_environment(envs, without_guard(agent.env)):
         if agent.run is not None:
             raise UsageError("an evaluation during training needs another environment than the training")
         agent.end_episodes()
@@ -121,13 +124,13 @@ def require_episodes(count: object) -> None:
         raise SettingsError(f"n_eval_episodes = {shown(count, 60)} must be a positive whole number")
 
 
-def _shares(envs: ConnectedEnv, episodes: int) -> list[int]:
+def _episode_shares(envs: ConnectedEnv, episodes: int) -> list[int]:
     """The number of episodes that each environment plays. Raises as `require_episodes`."""
     require_episodes(episodes)
     return [(episodes + i) // envs.num_envs for i in range(envs.num_envs)]
 
 
-def _played(session: ActingSession, envs: ConnectedEnv, seed: int | None, use_masking: bool) -> Iterator[EnvStep]:
+def _play_steps(session: ActingSession, envs: ConnectedEnv, seed: int | None, use_masking: bool) -> Iterator[EnvStep]:
     """Step the environments without end, and yield each step with its action."""
     observation, waiting = envs.reset(seed), Waiting(envs)
     while True:
@@ -142,13 +145,14 @@ def require_display(envs: ConnectedEnv) -> None:
     """Raises SettingsError unless all environments were made with `render_mode="human"`."""
     try:
         modes = set(envs.get_attr("render_mode"))
-    except (UsageError, AttributeError):  # a vector environment without separate environments
+    except (UsageError, AttributeError):
+        # a vector environment without separate environments
         modes = {getattr(getattr(envs, "env", None), "render_mode", None)}
     if modes != {"human"}:
         raise SettingsError('render=True: make the environment with render_mode="human" and pass it as env')
 
 
-def _shared(envs: ConnectedEnv | None, others: ConnectedEnv | None) -> bool:
+def _have_common_environment(envs: ConnectedEnv | None, others: ConnectedEnv | None) -> bool:
     """Whether the two vector environments have an environment in common, so that a step in one changes the other."""
     mine, theirs = ([] if vector is None else [vector, *vector.environments] for vector in (envs, others))
     return any(a is b for a in mine for b in theirs)
@@ -195,11 +199,14 @@ def evaluate_policy(  # noqa: PLR0913  # the signature of stable-baselines3
     if callback is None:
         evaluation = run_episodes(model, envs, n_eval_episodes, deterministic=deterministic, use_masking=use_masking)
     else:
-        envs, session = _connected(model, envs, use_masking), model.session(envs.num_envs, deterministic=deterministic)
+        envs, session = (
+            _connect_checked(model, envs, use_masking),
+            model.session(envs.num_envs, deterministic=deterministic),
+        )
         known = {"model": model, "env": envs, "n_eval_episodes": n_eval_episodes}
-        play, shares = of_sb3("called_back", "evaluate_policy(callback=)"), _shares(envs, n_eval_episodes)
+        play, shares = of_sb3("called_back", "evaluate_policy(callback=)"), _episode_shares(envs, n_eval_episodes)
         with gathered_infos(envs, True), limited_threads(1):
-            episodes = play(_played(session, envs, None, use_masking), session.decode, known, shares, callback)
+            episodes = play(_play_steps(session, envs, None, use_masking), session.decode, known, shares, callback)
         evaluation = Evaluation(tuple(episodes), deterministic)
     if reward_threshold is not None and evaluation.mean < reward_threshold:
         raise SettingsError(f"mean return {evaluation.mean:.2f} is below reward_threshold = {reward_threshold}")

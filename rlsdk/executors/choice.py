@@ -148,43 +148,18 @@ def _function(place: str) -> Callable[[int], Any]:
 
 
 def _adapted(make: Callable[[int], Any], made: object, workers: int) -> Executor:
-    """Return an executor with all methods of `Executor`, made from `made`, the object that the factory `make` returned."""
+    """Return the executor for `made`, the object that the factory `make` returned."""
     if not isinstance(made, Pool):
-        return completed(made)
+        return _checked(made)
     executor = FuturesExecutor(partial(make, workers), workers)
     executor.adopt(made)
     return executor
 
 
-def completed(made: object) -> Executor:
-    """Return `made` as an executor with `submit`. Where `made` has none, the added `submit` returns when the work is done.
-
-    Raises:
-        SettingsError: `made` has no method `map` or no method `close`.
-    """
-    missing = [name for name in ("map", "close") if not callable(getattr(made, name, None))]
-    if missing:
+def _checked(made: object) -> Executor:
+    """Return `made`, unchanged. Raises SettingsError if it lacks a method of `Executor`."""
+    if missing := [name for name in ("map", "submit", "close") if not callable(getattr(made, name, None))]:
         raise SettingsError(
             f"a {type(made).__name__} is not an executor: it has no {' and no '.join(missing)}; see rlsdk.interfaces.Executor"
         )
-    if callable(getattr(made, "submit", None)):
-        return cast("Executor", made)
-    return MappingExecutor(made)
-
-
-class MappingExecutor:
-    """An executor with `submit`, made from an object `made` that has only `map` and `close`."""
-
-    def __init__(self, made: Any) -> None:
-        self.made = made
-
-    def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        results: list[ResultT] = self.made.map(work, items)
-        return results
-
-    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        """Return a finished future of `work(item)`: the work is done before this method returns."""
-        return done_now(lambda one: self.map(work, [one])[0], item)
-
-    def close(self) -> None:
-        self.made.close()
+    return cast("Executor", made)

@@ -9,26 +9,25 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
+from functools import partial
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
 from rlsdk.errors import EnvironmentFault, WorkError
-from rlsdk.executors.futures import Submitting, attempt, result_of, traced, unsendable
+from rlsdk.executors.futures import Submitting, attempt, result_of
 from rlsdk.executors.shared_memory import SharedArrays
 from rlsdk.executors.workers import (
     End,
-    Failure,
     RepeatedFailure,
     Worker,
     WorkerDied,
     clean_up_undisturbed,
     end_all,
     end_with_parent,
-    forget_terminal_signals,
     obey_parent_only,
     reply,
     spread,
@@ -51,34 +50,55 @@ class Processes:
         self.count = workers
         self.repeated = 0
         """How many items were tried again because a process died."""
-        self._workers: list[Worker] = []
-        self._shared = SharedArrays()
-        self._submitted = _Submitted(self)
+        self._pool = StatefulProcesses([])
+        """The processes of `map`. Their functions have no state, but are sent to and waited for in the same way."""
+        self._submitting = Submitting(self._run, workers)
+        self._idle, self._submitted, self._closed = SimpleQueue[Worker](), list[Worker](), False
+        """Those processes of submitted items that are free, all of them, and whether they were ended."""
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         if not items:
             return []
-        for number in range(len(self._workers), min(self.count, len(items))):
-            self._workers.append(started(number))
-        requests = [(work, item) for item in self._shared.pack(items)]
+        workers = self._pool.workers
+        for number in range(len(workers), min(self.count, len(items))):
+            workers.append(_started(number))
         try:
-            return spread(self._workers, requests, timeout=math.inf, accept=_accept, replaced=self.count_repeated)
-        except RepeatedFailure as error:
-            self._end()
-            raise WorkError(str(error)) from None
+            return self._answers(workers, [(work, item) for item in self._pool.pack(items)])
         except KeyboardInterrupt:
             self._stop()
             raise
         except BaseException:
-            self._end()
+            self._pool.end()
             raise
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
         """Run `work(item)` in a process that `map` does not use, and return the future of its result."""
-        return self._submitted.submit(work, item)
+        return self._submitting.submit(work, item)
 
-    def count_repeated(self) -> None:
-        """Count an item that is tried once more because its process died."""
+    def _run(self, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
+        """Run a submitted item. Each that runs has a thread of its own, which calls this, and a process of its own."""
+        # processes start only when more items run than before: starting one takes seconds
+        try:
+            worker = self._idle.get_nowait()
+        except Empty:
+            worker = _started(len(self._submitted))
+            self._submitted.append(worker)
+        try:
+            result: ResultT = self._answers([worker], [(work, item)])[0]
+            return result
+        finally:
+            if worker.process.is_alive():
+                self._idle.put(worker)
+
+    def _answers(self, workers: Sequence[Worker], requests: Sequence[object]) -> list[Any]:
+        try:
+            return spread(workers, requests, timeout=math.inf, accept=result_of, replaced=self._count_repeated)
+        except RepeatedFailure as error:
+            raise WorkError(str(error)) from None
+
+    def _count_repeated(self) -> None:
+        if self._closed:  # `close` ended the process; a new one would outlive the executor
+            raise WorkError("the executor was closed")
         self.repeated += 1
 
     def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulProcesses:
@@ -88,129 +108,44 @@ class Processes:
     def _stop(self) -> None:
         """Send SIGTERM to every process, wait until it answers or dies, and end it."""
         try:
-            for worker in self._workers:
+            for worker in self._pool.workers:
                 worker.process.terminate()
-            for worker in self._workers:
+            for worker in self._pool.workers:
                 with contextlib.suppress(WorkerDied):
                     worker.receive(math.inf)
         finally:
-            self._end()
+            self._pool.end()
 
     def close(self) -> None:
-        self._submitted.close()
-        for worker in self._workers:
-            worker.pipe.close()
-        for worker in self._workers:
-            worker.process.join(5.0)
-        self._end()
-        self._shared.close()
-
-    def _end(self) -> None:
-        for worker in self._workers:
-            worker.kill()
-        self._workers = []
-
-
-def _accept(answer: Any) -> None:
-    result_of(answer)
-
-
-class _Submitted:
-    """Runs submitted items. Each running item has one thread and one process; at most `executor.count` items run."""
-
-    def __init__(self, executor: Processes) -> None:
-        self.executor = executor
-        self._threads = Submitting(self._done, executor.count)
-        self.submit = self._threads.submit
-        self._idle = SimpleQueue[Worker]()
-        self._all: list[Worker] = []
-        self._closed = False
-
-    def _done(self, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
-        try:
-            worker = self._idle.get_nowait()
-        except Empty:
-            worker = started(len(self._all))
-            self._all.append(worker)
-        try:
-            return self._answer(worker, work, item)
-        finally:
-            self._idle.put(worker)
-
-    def _answer(self, worker: Worker, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
-        """Return the result of the worker. If the item ends its process, it is tried once more in a new process."""
-        for last in (False, True):
-            try:
-                worker.send((work, item))
-                result: ResultT = result_of(worker.receive(math.inf))
-                return result
-            except WorkerDied as reason:
-                if self._closed:
-                    raise WorkError("the executor was closed") from None
-                worker.kill()
-                worker.start()
-                if last:
-                    raise WorkError(f"the item ended its process twice; the process {reason}") from None
-                self.executor.count_repeated()
-        raise AssertionError  # the loop returns or raises
-
-    def close(self) -> None:
-        """End the processes. The results of running items are lost."""
+        """End the processes. The results of submitted items that run are lost."""
+        # first the mark, then the kill: a thread whose process died must not start another one
         self._closed = True
-        self._threads.close()
-        for worker in self._all:
+        self._submitting.close()
+        for worker in self._submitted:
             worker.process.kill()
+        self._pool.close(ENDING)
 
 
-def started(number: int) -> Worker:
-    """Start a process that waits for work; `number` is its number in messages."""
+def _started(number: int) -> Worker:
+    """Start a process that runs items of work; `number` is its number in messages."""
     shown = warnings.formatwarning
     ours = shown if shown.__module__.startswith("rlsdk.") else None  # a user's function may not be importable there
-    return Worker(multiprocessing.get_context("spawn"), _serve, ours, f"worker {number}", daemon=False)
+    make = partial(_make_piecework, ours)
+    # not a daemon: items are trainings, which may start processes for their environments
+    return Worker(multiprocessing.get_context("spawn"), serve_apart, make, f"worker {number}", daemon=False)
 
 
-def _serve(pipe: Connection, shown: Callable[..., str] | None) -> None:
-    """Answer requests (work, item) until the pipe closes; `shown` formats warnings, None is Python's format."""
+def _make_piecework(shown: Callable[..., str] | None) -> Callable[[Any], object]:
+    """The function of a process that runs items. `shown` formats its warnings, None is Python's format."""
     if shown is not None:
         warnings.formatwarning = shown
-    if hasattr(os, "setsid"):
-        os.setsid()  # only the parent gets the terminal's Ctrl-C; it decides whether the work continues
-    forget_terminal_signals()
-    end_with_parent()  # SIGTERM comes first, so that a running training can save
-    while True:
-        try:
-            work, item = pipe.recv()
-        except (EOFError, OSError):
-            break
-        try:
-            _send(pipe, attempt(work, item))
-        except OSError:  # the parent is gone
-            break
+    return lambda request: request[0](request[1])
 
 
-def _send(pipe: Connection, answer: Any) -> None:
-    """Send `answer`. If it cannot be pickled, send the error."""
-    try:
-        pipe.send(answer)
-    except OSError:
-        raise
-    except Exception as error:
-        pipe.send(attempt(_refuse, unsendable("the result", error)))
-
-
-def _refuse(error: WorkError) -> None:
-    raise error
-
-
-CLOSING = 60.0
-"""Seconds that processes have to close what they made."""
+CLOSING, ENDING = 60.0, 5.0
+"""Seconds that processes have to close what they made; and to end, without anything to close."""
 Maker: TypeAlias = Callable[[], Callable[[Any], object]]
 """A function that makes the function which answers the requests of a worker."""
-
-
-Answers: TypeAlias = Iterator[tuple[int, Any, Any]]
-"""Yields (number of the worker, request, answer); the answer of a worker that died is a `WorkerDied`, and that of one whose
-function raised an exception is a `Failure`."""
 
 
 class StatefulHere:
@@ -252,7 +187,7 @@ class StatefulProcesses:
         A process that does not answer for `timeout` seconds counts as dead. With `apart`, each is in a session of its own.
         """
         context, self.timeout = context or multiprocessing.get_context("spawn"), timeout
-        self.shared = SharedArrays()  # first, so that the processes share the tracker that cleans up after a crash
+        self._shared = SharedArrays()  # first, so that the processes share the tracker that cleans up after a crash
         labels = labels or [f"worker {i}" for i in range(len(makers))]
         answering = serve_apart if apart else serve
         self.workers = [Worker(context, answering, make, label) for make, label in zip(makers, labels, strict=True)]
@@ -263,39 +198,34 @@ class StatefulProcesses:
         return [worker.process.pid for worker in self.workers]
 
     def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
-        for _ in self.late():  # before `pack`, which overwrites the shared memory that those workers may still read
-            pass
-        packed = self.shared.pack(list(requests.values()))
-        answers = {i: answer for i, _, answer in self.exchange(dict(zip(requests, packed, strict=True)))}
-        for answer in answers.values():
-            if isinstance(answer, Failure):
-                raise traced((answer.kind or WorkError)(answer.message), answer.trace)
-        return answers
-
-    def late(self) -> Answers:
-        """The answers that were not waited for, as after Ctrl-C, so that later answers belong to later requests."""
-        return self._received([i for i, worker in enumerate(self.workers) if worker.owed])
-
-    def exchange(self, requests: Mapping[int, object]) -> Answers:
-        """Send requests now; the result yields the answers when they are there.
-
-        Raises:
-            WorkError: a request cannot be pickled.
-        """
-        for index, request in requests.items():
+        # all are sent before the first answer is waited for, so that the workers work at the same time
+        packed = self.pack(list(requests.values()))
+        for index, request in zip(requests, packed, strict=True):
             self.workers[index].send(request)
-        return self._received(requests)
+        return {index: result_of(answer) for index, answer in self._received(requests).items()}
 
-    def _received(self, indices: Iterable[int]) -> Answers:
-        deadline = time.monotonic() + self.timeout
+    def spread(self, requests: Sequence[object], replaced: Callable[[], None]) -> list[Any]:
+        """Send each of the packed requests to the next process that is free; see `rlsdk.executors.workers.spread`."""
+        return spread(self.workers, requests, timeout=self.timeout, accept=result_of, replaced=replaced)
+
+    def pack(self, requests: Sequence[object]) -> list[object]:
+        """Put large arrays of requests into shared memory; see `SharedArrays.pack`."""
+        self._settle()  # those workers may still read the memory, which is overwritten
+        return self._shared.pack(requests)
+
+    def _settle(self) -> None:
+        """Receive the answers that were not waited for, as after Ctrl-C, so that later answers belong to later requests."""
+        self._received([i for i, worker in enumerate(self.workers) if worker.owed])
+
+    def _received(self, indices: Iterable[int]) -> dict[int, Any]:
+        """The answers of some workers: what `attempt` returns, or a `WorkerDied`."""
+        deadline, answers = time.monotonic() + self.timeout, dict[int, Any]()
         for index in indices:  # in this order, not in that of the answers: the slowest is waited for in any case
-            worker = self.workers[index]
-            (request,) = worker.owed
             try:
-                answer = worker.receive(deadline, self.timeout)
+                answers[index] = self.workers[index].receive(deadline, self.timeout)
             except WorkerDied as death:
-                answer = death
-            yield index, request, answer
+                answers[index] = death
+        return answers
 
     def replace(self, index: int) -> None:
         self.workers[index].kill()
@@ -314,7 +244,7 @@ class StatefulProcesses:
         for worker in self.workers:
             worker.kill()
         self.workers = []
-        self.shared.close()
+        self._shared.close()
 
 
 def serve(pipe: Connection, make: Maker) -> None:
@@ -323,16 +253,17 @@ def serve(pipe: Connection, make: Maker) -> None:
     The function is made with the first request, so that an exception of `make` is the answer to it.
     """
     function: Callable[[Any], object] | None = None
+
+    def answered(request: object) -> object:
+        nonlocal function
+        function = function or make()
+        return function(request)
+
     obey_parent_only()
     end_with_parent()
     with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):  # the parent is gone, or ends this process
         while not isinstance(request := pipe.recv(), End):
-            try:
-                function = function or make()
-                answer = function(request)
-            except Exception as error:
-                answer = Failure.of(error)
-            reply(pipe, answer)
+            reply(pipe, attempt(answered, request))
     clean_up_undisturbed()
     try:
         _close(function)

@@ -81,11 +81,14 @@ class SharedArrays:
             packed = iter(self.pack([record for group in groups for record in group]))
             return [[next(packed) for _ in group] for group in groups]
         found = [_large(item) for item in items]
+        if not any(found):
+            return list(items)
         arrays = {id(value): value for large in found for value in large.values()}
         needed = Layout()
         for value in arrays.values():
             needed(value.shape, value.dtype)
         if self._usable and needed.used > (0 if self._memory is None else self._memory.size):
+            # twice as much as needed, so that there are few blocks, which receivers keep open
             self._allocate(2 * needed.used)
         if self._memory is None:
             return list(items)
@@ -115,17 +118,20 @@ def _available() -> int:
     return context.f_bavail * context.f_frsize
 
 
-def _large(item: object) -> dict[str, NDArray[np.generic]]:
+def _large(item: Any) -> dict[str, NDArray[np.generic]]:
     """Return name -> array for the fields of an attrs record that are large arrays; empty for other objects."""
-    kind = type(item)
-    if not attrs.has(kind):
-        return {}
-    fields: dict[str, object] = {field.name: getattr(item, field.name) for field in attrs.fields(kind)}
-    return {
-        name: value
-        for name, value in fields.items()
-        if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject
-    }
+    found = dict[str, NDArray[np.generic]]()
+    for name in _names(item.__class__):
+        value = getattr(item, name)
+        if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject:
+            found[name] = value
+    return found
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """Return the names of the fields of an attrs record; empty for other classes."""
+    return tuple(field.name for field in attrs.fields(kind)) if attrs.has(kind) else ()
 
 
 def _remove(memory: SharedMemory, owner: int) -> None:

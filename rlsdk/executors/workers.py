@@ -10,12 +10,10 @@ import math
 import multiprocessing
 import os
 import re
-import select
 import signal
 import sys
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -25,18 +23,22 @@ from typing import Any, NoReturn
 
 import attrs
 
-from rlsdk.errors import RlsdkError, UsageError, raised
-from rlsdk.executors.futures import unsendable
+from rlsdk.errors import UsageError, WorkError, raised
+from rlsdk.executors.futures import Raised, unsendable
 from rlsdk.runtime.process import limited_threads
 
 OVERSLEPT = 1.0
 """Seconds after a deadline from which on this process counts as having been stopped, for example by Ctrl-Z."""
 SHORT = 2.0
 """Seconds that a process has to end which was interrupted in its work."""
+LOOK = 0.2
+"""Seconds between two looks of a process whether its parent lives."""
 GRACE = 5.0
 """Seconds that a process has to clean up after SIGTERM, before it is killed."""
 TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name))
 """The signals that a terminal sends to all its processes."""
+WORK = "the work"
+"""The first words of errors about a function in a process. Those who know what it works for put its name there."""
 Serve = Callable[[Connection, Any], None]
 """The function that runs in a process: it answers requests from the pipe until an `End` comes or the pipe closes."""
 
@@ -50,30 +52,11 @@ class WorkerDied(Exception):  # noqa: N818  # named after the event
     """A process ended or did not answer in time; the message states which of the two."""
 
 
-@attrs.frozen
-class Failure:
-    """An exception in a process, which is sent instead of an answer.
-
-    `kind` is its class if that is an `RlsdkError`, else None; `message` is its text and `trace` its traceback.
-    """
-
-    kind: type[RlsdkError] | None
-    message: str
-    trace: str
-
-    @staticmethod
-    def of(error: Exception) -> Failure:
-        """Return the `Failure` that describes `error`."""
-        kind = type(error) if isinstance(error, RlsdkError) else None
-        message = str(error) if kind else raised(error)
-        return Failure(kind, message, "".join(traceback.format_exception(error)).rstrip())
-
-
 class Worker:
     """One process and its pipe. The process runs `serve(pipe, argument)`; `label` is its name in messages."""
 
-    owed: tuple[Any, ...]
-    """The request whose answer has not been received, as after Ctrl-C; empty if there is none."""
+    owed: bool
+    """Whether the answer to a request has not been received, as after Ctrl-C."""
 
     def __init__(self, context: Any, serve: Serve, argument: Any, label: str, *, daemon: bool = True) -> None:
         self.context, self.serve, self.argument, self.label, self.daemon = context, serve, argument, label, daemon
@@ -99,7 +82,7 @@ class Worker:
         with _terminal_signals_held(), hidden(self._script):
             self.process.start()
         theirs.close()
-        self.owed = ()
+        self.owed = False
 
     def send(self, request: object) -> None:
         """Send a request. If the process is dead, this raises nothing; `receive` raises `WorkerDied` then.
@@ -107,7 +90,7 @@ class Worker:
         Raises:
             WorkError: the request cannot be pickled; the cause is the exception from pickling. Nothing was sent.
         """
-        self.owed = (request,)  # before sending: after Ctrl-C during `send`, an answer may come
+        self.owed = True  # before sending: after Ctrl-C during `send`, an answer may come
         try:
             self.pipe.send(request)
         except (BrokenPipeError, ConnectionError):
@@ -115,7 +98,7 @@ class Worker:
         except OSError:
             raise
         except Exception as error:  # pickling may raise any error
-            self.owed = ()
+            self.owed = False
             raise unsendable("the work or an item", error) from error
 
     def receive(self, deadline: float, extension: float = 0.0) -> Any:
@@ -130,17 +113,19 @@ class Worker:
             UsageError: the process needs the main script, which it cannot import.
         """
         signals = [self.pipe, self.process.sentinel]
-        while not wait(signals, _left(deadline)):
+        while not (ready := wait(signals, _left(deadline))):
             if not extension or not _overslept(deadline):
-                self.owed = ()
+                self.process.kill()  # else its answer would be taken for that to a later request
+                self.owed = False
                 raise WorkerDied("did not answer in time; it hangs")
             deadline = time.monotonic() + extension
         with contextlib.suppress(EOFError, OSError):
-            if self.pipe.poll():
+            # of a process that answered and then died, both are ready; asking the pipe again would take as long as the wait
+            if self.pipe in ready:
                 answer = self.pipe.recv()
-                self.owed = ()
+                self.owed = False
                 return answer
-        self.owed = ()
+        self.owed = False
         self.process.join(1.0)
         if self._script is not None and self.process.exitcode == NEEDS_MAIN:
             raise UsageError(f"{self.label}: its process {self._script.why()}")
@@ -154,14 +139,14 @@ class Worker:
 
 
 def reply(pipe: Connection, answer: object) -> None:
-    """Send an answer from such a process; of one that cannot be pickled the other side gets a `Failure`."""
+    """Send an answer from such a process; in place of one that cannot be pickled, send the error."""
     try:
         pipe.send(answer)
     except (OSError, EOFError):  # the other side is gone
         raise
     except Exception as error:
-        text = f"gave a value that cannot be sent from its process: it {raised(error, 'pickling')}; ask for something"
-        pipe.send(Failure(None, f"{text} simpler, or work in one process (vectorization='sync')", ""))
+        text = f"{WORK} gave a value that cannot be sent from its process: it {raised(error, 'pickling')}; ask for something"
+        pipe.send(Raised.of(WorkError(f"{text} simpler, or work in one process (vectorization='sync')")))
 
 
 def end_all(workers: Sequence[Worker], seconds: float, *, owed: bool) -> None:
@@ -207,7 +192,7 @@ def spread(
     requests: Sequence[object],
     *,
     timeout: float,
-    accept: Callable[[object], None],
+    accept: Callable[[Any], object],
     replaced: Callable[[], None],
 ) -> list[Any]:
     """Send each request to the next process that is free, and return the answers in the order of the requests.
@@ -219,7 +204,8 @@ def spread(
         requests: the requests.
         timeout: seconds after which a process that does not answer counts as hung.
         accept: a function that gets each answer when it arrives. If it raises an exception, `spread` raises it.
-        replaced: called whenever a process was replaced, because it died or hung. Its request is tried once more.
+        replaced: called before a process is replaced, because it died or hung. Its request is tried once more, unless this
+            raises an exception.
 
     Raises:
         RepeatedFailure: a request ended its process for the second time.
@@ -244,10 +230,10 @@ def spread(
                         f"item {index} ended its process twice; the process of {worker.label} {reason}"
                     ) from None
                 tried.add(index)
+                replaced()
                 worker.kill()
                 worker.start()
                 waiting.append(index)
-                replaced()
     return [answers[i] for i in range(len(requests))]
 
 
@@ -339,8 +325,11 @@ def end_with_parent() -> None:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 
-def _end_after(parent: object) -> None:
-    _wait_for_end(parent)
+def _end_after(parent: Any) -> None:
+    born_of = os.getppid()  # the id of the parent, or of the fork server, which ends with the parent
+    # the sentinel alone is not enough, as later forks of the parent hold copies of it; on Windows the other id stays
+    while not wait([parent.sentinel], LOOK) and os.getppid() == born_of:
+        pass
     time.sleep(0.2)  # a process that waits for its pipe may see in this time that the pipe closed
     os.kill(os.getpid(), signal.SIGTERM)
     _kill_late()
@@ -349,25 +338,6 @@ def _end_after(parent: object) -> None:
 def _kill_late() -> None:
     time.sleep(GRACE)
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
-def _wait_for_end(parent: Any) -> None:
-    """Wait until the process has ended, even if its exit status was not collected (a zombie process)."""
-    try:
-        handle = os.pidfd_open(parent.pid)
-    except ProcessLookupError:
-        return
-    except (AttributeError, OSError):  # not Linux, an old kernel, or a sandbox
-        born_of = os.getppid()  # the id of the parent, or of the fork server, which ends with the parent
-        while not wait([parent.sentinel], 1.0) and os.getppid() == born_of:
-            pass
-        return
-    try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        poll.poll()
-    finally:
-        os.close(handle)
 
 
 # Starting processes from a script that has no line `if __name__ == "__main__":`.

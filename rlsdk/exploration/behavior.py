@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,30 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
+class ExplorationPolicy(Generic[CarryT, ExtrasT]):
+    """What exploration leaves to the policy `inner`: the state, and what happens to its carry."""
+
+    inner: Policy[CarryT, ExtrasT]
+
+    @property
+    def begin_rollout(self) -> Callable[[Any], Any] | None:
+        """The function `begin_rollout` of the inner policy, see `PolicyAbilities`; None where it has none."""
+        begin = getattr(self.inner, "begin_rollout", None)
+        return None if begin is None else lambda carry: replace(carry, inner=begin(carry.inner))
+
+    @property
+    def action_played(self) -> Callable[[Any, Tensor], Any] | None:
+        """`action_played` (carry, actions [B, ..]) of the inner policy, see `PolicyAbilities`; None without one."""
+        played = getattr(self.inner, "action_played", None)
+        return None if played is None else lambda carry, action: replace(carry, inner=played(carry.inner, action))
+
+    def state_dict(self) -> State:
+        return dict(self.inner.state_dict())
+
+    def load_state_dict(self, state: object) -> None:
+        self.inner.load_state_dict(state)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseCarry(Generic[CarryT]):
     """The carry of a `NoisyPolicy`: the noise state of each environment, float32 [B, A], and the inner policy's carry."""
@@ -32,7 +56,7 @@ class NoiseCarry(Generic[CarryT]):
     inner: CarryT
 
 
-class NoisyPolicy(Generic[CarryT, ExtrasT]):
+class NoisyPolicy(ExplorationPolicy[CarryT, ExtrasT]):
     """Scales the actions of the policy `inner` to [-1, 1], adds noise, and clips them to [-1, 1].
 
     Deterministic actions get no noise.
@@ -43,6 +67,7 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         self.inner, self.noise, self.scale = inner, noise, scale
         self._remembers = getattr(inner, "action_played", None) is not None
         for name in ("mean", "sigma", "initial_noise"):
+            # checked here, because only the policy knows the number of dimensions
             numbers = getattr(noise, name, None)
             if numbers is not None and len(numbers) not in (1, scale.size):
                 raise SettingsError(
@@ -54,18 +79,6 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         zeros = torch.zeros(batch, self.scale.size, device=self.scale.low.device)
         return NoiseCarry(zeros, self.inner.initial_carry(batch))
 
-    @property
-    def begin_rollout(self) -> Callable[[NoiseCarry[CarryT]], NoiseCarry[CarryT]] | None:
-        """The function `begin_rollout` of the inner policy, see `Policy`; None where it has none."""
-        begin = getattr(self.inner, "begin_rollout", None)
-        return None if begin is None else lambda carry: NoiseCarry(carry.noise, begin(carry.inner))
-
-    @property
-    def action_played(self) -> Callable[[NoiseCarry[CarryT], Tensor], NoiseCarry[CarryT]] | None:
-        """`action_played` (carry, actions [B, ..]) of the inner policy, see `PolicyAbilities`; None without one."""
-        played = getattr(self.inner, "action_played", None)
-        return None if played is None else lambda carry, action: NoiseCarry(carry.noise, played(carry.inner, action))
-
     @torch.no_grad()
     def act(
         self, observation: Observation, carry: NoiseCarry[CarryT], *, deterministic: bool, generator: Generator
@@ -73,10 +86,13 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic:
             return Act(act.action, NoiseCarry(carry.noise, act.carry), act.extras)
+        # noise with a memory (Ornstein-Uhlenbeck) starts again with every episode
         noise, state = self.noise.step(self.noise.started(carry.noise, observation.is_first), generator)
+        # in unit actions, so that one sigma fits dimensions of every width
         unit = (self.scale.to_unit(act.action) + noise).clamp(-1.0, 1.0)
         extras: object = act.extras
         if not (isinstance(extras, tuple) and not extras):
+            # the density of a clipped, noisy action is unknown, and a wrong one would bias importance weights
             extras = extras_of_other_action(extras, None)
         action, inner = self.scale.to_environment(unit), act.carry
         if self._remembers:
@@ -95,12 +111,6 @@ class NoisyPolicy(Generic[CarryT, ExtrasT]):
         if (inner := ability(self.inner, PolicyAbilities, "reconfigure")) is not None:
             inner.reconfigure(config)
 
-    def state_dict(self) -> State:
-        return dict(self.inner.state_dict())
-
-    def load_state_dict(self, state: object) -> None:
-        self.inner.load_state_dict(state)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmUpCarry(Generic[CarryT]):
@@ -113,7 +123,7 @@ class WarmUpCarry(Generic[CarryT]):
     inner: CarryT
 
 
-class UniformWarmUp(Generic[CarryT, ExtrasT]):
+class UniformWarmUp(ExplorationPolicy[CarryT, ExtrasT]):
     """Plays `steps` uniformly random actions, counted over all environments, and then the actions of `inner`.
 
     Extras are those of `inner`. `extras_of_other_action` replaces the log-probability in them.
@@ -129,21 +139,10 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
     def initial_carry(self, batch: int) -> WarmUpCarry[CarryT]:
         return WarmUpCarry(torch.zeros((), dtype=torch.int64), self.inner.initial_carry(batch))
 
-    @property
-    def begin_rollout(self) -> Callable[[WarmUpCarry[CarryT]], WarmUpCarry[CarryT]] | None:
-        """The function `begin_rollout` of the inner policy, see `Policy`; None where it has none."""
-        begin = getattr(self.inner, "begin_rollout", None)
-        return None if begin is None else lambda carry: WarmUpCarry(carry.taken, begin(carry.inner))
-
-    @property
-    def action_played(self) -> Callable[[WarmUpCarry[CarryT], Tensor], WarmUpCarry[CarryT]] | None:
-        """`action_played` (carry, actions [B, ..]) of the inner policy, see `PolicyAbilities`; None without one."""
-        played = getattr(self.inner, "action_played", None)
-        return None if played is None else lambda carry, action: WarmUpCarry(carry.taken, played(carry.inner, action))
-
     def act(
         self, observation: Observation, carry: WarmUpCarry[CarryT], *, deterministic: bool, generator: Generator
     ) -> Act[WarmUpCarry[CarryT], object]:
+        # the policy acts during the warm-up too: a memory has to see every observation
         act = self.inner.act(observation, carry.inner, deterministic=deterministic, generator=generator)
         if deterministic or int(carry.taken) >= self.steps:
             return Act(act.action, WarmUpCarry(carry.taken, act.carry), act.extras)
@@ -157,12 +156,14 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         inner = act.carry
         if self._remembers:  # the carry holds the policy's own action, which is not the one that is played
             inner = self.inner.action_played(inner, random)  # type: ignore[attr-defined]
+        # counted over all groups, as `learning_starts` is, although this call acts for one
         return Act(random, WarmUpCarry(carry.taken + (self.num_envs or batch), inner), extras)
 
     def act_in_place(
         self, observation: Observation, carry: WarmUpCarry[CarryT], generator: Generator, /
     ) -> tuple[Callable[[int], object], Tensor, ExtrasT] | None:
         """After the random actions, let `inner` prepare acting on rows [T, B, ..]; see `rlsdk.interfaces.PolicyAbilities`."""
+        # the warm-up counts its steps in the carry, which stays the same in a rollout that is written in place
         if self._in_place is None or int(carry.taken) < self.steps:
             return None
         return self._in_place(observation, carry.inner, generator)
@@ -172,12 +173,6 @@ class UniformWarmUp(Generic[CarryT, ExtrasT]):
         self.steps = getattr(config, "learning_starts", self.steps)
         if (inner := ability(self.inner, PolicyAbilities, "reconfigure")) is not None:
             inner.reconfigure(config)
-
-    def state_dict(self) -> State:
-        return dict(self.inner.state_dict())
-
-    def load_state_dict(self, state: object) -> None:
-        self.inner.load_state_dict(state)
 
 
 Behavior = (
@@ -224,6 +219,7 @@ def extras_of_other_action(extras: object, log_prob: Tensor | None) -> object:
     Raises:
         PluginError: the extras have a log-probability, but that of the action played is unknown.
     """
+    # by name, because extras are records or mappings of the plugin
     held = _entries(extras).get(LOG_PROB)
     if held is None:
         return extras
@@ -259,6 +255,7 @@ def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
     if isinstance(space, MultiDiscrete):
         share = torch.rand(batch, len(space.nvec), generator=generator, device=device)
         sizes = torch.tensor(space.nvec, device=device)
+        # a share just below 1 may round up to the size
         drawn = (share * sizes).long().minimum(sizes - 1)
         return drawn + torch.tensor(space.start, device=device)
     if isinstance(space, MultiBinary):
@@ -267,6 +264,7 @@ def uniform_actions(space: Space, batch: int, generator: Generator) -> Tensor:
         low = torch.tensor(np.asarray(space.low, dtype=np.float32), device=device)
         high = torch.tensor(np.asarray(space.high, dtype=np.float32), device=device)
         share = torch.rand((batch, *space.shape), generator=generator, device=device)
+        # clamped, because lerp may round past the bounds
         return torch.lerp(low, high, share).clamp(low, high)
     raise TypeError(f"no uniform distribution over {space}")
 
@@ -300,6 +298,7 @@ def random_actions(space: Space, batch: int, mask: Tensor | None, generator: Gen
         width = sum(choices_of(leaf))
         if rest is None or not width:
             return uniform_actions(leaf, batch, generator)
+        # a mask has the entries of the leaves one after another, in the order of this walk
         part, rest = rest[:, :width], rest[:, width:]
         allowed = allowed_actions(leaf, part, generator)
         assert allowed is not None  # a leaf with choices has masks
@@ -320,8 +319,8 @@ def uniform_log_prob(space: Space, mask: Tensor | None, actions: Tensor) -> Tens
         return -counts.float().log().sum(-1)
     if isinstance(space, Box):
         width = np.asarray(space.high, np.float64) - np.asarray(space.low, np.float64)
-        with np.errstate(divide="ignore"):
-            total = float(np.log(width[width > 0.0]).sum())
+        # dimensions of width 0 have one possible action, whose log-probability is 0
+        total = float(np.log(width[width > 0.0]).sum())
     else:
         total = float(np.log(np.asarray(choices_of(space), np.float64)).sum())
     return torch.full((batch,), -total, device=device)

@@ -68,6 +68,7 @@ def shortcut(part: object, kind: type[AbilityT], name: str, method: str) -> Abil
     Also None if a subclass or the object itself overrides `method` without `name`: the shortcut would skip the override.
     """
     found = ability(part, kind, name)
+    # an instance attribute is an override too: tests and users patch single objects
     if found is None or method in getattr(part, "__dict__", ()):
         return None
     # the first class that defines either: a subclass that overrides `method` alone wants its own to run
@@ -113,6 +114,7 @@ def _check_call(part: object, kind: type[object], name: str, what: str) -> None:
     declared, found = getattr(kind, name), getattr(part, name)
     arguments: tuple[int, list[str]]
     if (given := METHODS.get(name)) is not None and found is not None:
+        # a property in the class: its signature is that of the method it returns
         arguments, call = (len(given), []), f"{name}({', '.join(given)})"
     elif inspect.isfunction(declared):
         arguments, call = _arguments(declared), f"{name}{_rendered(declared)}"
@@ -145,6 +147,7 @@ def _rendered(declared: Callable[..., object]) -> str:
 
 
 def _check_spelling(part: object, role: str, what: str) -> None:
+    # one object may play several roles, and their names are no misspellings of one another
     known = {name for kinds in ROLES.values() for kind in kinds for name in _members(kind)}
     own = sorted({*dir(type(part)), *getattr(part, "__dict__", ())} - known)
     for name in _members(ROLES[role][1]):
@@ -188,6 +191,7 @@ def require_parts(built: object, algorithm: str, info: tuple[str, ...] = ()) -> 
         raise PluginError(
             f"build of {algorithm!r} gave the plan {plan!r}, which has no rounds(training, cursor); {PLANS}"
         )
+    # the plan first: it decides which members of the others are used
     for name in ("plan", "policy", "behavior", "algorithm", "buffer"):
         part = getattr(built, name)
         if part is not None or name not in ("buffer", "behavior"):
@@ -226,6 +230,7 @@ def require_batches(parts: Parts) -> None:
     update = parts.algorithm.update
     given = _class_in(parts.buffer.sample, "return")
     taken = _class_in(update, next(iter(inspect.signature(update).parameters), ""))
+    # annotations may be missing or generic; only two known classes can contradict each other
     if given is None or taken is None or issubclass(given, taken):
         return
     memory, learner = type(parts.buffer).__name__, type(parts.algorithm).__name__
@@ -273,6 +278,7 @@ def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None
 
 def _check_states(built: Parts, algorithm: str) -> None:
     for name, state in built.states.items():
+        # a slash separates the names of nested entries in files
         if not isinstance(state, Stateful) or isinstance(state, type) or "/" in name:
             raise PluginError(
                 f"{algorithm!r}: states[{name!r}] is a {type(state).__name__}; names have no '/', and what they name has"
@@ -377,6 +383,7 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
         for name, value in values.items():
             if isinstance(value, Tensor) and value.dim() and value.shape != known[index].shape:
                 raise ValueError(f"{name} of parameter {index} has shape {tuple(value.shape)}")
+    # keys of files are texts, those of torch numbers; the settings are the agent's own, not the file's
     numbered = {int(index): dict(state[index]) for index in known if index in state}
     optimizer.load_state_dict({"state": numbered, "param_groups": optimizer.state_dict()["param_groups"]})
 
@@ -384,6 +391,7 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
 def _parts_of(owner: object, without: Collection[str]) -> dict[str, object]:
     """The attributes that have a state."""
     kinds = (nn.Module, Optimizer, Generator, Tensor)
+    # attributes of the instance: those of the class are constants
     own = {name: value for name, value in vars(owner).items() if name not in without}
     return {name: value for name, value in own.items() if isinstance(value, kinds) or _stateful(value)}
 

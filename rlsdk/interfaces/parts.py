@@ -128,6 +128,7 @@ class Training:
     def progress(self, count: int) -> float:
         """Return the progress at `count`: 0 at the start of training, 1 at its end or the end of its schedules."""
         end = self.end if self.schedule_end is None else self.schedule_end
+        # the last round may pass the end, and a training of 0 steps has no length
         return min(1.0, (count - self.start) / max(1, end - self.start))
 
     def ends_exactly(self, count: int) -> bool:

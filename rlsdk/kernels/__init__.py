@@ -4,7 +4,13 @@ Networks and losses get kernels from `rlsdk.kernels.factory`: `evaluate(inputs) 
 `RLSDK_KERNELS=off` torch computes everything, more slowly.
 
 `__all__` is for packages that offer kernels by the hook `kernels`. It has descriptions of networks and steps, the Protocols of
-kernels, and the checks of networks before a kernel takes their place.
+kernels, and the checks of networks before a kernel takes their place. `rlsdk.kernels.factory` has the functions that kernels
+replace. Its `kernels_of` chooses single kernels, so that a package can compare one with torch::
+
+    with factory.kernels_of({"discounted_sums": my_sums}):
+        found = factory.discounted_sums(value, weight)
+    with kernels_off():
+        expected = factory.discounted_sums(value, weight)
 """
 
 from rlsdk.kernels.factory import graphed, graphed_transition

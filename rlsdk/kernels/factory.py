@@ -6,18 +6,18 @@ Each function here is called once per network, optimiser or algorithm, and again
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from contextlib import AbstractContextManager
-from functools import wraps
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from functools import partial, wraps
 from inspect import getattr_static
+from traceback import walk_tb
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.errors import RlsdkError, message_of, one_line, suggest
+from rlsdk.errors import PluginError, RlsdkError, SettingsError, one_line, raised, shown, suggest
 from rlsdk.kernels import reference as by_torch
 from rlsdk.kernels.protocol import (
     Acting,
@@ -25,6 +25,7 @@ from rlsdk.kernels.protocol import (
     ActorCriticLayers,
     Acts,
     DenseNetwork,
+    Evaluation,
     GreedyKernel,
     KernelChoice,
     NormalizationKernel,
@@ -37,8 +38,8 @@ from rlsdk.kernels.protocol import (
     SquashedLayers,
     SquashedPolicy,
 )
-from rlsdk.kernels.reference import Advantages, Differentiable
-from rlsdk.kernels.structure import KNOWN, kernel_states
+from rlsdk.kernels.reference import Advantages, Differentiable, is_transformed
+from rlsdk.kernels.structure import KNOWN, PACKAGES, VARIABLE, inside, kernel_states
 from rlsdk.kernels.vector_steps import VectorStep
 from rlsdk.records import StepData
 from rlsdk.registry.discovery import FORGET
@@ -66,24 +67,29 @@ NAMES = (
     *("discounted_sums", "advantages", "explained_variance"),
     *("graphed_acting", "graphed_transition", "graphed_update"),
 )
-"""The functions that a package may offer. Each takes the arguments of the function of `rlsdk.kernels` that has its name."""
+"""The functions that a package may offer. Each takes the arguments of the function of this module that has its name."""
+__all__ = [*NAMES, "NAMES", "kernels_of"]  # noqa: PLE0604  # all are names of functions below
 _tables: list[dict[str, Callable[..., Any] | None]] = []
 """The table with all `NAMES`, once it is known. Torch's compiler can read a list, but not call what a cache needs."""
+_computed: dict[str, Callable[..., Any]] = {}
+"""The functions of torch that return a result, not a kernel."""
+_owners: set[str] = set()
+"""The packages of all kernels that were in a table."""
 
 
 def offered(name: str) -> Callable[..., Any] | None:
     """Return the function of this name that an installed package offers; None: torch computes, or kernels are off."""
-    return None if kernel_states[-1] == "off" else (_tables or _found())[0][name]
+    return None if kernel_states[-1] == "off" else (_tables or _find_tables())[0][name]
 
 
-def _found() -> list[dict[str, Callable[..., Any] | None]]:
+def _find_tables() -> list[dict[str, Callable[..., Any] | None]]:
     """Ask the installed packages. What is wrong with one is a warning: training continues, in torch."""
     from rlsdk.registry.loading import offered_kernels
 
-    table, problems = offered_kernels() if KNOWN else ({}, ())
+    table, problems = offered_kernels(PACKAGES) if KNOWN else ({}, ())
     for name in sorted(set(table) - set(NAMES)):
         problems = (*problems, f"an installed package offers the kernel {name!r}; {suggest(name, NAMES)}")
-    _tables[:] = [{name: table.get(name) for name in NAMES}]
+    _enter(table)
     for problem in problems:
         warnings.warn(
             f"{one_line(problem, 1000)}; torch computes instead, which is slower", RuntimeWarning, stacklevel=4
@@ -94,29 +100,188 @@ def _found() -> list[dict[str, Callable[..., Any] | None]]:
 FORGET.append(_tables.clear)
 
 
-def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
-    """A function that chooses a kernel: the one of its name in the table takes its place.
+def _enter(table: Mapping[str, Callable[..., Any]]) -> None:
+    _owners.update(map(_package, table.values()))
+    _tables[:] = [dict.fromkeys(NAMES) | {name: table[name] for name in NAMES if name in table}]
+    for name in _computed.keys() & table.keys():
+        _tables[0][name] = FirstUse(name, table[name], table[name], _computed[name])
 
-    One that raises an exception, other than an `RlsdkError`, is not called again. There is a warning, and torch computes.
+
+def _package(choose: Callable[..., Any]) -> str:
+    return str(getattr(choose, "__module__", "?")).partition(".")[0]
+
+
+@contextmanager
+def kernels_of(table: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+    """Networks created inside the `with` block, and losses computed inside it, use these kernels alone: name -> function.
+
+    Raises:
+        SettingsError: there is no kernel of such a name.
     """
-    name = by_torch.__name__
+    for name in set(table) - set(NAMES):
+        raise SettingsError(f"there is no kernel {name!r}; {suggest(name, NAMES)}")
+    before = list(_tables)
+    _enter(table)
+    try:
+        with inside("on"):
+            yield
+    finally:
+        _tables[:] = before
+
+
+def kernel_fault(error: Exception) -> PluginError | None:
+    """Return the error to raise instead of one that the code of a kernel raised; None: other code raised it."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    places = [(str(frame.f_globals.get("__name__")), frame.f_code.co_qualname) for frame in frames]
+    module, function = ([("", "")] + [place for place in places if not place[0].startswith(("torch.", "numpy."))])[-1]
+    package = module.partition(".")[0]
+    if package not in _owners or isinstance(error, RlsdkError):
+        return None
+    return PluginError(
+        f"a kernel of {package} {raised(error)} ({module}, in {function}); the step cannot be repeated. Set"
+        f" {VARIABLE}=off to compute in torch, or uninstall the package"
+    )
+
+
+def _reject(name: str, choose: Callable[..., Any], problem: str) -> Any:
+    """Remove a kernel from the table, and warn. Returns None: there is no result."""
+    for table in _tables:
+        table[name] = None
+    text = f"the kernel {name!r} of {_package(choose)} {problem}; torch computes instead"
+    warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
+    """A function that a kernel replaces: the one of its name in the table. If that returns None, torch computes.
+
+    One that raises an exception other than an `RlsdkError`, or whose first result is not like that of torch, is not called
+    again. There is a warning, and torch computes.
+    """
+    name, parameters = by_torch.__name__, list(by_torch.__annotations__)
+    place = parameters.index("reference") if "reference" in parameters else None
 
     @wraps(by_torch)
     def chosen(*args: ArgumentsT.args, **kwargs: ArgumentsT.kwargs) -> ResultT:
-        if (choose := offered(name)) is not None:
-            try:
-                found: ResultT = choose(*args, **kwargs)
-                return found
-            except RlsdkError:  # it is about the network or the settings
-                raise
-            except Exception as error:
-                _tables[0][name] = None
-                cause = one_line(f"{type(error).__name__}: {message_of(error)}", 500)
-                text = f"the kernel {name!r} of {choose.__module__.partition('.')[0]} raised {cause}; torch computes instead"
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
-        return by_torch(*args, **kwargs)
+        # as `offered`, without the call: every update comes here
+        choose = None if kernel_states[-1] == "off" else (_tables or _find_tables())[0][name]
+        if choose is None:
+            return by_torch(*args, **kwargs)
+        try:
+            found: Any = choose(*args, **kwargs)
+        except RlsdkError:
+            # it is about the network or the settings
+            raise
+        except Exception as error:
+            found = _reject(name, choose, raised(error))
+        if found is None:
+            return by_torch(*args, **kwargs)
+        if place is not None and found is not args[place]:
+            found = FirstUse(name, choose, found, args[place])
+        kernel: ResultT = found
+        return kernel
 
     return chosen
+
+
+def computed(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT, ResultT]:
+    """The same for a function that returns a result, not a kernel."""
+    _computed[by_torch.__name__] = by_torch
+    return replaceable(by_torch)
+
+
+def unlike(given: object, expected: object) -> str:
+    """Return how a result differs from that of torch in shape, dtype or finiteness; empty: it does not."""
+    if isinstance(expected, Evaluation):
+        given, expected = ([getattr(each, name, None) for name in NUMBERS] for each in (given, expected))
+    if isinstance(expected, tuple | list):
+        if not isinstance(given, type(expected)) or len(given) != len(expected):
+            return f"returned {shown(given, 60)}, not {len(expected)} values"
+        return next(filter(None, map(unlike, given, expected)), "")
+    if not isinstance(expected, Tensor):
+        return f"returned {shown(given, 60)}, not a function" if callable(expected) and not callable(given) else ""
+    if not isinstance(given, Tensor):
+        return f"returned {shown(given, 60)}, not a tensor"
+    found, wanted = (f"{each.dtype} {list(each.shape)}" for each in (given, expected))
+    if found != wanted or given.device != expected.device:
+        return f"returned {found}, not {wanted} on {expected.device}"
+    # on an accelerator the program would have to wait for the numbers
+    wrong = given.is_cpu and bool(expected.isfinite().all()) and not given.isfinite().all()
+    return "returned NaN or infinite numbers" if wrong else ""
+
+
+NUMBERS = ("log_prob", "entropy", "value")
+"""The tensors of an `Evaluation`."""
+
+
+class FirstUse:
+    """Stands for a kernel, and compares the first result of each of its functions with that of the reference.
+
+    After it, the kernel's method takes the place of the check, which then costs nothing.
+    """
+
+    def __init__(self, name: str, choose: Callable[..., Any], kernel: Any, reference: object) -> None:
+        self._name, self._choose, self._kernel, self._reference = name, choose, kernel, reference
+        self._called: Callable[..., Any] = partial(self._first, "__call__")
+
+    @property  # type: ignore[misc]  # packages examine their kernels with `isinstance`
+    def __class__(self) -> type:
+        return type(self._kernel)
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        return self._called(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            # copies look for methods before there are attributes
+            raise AttributeError(name)
+        expected = getattr(self._reference, name, None)
+        return partial(self._first, name) if callable(expected) else getattr(self._kernel, name, expected)
+
+    def _first(self, method: str, *args: Any, **kwargs: object) -> Any:
+        if is_transformed():
+            return getattr(self._kernel, method)(*args, **kwargs)
+        # the reference gets other memory, because some kernels change vectors in place, and draws the same numbers
+        copies = [each.clone() if isinstance(each, Tensor) else each for each in args]
+        states = [(each, each.get_state()) for each in args if isinstance(each, Generator)]
+        expected, comparable = None, True
+        try:
+            expected = getattr(self._reference, method)(*copies, **kwargs)
+        except Exception:
+            # such as for rows that the kernel has prepared for itself
+            comparable = False
+        for generator, state in states:
+            generator.set_state(state)
+        try:
+            compute = self._kernel if method == "__call__" else getattr(self._kernel, method)
+            found = compute(*args, **kwargs)
+            problem = "" if found is None else unlike(found, expected)
+        except Exception as error:
+            if isinstance(error, RlsdkError) or not comparable:
+                raise
+            problem = raised(error)
+        if problem:
+            self._give_up(problem, args, copies)
+        elif found is not None or expected is None:
+            self._trust(method, compute)
+            return found
+        return expected
+
+    def _give_up(self, problem: str, args: Sequence[object], results: Sequence[Any]) -> None:
+        reference = self._reference
+        _reject(self._name, self._choose, problem)
+        for own, result in zip(args, results, strict=True):
+            if isinstance(own, Tensor):
+                own.detach().copy_(result)
+        # no function of this kernel is called again, because one may have prepared what another one reads
+        self.__dict__ = {"_kernel": reference, "_reference": None, "_called": reference}
+
+    def _trust(self, method: str, compute: Callable[..., Any]) -> None:
+        name, choose = self._name, self._choose
+        vars(self)["_called" if method == "__call__" else method] = compute
+        for table in _tables:
+            if table[name] is self:
+                # it computes a result, and is looked up each time
+                table[name] = choose
 
 
 @replaceable
@@ -270,29 +435,30 @@ def clip_norm(gradients: Tensor, reference: Callable[[Tensor, float], None]) -> 
     return reference
 
 
+@computed
 def sequential(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
     """Call modules one after another, [N, I] -> [N, O]. If autograd is on, the result has a graph."""
-    found: Tensor = (offered("sequential") or by_torch.sequential)(modules, x)
-    return found
+    return by_torch.sequential(modules, x)
 
 
+@computed
+def pairwise_huber(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return (sum, 0-d; gradients [.., N, K]); see `rlsdk.kernels.reference.pairwise_huber`."""
+    return by_torch.pairwise_huber(current, target, asymmetry, weight)
+
+
+@replaceable
 def action_values(*tensors: Tensor | None) -> ActionValues | None:
     """Return faster functions for these tensors [..]; None if torch must compute, for example on a GPU or for autograd."""
-    choose = offered("action_values")
-    return None if choose is None else choose(*tensors)
+    return None
 
 
-def seeded_draws(seed: int) -> AbstractContextManager[object]:
-    """Inside the `with` block, torch functions without their own generator draw as after `torch.manual_seed(seed)`.
-
-    The global generator is not changed. Draws of other threads have no effect, unless this version of torch has no
-    dispatch modes.
-    """
-    if find_spec("torch.utils._python_dispatch") is not None:
-        from rlsdk.kernels.structure import SeededDraws
-
-        return SeededDraws(seed)
-    return by_torch.seeded_draws(seed)
+@replaceable
+def graphed_update(
+    step: Callable[..., ResultT], algorithm: object, counters: tuple[str, ...]
+) -> Callable[..., ResultT] | None:
+    """Return the method `step` of an algorithm as CUDA graphs; None if it must be called as written. See `graphed`."""
+    return None
 
 
 class Graphed(Generic[ResultT]):
@@ -307,12 +473,12 @@ class Graphed(Generic[ResultT]):
     def __get__(self, algorithm: object | None, owner: type) -> Callable[..., ResultT]:
         if algorithm is None:
             return self.step
-        if getattr_static(owner, self.name, None) is not self:  # a subclass calls it by super()
+        if getattr_static(owner, self.name, None) is not self:
+            # a subclass calls it by super()
             as_written: Callable[..., ResultT] = MethodType(self.step, algorithm)
             return as_written
-        made: Callable[..., ResultT] | None = None
-        if torch.cuda.is_available() and (choose := offered("graphed_update")) is not None:
-            made = choose(self.step, algorithm, self.counters)
+        made = graphed_update(self.step, algorithm, self.counters) if torch.cuda.is_available() else None
+        # An attribute of the object comes before this descriptor, so later calls cost no search.
         vars(algorithm)[self.name] = found = made or MethodType(self.step, algorithm)
         return found
 
@@ -331,20 +497,19 @@ def graphed(*counters: str) -> Callable[[Callable[..., ResultT]], Graphed[Result
     return lambda step: Graphed(step, counters)
 
 
+@computed
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """Return the sums [T, B]; see `rlsdk.kernels.reference.discounted_sums`."""
-    choose = offered("discounted_sums")
-    found: Tensor | None = None if choose is None else choose(value, weight)
-    return by_torch.discounted_sums(value, weight) if found is None else found
+    return by_torch.discounted_sums(value, weight)
 
 
+@computed
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """Return a number, 0-d; see `rlsdk.kernels.reference.explained_variance`."""
-    choose = offered("explained_variance")
-    found: Tensor | None = None if choose is None else choose(prediction, target)
-    return by_torch.explained_variance(prediction, target) if found is None else found
+    return by_torch.explained_variance(prediction, target)
 
 
+@computed
 def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
     """Generalised advantages and regression targets of values, as rows; see `rlsdk.math.gae`.
 
@@ -360,6 +525,4 @@ def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: f
         gamma: discount.
         lam: lambda of generalised advantage estimation.
     """
-    choose = offered("advantages")
-    found: Advantages | None = None if choose is None else choose(steps, value, next_value, gamma, lam)
-    return by_torch.advantages(steps, value, next_value, gamma, lam) if found is None else found
+    return by_torch.advantages(steps, value, next_value, gamma, lam)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from math import inf, isfinite
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ Advantages = tuple[Tensor, Tensor, bool]
 """Advantages and regression targets of values, float [B * T] each, and whether all steps are valid."""
 FEW = 16
 """Up to this number of environments, a loop over Python floats is faster than a loop over small tensors."""
+# The margin of torch's own `clip_grad_norm_`.
 _ONE, _MARGIN = np.float32(1.0), np.float32(1e-6)
 
 
@@ -40,6 +40,7 @@ class Autograd:
     def evaluate_inputs(self, inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """See `rlsdk.kernels.protocol.DenseNetwork`; inputs [N, I]."""
         leaf = inputs.detach().requires_grad_()
+        # Callers may have turned gradients off; this one is needed.
         with torch.enable_grad():
             outputs = self.function(leaf)
         return outputs.detach(), lambda grad: torch.autograd.grad(outputs, leaf, grad)[0]
@@ -68,14 +69,6 @@ def backward(outputs: tuple[Tensor, ...], grads: tuple[Tensor | None, ...], *, r
     trained = [(output, grad) for output, grad in pairs if output.requires_grad]
     if trained:
         torch.autograd.backward([o for o, _ in trained], [g for _, g in trained], retain_graph=retain_graph)
-
-
-@contextmanager
-def seeded_draws(seed: int) -> Iterator[None]:
-    """Inside the `with` block, seed torch's global generator with `seed`. Its state is restored afterwards."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
 
 
 def is_transformed() -> bool:
@@ -108,9 +101,11 @@ def require_choice(scores: Tensor, mask: Tensor | None = None) -> None:
         return
     try:
         array = scores.detach().numpy() if scores.requires_grad else scores.numpy()
-        if isfinite(np.vdot(array, array)):  # then all numbers are finite; if it is not, it may only have overflowed
+        if isfinite(np.vdot(array, array)):
+            # then all numbers are finite; if it is not, it may only have overflowed
             return
-    except (RuntimeError, TypeError):  # numpy has no such numbers (bfloat16), or torch transforms the function
+    except (RuntimeError, TypeError):
+        # numpy has no such numbers (bfloat16), or torch transforms the function
         if is_transformed():
             return
     allowed = scores if mask is None else scores.masked_fill(~mask, -inf)
@@ -158,11 +153,15 @@ def clip_norm(gradients: Tensor, max_norm: float) -> None:
     """Scale a gradient vector [D] down to the norm `max_norm`, in place."""
     norm = torch.linalg.vector_norm(gradients)
     if gradients.is_cpu and gradients.dtype is torch.float32:
-        scale = _ONE / (np.float32(norm.item()) + _MARGIN) * np.float32(max_norm)  # the same rounding as below
-        if not scale >= _ONE:  # also if NaN
+        # the same rounding as below
+        scale = _ONE / (np.float32(norm.item()) + _MARGIN) * np.float32(max_norm)
+        if not scale >= _ONE:
+            # also if NaN
             values = gradients.numpy()
-            np.multiply(values, scale, values)  # takes half the time of torch's product
-    else:  # without reading the norm, which would wait for the device
+            # takes half the time of torch's product
+            np.multiply(values, scale, values)
+    else:
+        # without reading the norm, which would wait for the device
         gradients.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
 
 
@@ -170,7 +169,7 @@ def discounted_sums(value: Tensor, weight: Tensor) -> Tensor:
     """The sums S_t = value_t + weight_t S_{t+1}, computed backwards from S_T = 0; all float [T, B]."""
     if value.shape[1] <= FEW and value.is_cpu:
         columns = zip(value.numpy(force=True).T.tolist(), weight.numpy(force=True).T.tolist(), strict=True)
-        return value.new_tensor([_backwards(*column) for column in columns]).T
+        return value.new_tensor([_sums_of_column(*column) for column in columns]).T
     sums = torch.empty_like(value)
     following = torch.zeros_like(value[0])
     rows = list(zip(value.unbind(0), weight.unbind(0), sums.unbind(0), strict=True))
@@ -192,7 +191,7 @@ def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: f
     return advantage.T.flatten(), (advantage + value).T.flatten(), whole
 
 
-def _backwards(value: list[float], weight: list[float]) -> list[float]:
+def _sums_of_column(value: list[float], weight: list[float]) -> list[float]:
     """`discounted_sums` for one environment."""
     following, sums = 0.0, [0.0] * len(value)
     for t in reversed(range(len(value))):
@@ -205,6 +204,7 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
 
     1 is a perfect prediction, 0 is as good as predicting the mean. If the target is constant, the result is 0.
     """
+    # Both in one transfer from the device.
     spread, rest = torch.stack((target, target - prediction)).var(1, correction=0).tolist()
     return number_like(target, 1.0 - rest / spread if spread > 0.0 else 0.0)
 
@@ -213,7 +213,8 @@ def number_like(like: Tensor, value: float) -> Tensor:
     """A number as a tensor, 0-d, with the dtype of `like`. One that is too large for it is infinite, as in a computation."""
     try:
         return like.new_full((), value)
-    except RuntimeError:  # torch raises an error for such a number
+    except RuntimeError:
+        # torch raises an error for such a number
         return like.new_full((), math.copysign(math.inf, value))
 
 
@@ -227,7 +228,7 @@ class Differentiable(Protocol):
         """See `rlsdk.networks.Layers.evaluate`; inputs [N, I]."""
 
 
-class ByModules:
+class TorchLayers:
     """Calls the modules of layers; see `Differentiable`."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:

@@ -24,34 +24,34 @@ from torch.nn.modules import module as torch_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
-from rlsdk.errors import SettingsError, suggest
-
 KernelT = TypeVar("KernelT")
 
 
 _values, _submodules = dict.values, attrgetter("_modules")
-_END = (object(),)  # no module and no parameter
+# no module and no parameter
+_END = (object(),)
 
 
-class _Steady(local):
+# Per thread: another thread may replace layers while this one makes a round of updates.
+class _FixedBlock(local):
     block: object = None
     """The innermost `fixed_layers()` block of a thread."""
 
 
-_steady = _Steady()
+_fixed = _FixedBlock()
 
 
 @contextmanager
 def fixed_layers() -> Iterator[None]:
     """Promise that this thread replaces no layers and adds no hooks inside the `with` block: each network is examined once."""
-    before, _steady.block = _steady.block, object()
+    before, _fixed.block = _fixed.block, object()
     try:
         yield
     finally:
-        _steady.block = before
+        _fixed.block = before
 
 
-class _Look:
+class _Check:
     """The modules, parameters and hooks of networks at the last check, compared by identity.
 
     A check takes a few microseconds for a small network. All `Structure` objects of the same networks share it. Values
@@ -62,22 +62,25 @@ class _Look:
         self.roots, self.only, self.hooked = roots, only, False
         self.changes = 0
         """The number of checks that found a change, including the first check."""
-        self.looked_in: object = None
+        self.checked_in: object = None
         self._containers: list[nn.Module] = []
         self._leaves: list[dict[str, nn.Parameter | None]] = []
-        self._members: list[object] = [self]  # contents at the last check; never equal at first
+        # contents at the last check; never equal at first
+        self._members: list[object] = [self]
         self._attributes: list[dict[str, object]] = []
         self._sizes: list[int] = []
         self._last_hook = -1
 
-    def look(self, block: object) -> None:
+    def compare(self, block: object) -> None:
         """Compare the networks with the last check and count a change. `block` identifies the `fixed_layers()` block,
         or is None."""
-        self.looked_in = block
+        self.checked_in = block
         if (
-            self._last_hook == RemovableHandle.next_id  # counts all hooks of this process
+            # counts all hooks of this process
+            self._last_hook == RemovableHandle.next_id
             and not self.hooked
             and False
+            # A loop in C, because this runs at every prediction. Almost always nothing has changed.
             not in map(
                 is_,
                 chain(*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves), _END),
@@ -88,25 +91,27 @@ class _Look:
             return
         members, sizes, hooked = self._members, self._sizes, self.hooked
         if KNOWN:
-            self._note()
+            self._remember()
         same = KNOWN and len(members) == len(self._members) and all(map(is_, members, self._members))
         self.changes += not (same and sizes == self._sizes and hooked == self.hooked)
 
-    def _note(self) -> None:
+    def _remember(self) -> None:
         self._last_hook = RemovableHandle.next_id
         parts = [root._modules[name] for root in self.roots for name in self.only] if self.only else self.roots
+        # Networks may share modules; each is compared once.
         modules = list(dict.fromkeys(chain.from_iterable(part.modules() for part in parts if part is not None)))
-        self._containers = [*(self.roots if self.only else ()), *(m for m in modules if _may_hold(m))]
+        self._containers = [*(self.roots if self.only else ()), *(m for m in modules if _may_contain(m))]
         self._leaves = [module._parameters for module in modules if module._parameters]
         tables = (*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves))
-        self._members = [*chain(*tables), *_END]  # the end mark reveals added entries
+        # the end mark reveals added entries
+        self._members = [*chain(*tables), *_END]
         self._attributes = list(map(vars, modules))
         self._sizes = list(map(len, self._attributes))
         hooks = [getattr(module, name) for module in modules for name in HOOKS]
         self.hooked = any(GLOBAL_HOOKS) or any(hooks) or any("forward" in own for own in self._attributes)
 
 
-_looks: WeakValueDictionary[tuple[object, ...], _Look] = WeakValueDictionary()
+_checks: WeakValueDictionary[tuple[object, ...], _Check] = WeakValueDictionary()
 """Checks by the ids of the networks and the names of children. A check refers to its networks, so the ids stay valid."""
 
 
@@ -117,19 +122,20 @@ class Structure:
         """`only` are names of children of the roots to which the check is restricted; () = all."""
         self.roots, self.only, self._seen = roots, only, 0
         key = (*map(id, roots), only)
-        self._look = _looks.get(key) or _looks.setdefault(key, _Look(roots, only))
+        # Actor, critic and optimiser ask about the same networks; the first one examines them for all.
+        self._check = _checks.get(key) or _checks.setdefault(key, _Check(roots, only))
 
     @property
     def hooked(self) -> bool:
         """Whether a hook, or a `forward` set on an instance, requires calls of modules, which kernels would skip."""
-        return self._look.hooked
+        return self._check.hooked
 
     def changed(self) -> bool:
         """Whether something was replaced, added or removed since the last call; True at the first call."""
-        look, block = self._look, _steady.block
-        if block is None or block is not look.looked_in:
-            look.look(block)
-        before, self._seen = self._seen, look.changes
+        check, block = self._check, _fixed.block
+        if block is None or block is not check.checked_in:
+            check.compare(block)
+        before, self._seen = self._seen, check.changes
         return before != self._seen
 
     def __getstate__(self) -> dict[str, object]:
@@ -140,7 +146,7 @@ class Structure:
         self.__init__(*state["roots"], only=state["only"])  # type: ignore[misc]
 
 
-def _may_hold(module: nn.Module) -> bool:
+def _may_contain(module: nn.Module) -> bool:
     """Whether a module contains others, or is a container to which some may be added."""
     return bool(module._modules) or isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict)
 
@@ -154,6 +160,7 @@ class KernelSlot(Generic[KernelT]):
         Copies of the network get their own kernels.
         """
         self._make, self.structure = make, Structure(root, only=only)
+        # The first call reports a change, for which the kernel below is made already.
         self.structure.changed()
         self.kernel: KernelT = make(self.structure.hooked)
         """The kernel of the last check; call the object for the current one."""
@@ -203,36 +210,36 @@ def is_hooked(module: nn.Module) -> bool:
 #
 # With the environment variable `RLSDK_KERNELS=off`, or inside `with kernels_off():`, torch computes everything. With
 # `RLSDK_KERNELS=uncompiled`, or inside `with compiled_off():`, there is no compiled code. Packages that offer kernels
-# (`rlsdk.kernels.factory`) obey it. `RLSDK_PLUGINS` does not hide them.
+# (`rlsdk.kernels.factory`) obey it. `RLSDK_KERNELS=acme-kernel,rlsdk-kernels` uses the kernels of these packages only; where
+# both offer one, that of the first. `RLSDK_PLUGINS` does not hide kernels.
 
 VARIABLE = "RLSDK_KERNELS"
 STATES = ("on", "uncompiled", "off")
+_given = os.environ.get(VARIABLE, "on")
+PACKAGES = () if _given in STATES else tuple(map(str.strip, _given.split(",")))
+"""The packages whose kernels are used, the preferred first; (): all."""
+if PACKAGES:
+    from rlsdk.registry.loading import require_kernels_of
 
-
-def _as_state(value: str) -> str:
-    """Raises SettingsError if the value is none of `STATES`."""
-    if value not in STATES:
-        raise SettingsError(f"the environment variable {VARIABLE} is {value!r}; {suggest(value, STATES)}")
-    return value
-
-
-kernel_states = [_as_state(os.environ.get(VARIABLE, "on"))]
+    require_kernels_of(PACKAGES, VARIABLE, STATES)
+kernel_states = ["on" if PACKAGES else _given]
 """What is on; the last one counts: `on`, `uncompiled` (numpy and torch), or `off` (torch). Every update reads it, so a call
 would cost time. Only this module changes it."""
 
 
 def kernels_off() -> AbstractContextManager[None]:
     """Networks created inside the `with` block, and losses computed inside it, use torch's modules and autograd."""
-    return _inside("off")
+    return inside("off")
 
 
 def compiled_off() -> AbstractContextManager[None]:
     """Kernels made inside the `with` block use numpy and torch, as in an installation without compiled code."""
-    return _inside("off" if kernel_states[-1] == "off" else "uncompiled")
+    return inside("off" if kernel_states[-1] == "off" else "uncompiled")
 
 
 @contextmanager
-def _inside(state: str) -> Iterator[None]:
+def inside(state: str) -> Iterator[None]:
+    """Inside the `with` block, `state` is on; see `kernel_states`."""
     kernel_states.append(state)
     try:
         yield
@@ -266,6 +273,7 @@ class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
     def __torch_dispatch__(
         self, function: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> object:
+        # A copy, because torch passes the arguments of the caller.
         options = dict(kwargs or {})
         if self._before is not None:
             self._before(function.overloadpacket.__name__, args, options)
@@ -278,12 +286,14 @@ class SeededDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         if any(argument.name == "generator" for argument in function._schema.arguments):
             return function(*args, **{**options, "generator": generator})
         packet, name = function.overloadpacket, function._schema.name.removeprefix("aten::")
+        # These operations have no form that takes a generator.
         if name in _LIKE:
             return _LIKE[name](torch.empty_like(args[0], **options), generator, *args[1:])
         overload = {"default": "generator", "low": "low_generator"}.get(function._overloadname, "")
         if overload in packet.overloads():
             return getattr(packet, overload)(*args, **{**options, "generator": generator})
-        with _LOCK, torch.random.fork_rng(devices=[]):  # operations that use only the global generator
+        # operations that use only the global generator
+        with _LOCK, torch.random.fork_rng(devices=[]):
             torch.default_generator.set_state(self._generator(torch.device("cpu")).get_state())
             found = function(*args, **options)
             self._generator(torch.device("cpu")).set_state(torch.default_generator.get_state())

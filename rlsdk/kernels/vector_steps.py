@@ -54,15 +54,18 @@ def next_steps(
         moments: the state of the parameter, [D] or 0-d.
         max_norm: gradients are first scaled down to this norm; None: never.
     """
+    # Not `isinstance`: a derived class may make other steps.
     if type(optimizer) not in (torch.optim.Adam, torch.optim.RMSprop):
         return None
     gradient, (options, *others) = flat.grad, optimizer.param_groups
+    # True where a version of torch lacks the attribute: then its own step is called.
     has_hooks = getattr(optimizer, HOOKS[0], True) or getattr(optimizer, HOOKS[1], True)
     if not moments or gradient is None or others or options["params"][0] is not flat or has_hooks:
         return None
     vectors, numbers = (flat, gradient), (moments["step"], float(options["lr"]))
     if type(optimizer) is torch.optim.Adam:
         unusual = options["amsgrad"] or options["maximize"] or options.get("decoupled_weight_decay")
+        # Compiled code equals the fused step bit by bit; the others of torch round differently.
         if unusual or not options["fused"]:
             return None
         both, last = (moments["exp_avg"], moments["exp_avg_sq"]), (options["eps"], options["weight_decay"])
@@ -90,6 +93,7 @@ _LOCK = threading.Lock()
 def without_compiler() -> Iterator[None]:
     """Optimisers created inside the `with` block do not import torch's compiler."""
     function = getattr(Optimizer.add_param_group, "__wrapped__", None)
+    # The attribute is set on a function of torch, which all threads share.
     with _LOCK:
         if function is None or COMPILER in sys.modules or hasattr(function, MARK):
             yield
@@ -108,6 +112,7 @@ def step_optimizer(made: Optimizer) -> None:
         made.step()
         return
     with torch.no_grad():
+        # Without the decorators, which import the compiler; what else they do `_is_watched` excludes.
         inspect.unwrap(kind.step)(made)
 
 

@@ -36,6 +36,7 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
         advantage: A, float [N].
         clip: epsilon of the paper.
     """
+    # the minimum is pessimistic: clipping removes the incentive to move far, never the penalty for having done so
     return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
 
 
@@ -45,6 +46,7 @@ def clipped_surrogate_grad(ratio: Tensor, advantage: Tensor, clip: float) -> Ten
     It is -A r where the minimum is the unclipped term, else 0.
     """
     moved = ratio * advantage
+    # <= and not <: inside the clip range both terms are equal, and the gradient is that of the unclipped one
     return moved.mul(moved <= ratio.clamp(1.0 - clip, 1.0 + clip) * advantage).neg_()
 
 
@@ -62,6 +64,7 @@ def value_error_grad(value: Tensor, old_value: Tensor, target: Tensor, clip: flo
     if clip is None:
         return (value - target) * 2.0
     step = value - old_value
+    # the error is that of the clipped value alone, so beyond the range there is no gradient
     return (old_value + step.clamp(-clip, clip) - target) * (step.abs() <= clip) * 2.0
 
 
@@ -76,9 +79,11 @@ def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
     Mean and deviation are those of the rows whose `weight` [N] is above 0. With fewer than two such rows, A is unchanged.
     """
     rows = advantage if weight is None else advantage[weight > 0.0]
+    # the deviation of one row is NaN
     if len(rows) < 2:
         return advantage
     deviation, mean = torch.std_mean(rows)
+    # 1e-8: equal advantages have the deviation 0
     return (advantage - mean) / (deviation + 1e-8)
 
 
@@ -95,6 +100,7 @@ def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, tra
         discount: gamma, or 0 where the episode terminated (gamma at a time limit), float [T, B].
         trace: gamma * lambda, or 0 where the episode ended for any reason, float [T, B].
     """
+    # discount and trace are separate: a time limit bootstraps, but no trace crosses it
     return discounted_sums(torch.addcmul(reward, discount, next_value).sub_(value), trace)
 
 
@@ -143,6 +149,7 @@ def conjugate_gradient(
             break
         along = product(direction)
         curvature = float(direction.dot(along))
+        # then the quadratic model has no minimum along this direction
         if not curvature > 0.0:  # this is also True for NaN
             break
         step = size / curvature
@@ -162,6 +169,7 @@ def flat_grad(
     The gradient is 0 for a parameter that is frozen, or that `output` does not depend on.
     """
     wanted = list(parameters)
+    # autograd raises an error for frozen parameters and for outputs without a graph
     asked = [parameter for parameter in wanted if parameter.requires_grad] if output.requires_grad else []
     parts = (
         torch.autograd.grad(

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlsdk.kernels.factory import action_values, offered
-from rlsdk.kernels.reference import pairwise_huber
+from rlsdk.kernels.factory import action_values, pairwise_huber
 
 __all__ = [
     "clipped_double_q",
+    "greedy_target",
     "half_squared_error",
     "midpoints",
     "minimum_value",
@@ -23,6 +23,7 @@ __all__ = [
     "smallest",
     "smooth_l1",
     "squared_error",
+    "taken_values",
     "td_error",
 ]
 
@@ -40,6 +41,7 @@ def _asymmetry(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 def smallest(values: Tensor, count: int) -> Tensor:
     """The `count` smallest entries of each row of float [N, M], in any order, [N, count]. NaN counts as the largest."""
+    # numpy has no gradients, no GPU, and cannot be traced
     if not values.is_cpu or values.requires_grad or torch.compiler.is_compiling():
         return values.topk(count, dim=-1, largest=False, sorted=False).values
     return torch.from_numpy(np.partition(values.numpy(), count - 1)[:, :count])  # a quarter of the time of `topk`
@@ -79,6 +81,7 @@ def quantile_huber_loss(
     difference = target_quantiles.unsqueeze(-2) - current_quantiles.unsqueeze(-1)
     clipped = difference.clamp(-1.0, 1.0)
     huber = clipped * (difference - 0.5 * clipped)
+    # the indicator is a constant of the loss, so no gradient flows through it
     weight = (cum_prob.unsqueeze(-1) - (difference.detach() < 0.0).to(huber.dtype)).abs()
     loss = weight * huber
     return loss.sum(-2).mean() if sum_over_quantiles else loss.mean()
@@ -106,9 +109,8 @@ def quantile_huber(
     """
     quantiles, size = current.shape[-1], current.numel() * target.shape[-1]
     factor = (0.5 * quantiles if sum_over_quantiles else 0.5) / size
-    asymmetry, choose = _asymmetry(quantiles, current.dtype, current.device), offered("pairwise_huber")
-    found = None if choose is None else choose(current, target, asymmetry, weight)
-    total, grad = pairwise_huber(current, target, asymmetry, weight) if found is None else found
+    asymmetry = _asymmetry(quantiles, current.dtype, current.device)
+    total, grad = pairwise_huber(current, target, asymmetry, weight)
     return total * factor, grad.mul_(-factor)
 
 
@@ -119,6 +121,7 @@ def td_error(current: Tensor, target: Tensor) -> Tensor:
         current: z, the predicted quantiles, float [N, K], or [C, N, K] of C critics.
         target: y, the target quantiles, float [N, M].
     """
+    # the error of the means: quantiles of the same distribution differ by construction
     error = (target.mean(-1) - current.mean(-1)).abs()
     return error if error.dim() == 1 else error.mean(0)
 
@@ -147,6 +150,7 @@ def greedy_action(values: Tensor, mask: Tensor | None, sizes: Sizes) -> Tensor:
         sizes: the number of values of each choice.
     """
     means = mean_values(values)
+    # -inf instead of a large negative number: no value can be below it
     allowed = means if mask is None else torch.where(mask, means, -inf)
     if len(sizes) == 1:
         return allowed.argmax(-1, keepdim=True)
@@ -180,6 +184,7 @@ def q_target(next_values: Tensor, next_action: Tensor, reward: Tensor, discount:
         discount: gamma, or 0 where the episode terminated (not at a time limit), float [N].
         sizes: the number of values of each choice.
     """
+    # the whole distribution of one action: a maximum per quantile would mix actions
     chosen = values_at(next_values, flat_index(next_action, sizes))
     return torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), chosen)
 
@@ -219,6 +224,7 @@ def taken_values(values: Tensor, action: Tensor, sizes: Sizes) -> tuple[Tensor, 
 
     def vjp(grad: Tensor) -> Tensor:
         grad_values = torch.zeros_like(values)
+        # copied and not added, because every position occurs once
         grad_values.flatten(0, 1).index_copy_(0, index, grad.flatten(0, 1))
         return grad_values
 
@@ -251,6 +257,7 @@ def half_squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None 
     """
     error = values - target
     loss, total = _weighted(0.5 * error.square(), error / target.numel(), weight)
+    # the sum over critics: each is trained as if it were alone
     return loss * len(values), total
 
 
@@ -268,6 +275,7 @@ def squared_error(values: Tensor, target: Tensor, *, weight: Tensor | None = Non
 
 def minimum_value(values: Tensor) -> tuple[Tensor, Tensor]:
     """(mean over rows of the smallest critic's value, 0-d; its gradient), for values float [C, N, 1] (arXiv:1812.05905)."""
+    # the gradient belongs to the critic that is the smallest for this row
     smallest, chosen = values.min(0, keepdim=True)
     return smallest.mean(), torch.zeros_like(values).scatter_(0, chosen, 1.0 / smallest.numel())
 

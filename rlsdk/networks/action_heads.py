@@ -47,10 +47,10 @@ class DiscreteHead(nn.Module):
     def forward(self, latent: Tensor, mask: Tensor | None) -> Categorical:
         return self.of(self.linear(latent), mask)
 
-    def of(self, raw: Tensor, mask: Tensor | None) -> Categorical:
-        return Categorical.of(raw, mask)
+    of = staticmethod(Categorical.of)
 
     def to_environment(self, action: Tensor) -> Tensor:
+        # most spaces begin at 0, and even an addition of 0 costs a call per step
         return action + self.start if self.start else action
 
     def from_environment(self, action: Tensor) -> Tensor:
@@ -65,6 +65,7 @@ class MultiDiscreteHead(nn.Module):
     def __init__(self, latent: int, space: MultiDiscrete) -> None:
         super().__init__()
         self.linear, self.sizes = nn.Linear(latent, sum(space.nvec)), space.nvec
+        # a buffer, so that it moves with the network; not persistent, because it follows from the space
         self.register_buffer("start", torch.tensor(space.start), persistent=False)
         self.sampling, self.own_parameters = None, ()
 
@@ -93,8 +94,7 @@ class MultiBinaryHead(nn.Module):
     def forward(self, latent: Tensor, mask: Tensor | None) -> Bernoulli:
         return self.of(self.linear(latent), mask)
 
-    def of(self, raw: Tensor, mask: Tensor | None) -> Bernoulli:
-        return Bernoulli.of(raw, mask)
+    of = staticmethod(Bernoulli.of)
 
     def to_environment(self, action: Tensor) -> Tensor:
         return action.reshape(-1, *self.shape)
@@ -113,6 +113,7 @@ class GaussianHead(nn.Module):
         super().__init__()
         self.shape, size = space.shape, math.prod(space.shape)
         self.linear = nn.Linear(latent, size)
+        # the logarithm, so that gradient steps cannot make the deviation negative
         self.log_std = nn.Parameter(torch.full((size,), float(log_std_init)))
 
     @property
@@ -152,6 +153,7 @@ class NestedHead(nn.Module):
         self.heads, self.widths = nn.ModuleList(heads), [sum(choices_of(child)) for child in children]
 
     def forward(self, latent: Tensor, mask: Tensor | None) -> Product:
+        # a mask has the entries of all leaves one after another, in the order of the heads
         masks = [None] * len(self.heads) if mask is None else torch.split(mask, self.widths, -1)
         found = [head(latent, own) for head, own in zip(self.heads, masks, strict=True)]
         return Product(self._nested(found))
@@ -214,6 +216,7 @@ class SdeHead(nn.Module):
     def explore(self, latent: Tensor, matrices: Tensor) -> Tensor:
         """Internal actions [B, A] with the noise of these noise matrices."""
         raw: Tensor = self.head.linear(latent) + self.noise.noise(latent, matrices)
+        # squashed after the noise is added, so that explored actions stay inside the bounds too
         return raw if self.scale is None else raw.tanh()
 
     def to_environment(self, action: Tensor) -> Tensor:
@@ -273,16 +276,20 @@ class StateDependentNoise(nn.Module):
         wide = self.log_std.expand(-1, self.actions)
         if not self.use_expln:
             return wide.exp()
+        # both branches are clamped: `where` passes gradients of the other branch, which would be NaN or infinite
         return torch.where(wide > 0.0, wide.clamp(min=0.0).log1p() + 1.0, wide.clamp(max=0.0).exp())
 
     def log_std_of(self, latent: Tensor) -> Tensor:
         """The log standard deviation [N, A] of the noise, given `latent` [N, L]."""
+        # see `learn_features`: on-policy, exploration must not train the features (arXiv:2005.05719, section 3)
         seen = latent if self.learn_features else latent.detach()
+        # EPSILON: a latent of zeros, as dead ReLU units give, would have the logarithm of 0
         return 0.5 * (seen.square() @ self.std().square() + EPSILON).log()
 
     def matrices(self, batch: int, generator: Generator) -> Tensor:
         """Sample a new noise matrix per environment, [B, L, A]."""
         shape = (batch, len(self.log_std), self.actions)
+        # without gradient: the likelihood trains the deviation, not the matrices that were drawn
         return torch.randn(shape, generator=generator, device=self.log_std.device) * self.std().detach()
 
     def initial(self, batch: int) -> NoiseMatrices:
@@ -294,6 +301,7 @@ class StateDependentNoise(nn.Module):
     @staticmethod
     def begin_rollout(carry: NoiseMatrices) -> NoiseMatrices:
         """Return the same matrices with age 0, so that the next step samples new ones."""
+        # the age alone changes, because the next step knows the batch and the generator to draw with
         return NoiseMatrices(carry.matrix, torch.zeros_like(carry.age))
 
     def refreshed(self, carry: NoiseMatrices, resample_every: int | None, generator: Generator) -> NoiseMatrices:
@@ -304,6 +312,7 @@ class StateDependentNoise(nn.Module):
         """
         matrix, age = carry.matrix, carry.age
         stale = age == 0 if resample_every is None else age % resample_every == 0
+        # drawing for all rows takes the same random numbers whichever rows are stale
         if bool(stale.any()):
             matrix = torch.where(stale[:, None, None], self.matrices(len(age), generator), matrix)
         return NoiseMatrices(matrix, age + 1)
@@ -336,6 +345,7 @@ class ActionScale(nn.Module):
             )
         if not np.issubdtype(np.dtype(space.dtype), np.floating):
             raise UnsupportedSpaceError(f"the action space must hold floats, got {space.dtype}; declare it as float32")
+        # in float64, because high - low of large bounds overflows or rounds in float32
         low, high = (np.asarray(bound, dtype=np.float64).reshape(-1) for bound in (space.low, space.high))
         self.shape, self.size = space.shape, low.size
         for name, value in (
@@ -348,6 +358,7 @@ class ActionScale(nn.Module):
 
     def to_environment(self, unit: Tensor) -> Tensor:
         """Convert unit actions [N, A] to environment units [N, *shape]; rounding errors past the bounds are clamped."""
+        # environments check the bounds exactly, and the sum may round past them
         action = torch.addcmul(self.center, unit, self.half_width).clamp(self.low, self.high)
         return action.reshape(-1, *self.shape)
 
@@ -369,6 +380,7 @@ def within_action_bounds(context: BuildContext, bounds: tuple[float, float] | No
     space = context.action_space
     if bounds is None or not isinstance(space, Box):
         return context
+    # in the dtype of the space, so that a bound equal to one of the space compares as equal
     low, high = (np.full_like(space.low, bound) for bound in bounds)
     if (low < space.low).any() or (high > space.high).any():
         raise SettingsError(
@@ -392,6 +404,7 @@ def epsilon_greedy(
     """
     device = greedy.device
     if mask is None:
+        # drawn for every row, also for greedy ones, so that the random numbers do not depend on the values
         drawn = [torch.randint(size, greedy.shape[:1], generator=generator, device=device) for size in sizes]
     else:
         even = (Categorical.of(torch.zeros(m.shape, device=device), m) for m in torch.split(mask, list(sizes), -1))

@@ -99,6 +99,7 @@ class ActorCritic(nn.Module):
     def __init__(self, actor: Torso, critic: Torso, head: nn.Module, value: nn.Module, *, kernel: str = "auto") -> None:
         """`kernel` is the `setting` of `rlsdk.kernels.KernelChoice`."""
         super().__init__()
+        # one name for a shared encoder, so that its parameters are counted and stored once
         self.shares_encoder = actor.encoder is critic.encoder
         self.encoder, self.memory, self.body, self.head = actor.encoder, actor.memory, actor.body, head
         self.critic_encoder = None if self.shares_encoder else critic.encoder
@@ -114,13 +115,17 @@ class ActorCritic(nn.Module):
     def _make_kernels(self, hooked: bool) -> tuple[Acts, PolicyActor]:
         """Build the kernels for acting and for values."""
         self.has_train_mode = has_train_mode(self.encoder, self.critic_encoder, self.body, self.critic_body)
+        # a memory without state has no order of steps, so minibatches may be shuffled
         self.recurrent = bool(cast("Memory", self.memory).initial(1))
         if isinstance(self.head, SdeHead):
             self.sde = self.head.noise
         self._has_log_std = isinstance(getattr(self.head, "log_std", None), Tensor)
         self._dense = self.dense_layers()
         kernel = factory.policy_actor(self._dense, KernelChoice(self.kernel_setting), hooked, ByModules(self))
+        # dense networks leave values and log-probabilities to `estimates`: one call for a rollout is faster than one a
+        # step
         act = self._act_and_estimate if self._dense is None else partial(_act_only, kernel)
+        # a CUDA graph repeats operations, and would skip hooks, modes and the draws of new noise matrices
         as_written = hooked or self.has_train_mode or self.sde is not None
         return factory.graphed_acting(act, self, self.kernel_setting, as_written), kernel
 
@@ -132,6 +137,7 @@ class ActorCritic(nn.Module):
         encoders = [part for part in (self.encoder, self.critic_encoder) if part is not None]
         if type(self.head) not in PLAIN or not all(map(is_fixed, encoders)):
             return None
+        # exact types, because a subclass may compute something else
         if type(self.memory) is not NoMemory or type(self.critic_memory) is not NoMemory:
             return None
         head = cast("PlainHead", self.head)
@@ -172,6 +178,7 @@ class ActorCritic(nn.Module):
         """With gSDE, a function that returns the carry for the start of a rollout; see `rlsdk.interfaces.PolicyAbilities`."""
         if self.sde is None:
             return None
+        # a property, so that networks without noise have no method that the collector would call
         return lambda carry: ActorCriticCarry(
             carry.actor, carry.critic, StateDependentNoise.begin_rollout(cast("NoiseMatrices", carry.noise))
         )
@@ -218,8 +225,10 @@ class ActorCritic(nn.Module):
         else:
             assert isinstance(noise, NoiseMatrices)
             noise = self.sde.refreshed(noise, self.resample_every, generator)
+            # the noise is that of the matrix, not a sample of the distribution, and stays the same for several steps
             action = cast("SdeHead", self.head).explore(latent, noise.matrix)
         value = self.value(self.critic_body(latent_value)).squeeze(-1)
+        # the states before the step: learning starts sequences from them
         extras = Estimates(distribution.log_prob(action), value, (carry.actor, carry.critic))
         environment = cast("ActionHead", self.head).to_environment(action)
         return Act(environment, ActorCriticCarry(actor, critic, noise), extras)
@@ -237,7 +246,8 @@ class ActorCritic(nn.Module):
         _, kernel = self._kernels()
         distribution, value = kernel.forward(map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation))
         taken = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.action)
-        return Estimates(distribution().log_prob(self.internal(taken)).view(lead), value.view(lead), extras.memory)
+        log_prob = distribution().log_prob(cast("ActionHead", self.head).from_environment(taken))
+        return Estimates(log_prob.view(lead), value.view(lead), extras.memory)
 
     def _encoded(self, features: Features) -> tuple[Tensor, Tensor]:
         """(encoded features [N, F] for the actor, the same for the critic)."""
@@ -246,6 +256,7 @@ class ActorCritic(nn.Module):
 
     def _critic_step(self, features: Tensor, latent: Tensor, state: States, is_first: Tensor) -> tuple[Tensor, States]:
         if self.critic_memory is None:
+            # the values do not train a memory that they share with the actor, as in sb3-contrib
             return latent.detach(), ()
         return cast("Memory", self.critic_memory).step(features, state, is_first)
 
@@ -258,6 +269,7 @@ class ActorCritic(nn.Module):
         features, others = self._encoded(observation.features)
         latent = self._memory.sequence(features, memory[0], observation.is_first, starts)
         if self.critic_memory is None:
+            # without gradient, as while acting
             latent_value = latent.detach()
         else:
             latent_value = cast("Memory", self.critic_memory).sequence(others, memory[1], observation.is_first, starts)
@@ -292,6 +304,7 @@ class ActorCritic(nn.Module):
 
     def imitation_loss(self, observation: Observation, action: Any, starts: Tensor | None = None) -> Tensor:
         """The loss -log pi(a|s) [N], with a lower bound of the standard deviation; see `rlsdk.interfaces.PolicyAbilities`."""
+        # recorded actions without noise would drive the deviation to 0 and the likelihood to infinity
         distribution = with_least_deviation(self.evaluate(*as_recorded(self, observation, starts))[0])
         return -distribution.log_prob(self.internal(action))
 
@@ -320,6 +333,7 @@ class ActorCritic(nn.Module):
             UsageError: `observation` is not a record, and the policy has no agent that converts it.
         """
         seen, states = self._asked(observation, memory, action_masks, episode_starts)
+        # rows of users are independent: each begins its own sequence, with its own state
         starts = torch.ones(len(seen.is_first), dtype=torch.bool, device=seen.is_first.device)
         return self.evaluate(seen, states, starts)[0]
 
@@ -358,6 +372,7 @@ class ActorCritic(nn.Module):
             raise UsageError(
                 f"a policy without an agent reads rlsdk.records.Observation, not {type(observation).__name__}"
             )
+        # the carry that `predict` returns has further entries, so both forms are accepted
         carry = self.initial_carry(len(observation.is_first)) if memory is None else memory
         if isinstance(carry, ActorCriticCarry):
             return observation, (carry.actor, carry.critic)
@@ -373,6 +388,7 @@ def as_recorded(
     row is a sequence.
     """
     first = torch.ones_like(observation.is_first) if starts is None else starts
+    # no carry was recorded, so every sequence has to start from the initial one
     seen = Observation(observation.features, observation.is_first | first, observation.action_mask)
     carry = network.initial_carry(len(first))
     return seen, (carry.actor, carry.critic), first

@@ -69,7 +69,9 @@ def build_actor_critic(
         return build_own_actor_critic(context, config.policy, networks).to(context.device)
     encoder = build_encoder(context, config.policy, networks)
     shared = networks.share_features_extractor
+    # the order of construction is that of the random numbers: another one gives other weights for the same seed
     other = encoder if shared else build_encoder(context, config.policy, networks)
+    # NatureCNN ends with a dense layer, so no hidden layers follow by default (Mnih et al. 2015)
     default: tuple[int, ...] = () if uses_nature_cnn(encoder) else HIDDEN
     actor_memory, critic_memory, width = _memories(context.algorithm, networks, memory, features_dim(encoder))
     shared_widths = (networks.net_arch or {}).get("shared", ())
@@ -88,6 +90,7 @@ def build_actor_critic(
         made = head(context.action_space, outputs[0])
     network = ActorCritic(torsos[0], torsos[1], made, nn.Linear(outputs[1], 1), kernel=networks.kernel)
     network.resample_every = sde_every if sde_every > 0 else None
+    # after the whole network exists: the order of the draws decides the weights of a seed
     if networks.ortho_init:
         _initialise(network)
     return network.to(context.device)
@@ -111,6 +114,7 @@ def _memories(
     width = features_dim(actor)
     if networks.shared_lstm:
         return actor, None, width
+    # a linear layer, because the value layers need the width of the memory's output
     return actor, made() if networks.enable_critic_lstm else LinearMemory(inputs, width), width
 
 
@@ -126,6 +130,7 @@ def _head(space: Space, latent: int, networks: ActorCriticConfig, use_sde: bool)
         return build_action_head(space, latent, networks.log_std_init)
     box = require_box(space)
     head = GaussianHead(latent, box, 0.0)
+    # parameters that nothing trains would appear in optimizers and files
     del head.log_std  # the noise has its own parameter
     noise = StateDependentNoise(
         latent, head.linear.out_features, networks.log_std_init, networks.use_expln, full_std=networks.full_std
@@ -175,6 +180,7 @@ def build_own_actor_critic(context: BuildContext, policy: str, networks: ActorCr
         UnsupportedSpaceError: the space is not supported.
     """
     head: nn.Module
+    # the user's network returns the value itself
     value: nn.Module = nn.Identity()
     if networks.actor_class is not None:
         head = build_action_head(context.action_space, 1, networks.log_std_init)
@@ -191,6 +197,7 @@ def build_own_actor_critic(context: BuildContext, policy: str, networks: ActorCr
         value = nn.Linear(latent, 1)
         if networks.ortho_init:
             orthogonal(value, GAINS["value"])
+    # kernels know no layers of users
     return ActorCritic(actor, critic, head, value, kernel="autograd")
 
 

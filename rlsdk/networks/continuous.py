@@ -70,6 +70,7 @@ class SquashedActor(nn.Module):
         self.encoder, self.body, self.scale, self.sde = encoder, body, scale, sde
         self.mean: nn.Module = nn.Linear(latent, scale.size)
         self.log_std: nn.Module | None = None if sde else nn.Linear(latent, scale.size)
+        # attributes instead of arguments, because only actors with gSDE set them
         self.sde_body: nn.Module | None = None
         self.clip_mean = 0.0
         self.resample_every: int | None = None
@@ -86,12 +87,14 @@ class SquashedActor(nn.Module):
         """Build the kernels for acting and for learning."""
         self.has_train_mode = has_train_mode(self.encoder, self.body, self.sde_body)
         kernel = factory.squashed_policy(self._layers(), self._choice, hooked, ByModules(self.distribution))
+        # a CUDA graph repeats operations, and would skip hooks, modes and the draws of new noise matrices
         as_written = hooked or self.has_train_mode or self.sde is not None
         return factory.graphed_acting(partial(self._act, kernel), self, self._choice.setting, as_written), kernel
 
     def _layers(self) -> SquashedLayers | None:
         """The layers for a kernel; None if layers are not dense or the encoder has parameters."""
         log_std, layers = self.log_std, [*self.body, self.mean]
+        # kernels compute no gradients of an encoder, so one with parameters needs autograd
         if log_std is None or not len(self.body) or has_parameters(self.encoder):
             return None
         if not is_dense(layers) or not is_dense([log_std]):
@@ -106,6 +109,7 @@ class SquashedActor(nn.Module):
         mean = self._mean(latent)
         if self.sde is not None:
             return SquashedGaussian(mean, self.sde.log_std_of(self._sde_latent(features, latent)))
+        # clamped: deviations beyond these overflow exp, or leave no gradient
         return SquashedGaussian(mean, cast("nn.Module", self.log_std)(latent).clamp(*LOG_STD_RANGE))
 
     def evaluate(self, features: Tensor, noise: Tensor) -> tuple[tuple[Tensor, Tensor], SampledVjp]:
@@ -126,10 +130,12 @@ class SquashedActor(nn.Module):
 
         The standard deviation is not fitted.
         """
+        # not the likelihood: recorded actions at the bounds have no finite density after tanh
         return (self.distribution_of(observation).mode() - self.scale.to_unit(action)).square().mean(-1)
 
     def _mean(self, latent: Tensor) -> Tensor:
         mean: Tensor = self.mean(latent)
+        # with gSDE a large mean would saturate tanh, and noise would no longer explore
         return mean.clamp(-self.clip_mean, self.clip_mean) if self.sde is not None and self.clip_mean > 0.0 else mean
 
     def _sde_latent(self, features: Tensor, latent: Tensor) -> Tensor:
@@ -167,6 +173,7 @@ class SquashedActor(nn.Module):
         features = self.encoder(observed.features)
         latent, following = self.body(features), sde.refreshed(carry, self.resample_every, generator)
         noise = sde.noise(self._sde_latent(features, latent), following.matrix)
+        # squashed after the noise, so that explored actions stay inside the bounds
         return Act(self.scale.to_environment((self._mean(latent) + noise).tanh()), following, ())
 
 
@@ -175,6 +182,7 @@ class ByModules(AutogradPair):
 
     def __init__(self, distribution: Callable[[Tensor], SquashedGaussian]) -> None:
         """`distribution` returns the distribution over unit actions [N, A] for features [N, F]."""
+        # the noise is an input, so that a sample is a function of parameters that autograd can differentiate
         super().__init__(lambda inputs: distribution(inputs[0]).transform(inputs[1]))
         self.distribution = distribution
 
@@ -199,6 +207,7 @@ def build_squashed_actor(
     latent = hidden[-1] if hidden else inputs
     if sde is None:
         return SquashedActor(encoder, body, latent, scale)
+    # None takes the features of the actor; an empty list takes those of the encoder
     own = sde.sde_net_arch
     sde_latent = latent if own is None else own[-1] if own else inputs
     noise = StateDependentNoise(sde_latent, scale.size, sde.log_std_init, sde.use_expln, learn_features=True)
@@ -286,6 +295,7 @@ def smoothed(unit_action: Tensor, noise: Tensor, *, std: float, clip: float) -> 
         std: standard deviation of the noise; DDPG has 0, with `clip` 0.
         clip: largest absolute value of the noise.
     """
+    # the noise is clipped first, so that the target action stays near the actor's; then the bounds hold
     return (unit_action + (std * noise).clamp(-clip, clip)).clamp(-1.0, 1.0)
 
 
@@ -304,6 +314,7 @@ def build_soft_actor_critic(
     Raises:
         UnsupportedSpaceError, SettingsError: the policy or the settings do not fit the spaces.
     """
+    # again, because plugins may have built the context without the bounds; narrowing twice changes nothing
     context = within_action_bounds(context, config.action_bounds)
     assert isinstance(context.action_space, Box)
     require_own_features(config.policy_kwargs)
@@ -325,6 +336,7 @@ def _actor(context: BuildContext, config: SoftActorCriticConfig, scale: ActionSc
         actor = build_squashed_actor(encoder, hidden, networks.activation_fn, scale)
         if networks.initial_std is not None:
             assert isinstance(actor.log_std, nn.Linear)
+            # zero weights, so that the first deviation is the same for every observation
             nn.init.zeros_(actor.log_std.weight)
             nn.init.constant_(actor.log_std.bias, math.log(networks.initial_std))
         return actor.use_kernel(_kernel(context, config, hidden))
@@ -343,6 +355,7 @@ def _own_actor(context: BuildContext, config: SoftActorCriticConfig, scale: Acti
     what = f"{size} means and {size} log standard deviations of actions"
     encoder = own_network(context, networks, "actor", (2 * size,), what)
     actor = SquashedActor(encoder, nn.Sequential(), 2 * size, scale)
+    # in place of the layers: all columns are those of the user's network
     actor.mean, actor.log_std = Columns(0, size), Columns(size, 2 * size)
     return actor
 
@@ -358,6 +371,7 @@ def _critics(
     networks, size = config.policy_kwargs, actor.scale.size
     if networks.critic_class is not None:
         return own_critics(context, networks, size, outputs)
+    # after the actor, because the order of construction is that of the random numbers
     encoder = actor.encoder if networks.share_features_extractor else build_encoder(context, config.policy, networks)
     hidden = widths(networks.net_arch, "qf", default, names=NAMES)
     ensemble = EnsembleMLP(networks.n_critics, features_dim(encoder) + size, hidden, outputs, networks.activation_fn)
@@ -398,5 +412,6 @@ def _deterministic_actor(
         return DeterministicActor(encoder, hidden, networks.activation_fn, scale, _kernel(context, config, hidden))
     own = own_network(context, networks, "actor", (scale.size,), f"{scale.size} actions before tanh")
     actor = DeterministicActor(own, (), networks.activation_fn, scale)
+    # tanh follows in `unit_action`, as for every actor
     actor.mean = nn.Identity()  # the user's network returns the actions
     return actor

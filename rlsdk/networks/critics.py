@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,8 @@ from rlsdk.networks.encoders import Preprocessor, UserClass, channels_first, exa
 from rlsdk.networks.layers import EnsembleMLP
 from rlsdk.records import Features
 from rlsdk.settings.actor_critic import ActorAndCriticsConfig, NetworkConfig
+
+T = TypeVar("T")
 
 __all__ = [
     "ContinuousCritics",
@@ -53,6 +55,7 @@ class ContinuousCritics(nn.Module):
     def _make_kernels(self, hooked: bool) -> tuple[DenseNetwork, DenseNetwork]:
         """Build the kernels of all critics and of the first critic alone."""
         layers, reference = list(self.ensemble.layers), Autograd(self.ensemble)
+        # `first` reads weights without calling the layers, which would skip their hooks
         alone = Autograd((lambda inputs: self.ensemble(inputs)[0]) if hooked else self.ensemble.first)
         every = factory.dense_network(layers, self.encoder, self._choice, hooked, reference)
         return every, factory.dense_network(layers, self.encoder, self._choice, hooked, alone, 0)
@@ -75,6 +78,7 @@ class ContinuousCritics(nn.Module):
         """
         values, vjp = self._kernels()[first].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
         value, grad = value_of(values)
+        # the inputs are features and action in this order, and only the action's part is asked for
         return value, vjp(grad)[:, features.shape[-1] :]
 
     def forward(self, features: Tensor, unit_action: Tensor) -> Tensor:
@@ -135,7 +139,9 @@ class OwnCritics(nn.Module):
         self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value, *, first: bool = False
     ) -> tuple[Tensor, Tensor]:
         """See `ContinuousCritics.action_gradient`; for actions [N, A]."""
+        # a leaf, so that autograd stops at the action instead of going on into the actor
         leaf = unit_action.detach().requires_grad_()
+        # auxiliary losses train the critics, and here only the action is differentiated
         with auxiliary_losses_left_out():
             values = (self.ensemble[0] if first else self)(features, leaf)
         value, grad = value_of(values.detach())
@@ -171,8 +177,10 @@ def own_network(
     """
     size = torch.Size(outputs).numel()
     user, space, preprocessor = _user_class(context, networks, name)
+    # tried before the training, because an error in the first update would come after minutes of collecting
     network = user.build(observation_space=space, output_dim=size)
     found = _tried(context, user, network, preprocessor)
+    # two rows: one would hide a network that averages over the batch or drops its axis
     if found.shape not in ((ROWS, *outputs), (ROWS, size)):
         raise _misfit(user, found, outputs, what)
     return OwnNetwork(network, preprocessor, size)
@@ -216,6 +224,7 @@ def _tried(
     remedy = "images come with channels first, Discrete values one-hot, everything float32"
     try:
         with user.errors(f"{user} failed on {ROWS} preprocessed observations, {_shapes(seen)}", remedy):
+            # batch norm in training mode would take the zeros of this trial into its statistics
             found: object = network.eval()(seen, *further)
     finally:
         network.train(training)
@@ -246,6 +255,7 @@ def _shapes(seen: Features) -> str:
     return ", ".join(f"{key}: {_shapes(value)}" for key, value in named)
 
 
+# context variables, because `forward` of a user has no argument for them, and threads may train several agents
 _left_out: ContextVar[bool] = ContextVar("left_out", default=False)
 _refused: ContextVar[str] = ContextVar("refused", default="")
 
@@ -259,6 +269,7 @@ class _Attached(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        # 1 whatever the gradient of the outputs is: the loss is added to that of the algorithm
         return grad, grad.new_ones(())
 
 
@@ -278,6 +289,7 @@ def with_auxiliary_loss(outputs: Tensor, loss: Tensor) -> Tensor:
         raise UsageError(
             f"with_auxiliary_loss(outputs, loss): loss is {shown(loss)}; it must be a 0-d float tensor, a mean"
         )
+    # while acting and for targets nothing is differentiated, so nothing is attached
     if not torch.is_grad_enabled() or not loss.requires_grad or _left_out.get():
         return outputs
     if algorithm := _refused.get():
@@ -289,22 +301,23 @@ def with_auxiliary_loss(outputs: Tensor, loss: Tensor) -> Tensor:
     return attached
 
 
-@contextmanager
-def auxiliary_losses_left_out() -> Iterator[None]:
+def auxiliary_losses_left_out() -> AbstractContextManager[None]:
     """Ignore auxiliary losses inside the `with` block, in which networks are differentiated with respect to their inputs."""
-    token = _left_out.set(True)
-    try:
-        yield
-    finally:
-        _left_out.reset(token)
+    return _inside(_left_out, True)
 
 
 @contextmanager
 def auxiliary_losses_refused(algorithm: str) -> Iterator[None]:
     """Make `with_auxiliary_loss` raise an error inside the `with` block, for updates that do not follow the gradient of
     a loss."""
-    token = _refused.set(algorithm)
+    with _inside(_refused, algorithm):
+        yield
+
+
+@contextmanager
+def _inside(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _refused.reset(token)
+        variable.reset(token)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from rlsdk.errors import SettingsError, UsageError, shown
 from rlsdk.kernels import KernelSlot, factory, is_hooked
-from rlsdk.kernels.factory import seeded_draws
 from rlsdk.kernels.protocol import is_dense
-from rlsdk.kernels.reference import ByModules, Differentiable
+from rlsdk.kernels.reference import Differentiable, TorchLayers
+from rlsdk.kernels.structure import SeededDraws
 from rlsdk.runtime.process import derive, limited_threads
 
 __all__ = [
@@ -79,7 +79,7 @@ class Layers:
 
     def _make(self, hooked: bool) -> Differentiable:
         modules = [module for child in self._children() for module in _flat(child)]
-        return factory.differentiable_dense(modules, hooked, ByModules(self._by_modules))
+        return factory.differentiable_dense(modules, hooked, TorchLayers(self._by_modules))
 
 
 def _flat(module: nn.Module) -> Iterator[nn.Module]:
@@ -140,6 +140,7 @@ is_trained, _grad = attrgetter("requires_grad"), attrgetter("grad")
 def views_of(flat: Tensor, parameters: Iterable[nn.Parameter]) -> list[Tensor]:
     """Divide a vector [D] into consecutive segments with the shapes of the parameters, in their order."""
     chosen = list(parameters)
+    # views, not copies: parameters and vector are the same memory
     segments = torch.split(flat, [parameter.numel() for parameter in chosen])
     return [segment.view(parameter.shape) for segment, parameter in zip(segments, chosen, strict=True)]
 
@@ -154,6 +155,7 @@ def flatten_parameters(parameters: Iterable[nn.Parameter]) -> tuple[Tensor, Tens
     chosen = list(parameters)
     if not chosen:
         return torch.zeros(0), torch.zeros(0)
+    # `cat` copies before the parameters are redirected, so that parameters which share memory stay whole
     values = torch.cat([p.detach().reshape(-1) for p in chosen])
     gradients = torch.zeros_like(values)
     for parameter, own, grad in zip(chosen, views_of(values, chosen), views_of(gradients, chosen), strict=True):
@@ -186,6 +188,7 @@ class FlatParameters:
 
     def clear(self) -> None:
         """The same as `zero_grad`, except for parameters that keep their memory in another layout."""
+        # addresses are compared, because `p.data = ..` leaves the parameter object the same
         if self._places != list(map(Tensor.data_ptr, self.parameters)) or False in map(
             is_, map(_grad, self.parameters), self._grads
         ):
@@ -204,6 +207,7 @@ class FlatParameters:
     def _attach(self) -> None:
         """Raises UsageError if parameters have another dtype, device or shape than before."""
         size, kind = sum(map(Tensor.numel, self.parameters)), (self.values.dtype, self.values.device)
+        # checked here, because compiled steps read the vector without checks
         if size != len(self.values) or any((p.dtype, p.device) != kind for p in self.parameters):
             raise UsageError(
                 "parameters of the policy were given another dtype, device or shape, in which they cannot be trained; undo it"
@@ -240,6 +244,7 @@ class EnsembleLinear(nn.Module):
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
         super().__init__()
+        # the bound that `nn.Linear` has for weights and biases, so that members equal single networks
         bound = 1.0 / math.sqrt(inputs)
         self.weight = nn.Parameter(torch.empty(members, inputs, outputs).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(members, 1, outputs).uniform_(-bound, bound))
@@ -269,6 +274,7 @@ class EnsembleMLP(nn.Module):
         self.members = members
 
     def forward(self, x: Tensor) -> Tensor:
+        # expanded without a copy: every member reads the same inputs
         result: Tensor = self.layers(x.unsqueeze(0).expand(self.members, -1, -1))
         return result
 
@@ -292,7 +298,8 @@ def initialisation(seed: int) -> Iterator[None]:
     Torch uses one thread inside the block. With two, the QR decomposition of a 256 x 256 matrix takes 380 ms instead of
     2 ms if another program uses the second core.
     """
-    draws = seeded_draws(derive(seed, "initialisation"))
+    draws = SeededDraws(derive(seed, "initialisation"))
+    # parameters made in inference mode could never be trained
     with torch.inference_mode(False), torch.enable_grad(), limited_threads(1), draws:
         yield
 
@@ -328,10 +335,12 @@ def has_train_mode(*modules: nn.Module | None) -> bool:
 
 
 def _depends(module: nn.Module) -> bool:
+    # hooks may read `training`, and nobody knows what they do with it
     if isinstance(module, SWITCHED) or is_hooked(module):  # spectral_norm is a hook
         return True
     if isinstance(rate := vars(module).get("dropout"), float) and rate:  # of recurrent layers and attention
         return True
+    # a module of a user may depend on the mode, so it is switched to be safe
     return not type(module).__module__.startswith(("torch.nn.modules.", "rlsdk."))
 
 
@@ -341,6 +350,7 @@ def architecture(*networks: nn.Module) -> list[str]:
     for network in networks:
         for name, module in network.named_modules():
             kind = type(module)
+            # `extra_repr` of users may hold addresses or change from call to call
             arguments = module.extra_repr() if kind.__module__.startswith("torch.nn.modules.") else ""
             found.append(f"{name}: {kind.__module__}.{kind.__qualname__}({arguments})")
             found += [f"{name}.{own} {_kind_of(value)}" for own, value in _tensors(module)]

@@ -44,6 +44,7 @@ class ObservationNormalizer:
             raise SettingsError(
                 f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
             )
+        # most observations are one Box, for which walking through the space costs more than the arithmetic
         self._only = self.moments.get("observation")
         """The normaliser of the single leaf, if observations are one Box."""
 
@@ -88,6 +89,7 @@ class ObservationNormalizer:
         if not self.training or not self.moments:
             return
         if rows is not None:
+            # the mean of no rows is NaN, and would stay in the statistics
             if not bool(rows.any()):
                 return
             features = map_tensors(lambda leaf: leaf[rows], features)
@@ -108,6 +110,7 @@ class ObservationNormalizer:
         mean, factor, bound = np.zeros(size), np.ones(size), np.full(size, np.inf)
         for path, leaf in self.moments.items():
             where = slices[path]
+            # a factor, because numpy multiplies faster than it divides, at every step of every candidate
             mean[where], factor[where] = leaf.mean.ravel(), 1.0 / leaf.deviation.numpy().ravel()
             bound[where] = leaf.bound
         return mean, factor, bound
@@ -127,6 +130,7 @@ class ObservationNormalizer:
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """The moments [*leaf] of each normalised leaf, by the number of the leaf."""
+        # by number, because paths hold keys of users, which may have any character
         return {f"{i:03d}": leaf.state_dict() for i, leaf in enumerate(self.moments.values())}
 
     def load_state_dict(self, state: Mapping[str, State]) -> None:
@@ -185,6 +189,7 @@ class RunningMoments:
     def __init__(self, shape: tuple[int, ...], epsilon: float = 0.0, bound: float = math.inf) -> None:
         self.mean_variance: tuple[Vector, Vector] = np.zeros((1, *shape)), np.ones((1, *shape))
         """Mean and variance, float64 [1, *shape]."""
+        # a tiny count instead of 0, as the peers have it, so that equal data give equal statistics
         self.count, self.epsilon, self.bound = FIRST_COUNT, epsilon, bound
         self._center, self._deviation, self._row = (SharedArray((1, *shape)) for _ in range(3))
         self._compiled = factory.normalization()
@@ -195,6 +200,7 @@ class RunningMoments:
     def refresh(self) -> None:
         """Compute again what normalizes values, from mean and variance."""
         mean, variance = self.mean_variance
+        # in place, because kernels and tensors read this memory
         np.copyto(self._center.array, mean)
         np.sqrt(variance + self.epsilon, out=self._deviation.array)
         self._copies = None
@@ -225,6 +231,7 @@ class RunningMoments:
         else:
             batch = values.numpy(force=not values.is_cpu or values.requires_grad)
             mean = np.add.reduce(batch, axis=0, dtype=np.float64, keepdims=True) / rows
+            # squared distances from the mean of the batch: a sum of squares minus a square would cancel
             apart = batch - mean
             self.merge(rows, mean, np.add.reduce(apart * apart, axis=0, keepdims=True) / rows)
         self.refresh()
@@ -241,8 +248,10 @@ class RunningMoments:
             self.merge(1, values, None)
             return self.mean_variance[1]
         center = np.add.reduce(values) / rows
+        # shifted by the mean first, because returns are large, similar numbers
         apart = values - center
         mean, squares = np.add.reduce(apart) / rows, np.add.reduce(apart * apart) / rows
+        # rounding may leave a variance below 0, whose root is NaN
         self.merge(rows, np.array([center + mean]), np.array([max(squares - mean * mean, 0.0)]))
         return self.mean_variance[1]
 
@@ -259,6 +268,7 @@ class RunningMoments:
             apart = np.where(counted, batches - center, 0.0)
         else:
             return np.repeat(self.mean_variance[1], len(batches))
+        # the first rows may hold fillers only
         divisor = np.maximum(rows, 1)
         mean = apart.sum(1).cumsum() / divisor
         spread = np.maximum((apart * apart).sum(1).cumsum() / divisor - mean * mean, 0.0)
@@ -271,12 +281,14 @@ class RunningMoments:
         before, spread = self.mean_variance
         delta, share = mean - before, rows / (self.count + rows)
         step = delta * share
+        # Chan et al. 1979: the parts' variances, and the distance of their means
         spread = (spread + delta * step) * (1.0 - share)
         return before + step, spread if variance is None else spread + variance * share
 
     def normalize(self, values: Tensor) -> Tensor:
         """Normalise values [.., *shape] to float32, as networks receive them."""
         mean, deviation = self._on(values.device)
+        # rounded to float32 last, because the difference of close float32 numbers would have few digits
         return values.sub(mean).div_(deviation).float().clamp_(-self.bound, self.bound)
 
     def normalize_detached(self, values: Tensor) -> Tensor:

@@ -87,6 +87,7 @@ class RecurrentMemory(nn.Module):
             self.cells = KINDS[kind](inputs, hidden, num_layers=layers, **arguments)
         except (TypeError, ValueError) as error:
             raise SettingsError(f"lstm_kwargs {dict(arguments)} do not fit {kind}: {error}") from None
+        # while acting the future is unknown; the others change the shapes of the state
         if self.cells.bidirectional or self.cells.batch_first or self.cells.proj_size:
             raise SettingsError("lstm_kwargs: bidirectional, batch_first and proj_size are not possible while acting")
         self.parts, self.features_dim = (2 if kind == "lstm" else 1), hidden
@@ -97,15 +98,18 @@ class RecurrentMemory(nn.Module):
         return tuple(torch.zeros(shape, device=device) for _ in range(self.parts))
 
     def step(self, features: Tensor, state: tuple[Tensor, ...], is_first: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        # by a mask and not by the collector, because one batch holds rows in the middle of episodes too
         masked = forgotten(state, is_first)
         latent, following = self.cells(features.unsqueeze(0), self._packed(masked))
         return latent.squeeze(0), self._unpacked(following)
 
     def sequence(self, features: Tensor, states: tuple[Tensor, ...], is_first: Tensor, starts: Tensor) -> Tensor:
+        # the first row of a minibatch begins a segment even in the middle of an episode
         begins = starts.clone()
         begins[0] = True
         first_rows, segment, place = segments_of(begins)
         longest = int(place.max()) + 1
+        # zeros after the ends of short segments cannot change earlier outputs, and nobody reads theirs
         padded = features.new_zeros(longest, len(first_rows), features.shape[-1])
         padded[place, segment] = features
         initial = forgotten(tuple(part[first_rows] for part in states), is_first[first_rows])
@@ -115,6 +119,7 @@ class RecurrentMemory(nn.Module):
 
     def _packed(self, state: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
         """Convert the state to torch's layout: [layers, B, H], a pair for an LSTM."""
+        # cells need contiguous states; records have the environment as their first axis
         parts = tuple(part.transpose(0, 1).contiguous() for part in state)
         return parts if self.parts == 2 else parts[0]
 
@@ -185,6 +190,7 @@ def own_memory(algorithm: str, inputs: int, networks: RecurrentConfig) -> nn.Mod
 @torch.no_grad()
 def _require_fit(user: UserClass, memory: nn.Module, inputs: int) -> None:
     """Check that three steps of one episode give the same latents as one sequence."""
+    # dropout would make equal inputs differ
     training, module = memory.training, cast("Memory", memory.eval())
     try:
         with user.errors(f"{user} failed on features [1, {inputs}]", "see rlsdk.networks.Memory"):
@@ -200,6 +206,7 @@ def _require_fit(user: UserClass, memory: nn.Module, inputs: int) -> None:
             raise SettingsError(
                 f"{user}: {what} gave numbers that are not finite; check its initial weights and `initial`"
             )
+    # a memory that learns another function than it acts with trains without an error, and badly
     if not torch.allclose(stepped, whole, atol=TOLERANCE):
         raise SettingsError(
             f"{user}: sequence gives other latents than step, one after another; return"
@@ -209,6 +216,7 @@ def _require_fit(user: UserClass, memory: nn.Module, inputs: int) -> None:
 
 def _both_ways(memory: Memory, inputs: int) -> tuple[Tensor, Tensor]:
     """The latents [3, H] of three steps: computed one by one, and as a sequence."""
+    # fixed numbers: drawing some would change the random numbers of the networks that follow
     features = torch.linspace(-1.0, 1.0, 3 * inputs).view(3, inputs)
     first = torch.tensor([True, False, False])
     state = memory.initial(1)

@@ -118,6 +118,7 @@ class NumpyPolicy:
         decode = _decoder(self.space, self.squash)
 
         def act(vectors: Vector) -> NDArray[np.generic]:
+            # one matrix product per candidate, so that a candidate's result does not depend on the others
             columns = vectors[:, :, None]
             for inner, offset in hidden:
                 columns = np.matmul(inner, columns)
@@ -181,12 +182,14 @@ def build_search_policy(
         raise SettingsError(
             "optimizer_class, optimizer_kwargs: candidates are searched without an optimiser; leave them out"
         )
+    # by the space, because the names of these policies choose layers and not encoders
     kind = "MultiInputPolicy" if isinstance(context.observation_space, Dict | Tuple) else "MlpPolicy"
     if networks.features_extractor_class is not None:
         raise SettingsError(
             "features_extractor_class is not possible here: candidates are played in numpy; encode in an environment wrapper"
         )
     encoder = build_encoder(context, kind, networks)
+    # candidates hold the layers' parameters only, so those of an encoder would never change
     if any(True for _ in encoder.parameters()):
         raise SettingsError(
             "the parameters of the policy alone are searched; images are not possible; encode them in an environment wrapper"

@@ -52,11 +52,13 @@ class Normalizer:
     def __getattr__(self, name: str) -> object:
         """The setting `name`, such as `norm_reward` or `clip_obs`. Raises UnknownAttributeError for other names."""
         if name in SETTINGS and "settings" in vars(self):
+            # settings are read as attributes, as in the peers' wrappers
             return getattr(self.settings, name)
         return elsewhere(self, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute. Raises UsageError for a setting or an unknown name, because setting these has no effect."""
+        # an assignment would be stored and never read, which looks as if it had worked
         if name in SETTINGS:
             raise UsageError(
                 f"{name} is chosen when the agent is made, normalize={{{name!r}: {value!r}}}, and stays; evaluations always"
@@ -141,9 +143,11 @@ class RewardScale:
     """
 
     def __init__(self, settings: Normalization, gamma: float, num_envs: int) -> None:
+        # signs have no scale to normalize
         if settings.sign_reward and settings.norm_reward:
             raise SettingsError("normalize: sign_reward and norm_reward exclude each other; set norm_reward = false")
         self.settings, self.gamma, self.training = settings, gamma, True
+        # returns and not rewards: the scale of a return depends on how rewards follow one another
         self.returns, self.moments = np.zeros(num_envs), RunningMoments(())
         self._shared, self._row = SharedArray(()), SharedArray((num_envs,))
         self.refresh()
@@ -184,6 +188,7 @@ class RewardScale:
             truncated: bool [T, B], used like `terminated`.
             valid: bool [T, B], False for filler rows, which do not count.
         """
+        # an evaluation must not change what the training has seen
         if not self.training:
             return self._deviation(self.moments.mean_variance[1])[:, None]
         variance = self._variances(reward, terminated, truncated, valid)
@@ -192,6 +197,7 @@ class RewardScale:
 
     def _variances(self, reward: Tensor, terminated: Tensor, truncated: Tensor, valid: Tensor) -> Vector:
         """Add the returns of T steps to the moments, and return the variance after each step, [T]."""
+        # off-policy rounds have one step, for which the general way would cost several times as much
         if len(reward) == 1 and bool(valid.all()):
             self._row.tensor.copy_(reward[0])  # `_row.array` shares this memory
             returns = self._row.array + self.gamma * self.returns
@@ -200,10 +206,14 @@ class RewardScale:
             return self.moments.update_row(returns)
         earned = reward.numpy(force=not reward.is_cpu).astype(np.float64)
         over, counted = terminated.numpy(force=True) | truncated.numpy(force=True), valid.numpy(force=True)
+        # a filler row has no reward; its return must not change the running one
         earned[~counted] = 0.0
+        # the return goes on from the last rollout
         earned[0] += self.gamma * self.returns
         weight = np.full_like(earned, self.gamma)
+        # after the end of an episode the return starts from 0
         weight[1:][over[:-1]] = 0.0
+        # a forward sum is a backward one of reversed rows, for which there is compiled code
         returns = discounted_sums(*(torch.from_numpy(rows[::-1].copy()) for rows in (earned, weight))).numpy()[::-1]
         self.returns = np.where(over[-1], 0.0, returns[-1])
         return self.moments.update_each(returns, None if counted.all() else counted)
@@ -214,6 +224,7 @@ class RewardScale:
 
     def _scaled(self, reward: Tensor, deviation: Tensor) -> Tensor:
         scaled = reward.double().div_(deviation.to(reward.device))
+        # early in the training the deviation is small, and a single reward could dominate
         return scaled.clamp_(-self.settings.clip_reward, self.settings.clip_reward).float()
 
     def normalize(self, reward: Tensor) -> Tensor:
@@ -233,6 +244,7 @@ class RewardScale:
 
     def load_state_dict(self, state: State) -> None:
         """Load a state from `state_dict`. Raises ValueError when the moments have another shape."""
+        # the moments fit every number of environments, the running returns do not
         self.moments.load_state_dict(state)
         self.refresh()
         returns = torch.as_tensor(state["returns"]).double().cpu().numpy()
@@ -278,8 +290,7 @@ class RolloutNormalizer:
 
     def observation(self, observation: Observation) -> Observation:
         """The normalised observation [.., *shape] for the policy."""
-        features = self.normalizer.observations.collected(observation.features)
-        return Observation(features, observation.is_first, observation.action_mask)
+        return normalized(self.normalizer.observations, observation)
 
     def acting(
         self, act: Callable[..., Act[CarryT, ExtrasT]], generator: Generator
@@ -304,14 +315,13 @@ class RolloutNormalizer:
 
         `estimates` is that of the policy, see `rlsdk.interfaces.PolicyAbilities`. It gets normalised observations.
         """
+        # a replay buffer stores raw rows: they are normalized by the statistics of the time when they are sampled
         acted = rollout if self.keeps_raw and estimates is None else with_observations(rollout, self.observation)
         given = rollout if self.keeps_raw else acted
         if estimates is not None:
             given = replace(given, steps=replace(given.steps, extras=estimates(acted.steps)))
-        self._update(rollout.steps)
-        return self.normalizer.rewards.update(given, keeps_raw=self.keeps_raw)
-
-    def _update(self, steps: StepData[ExtrasT]) -> None:
-        features = map_tensors(lambda leaf: leaf.flatten(0, 1), steps.observation.features)
-        valid = steps.valid
+        # after the policy's estimates: they have to use the statistics with which it acted
+        features = map_tensors(lambda leaf: leaf.flatten(0, 1), rollout.steps.observation.features)
+        valid = rollout.steps.valid
         self.normalizer.observations.update(features, None if bool(valid.all()) else valid.flatten())
+        return self.normalizer.rewards.update(given, keeps_raw=self.keeps_raw)

@@ -63,6 +63,7 @@ class Preprocessing:
             return context
         goals = context.goals
         if goals is not None and normalizer.settings.sign_reward:
+            # rewards for other goals come from the environment, past the signs of the collector
             goals = SignedGoals(goals)
         return replace(
             context,
@@ -100,6 +101,7 @@ class Preprocessing:
 
     def rollouts(self, parts: Parts) -> RolloutNormalizer | None:
         """The normaliser of the collector's observations and rewards; None if the collector normalises nothing."""
+        # population methods normalize where they play, with their own copy of the statistics
         if self.normalizer is None or ability(parts.plan, PlanAbilities, "with_normalizer") is not None:
             return None
         return RolloutNormalizer(self.normalizer, keeps_raw=parts.buffer is not None)
@@ -107,6 +109,7 @@ class Preprocessing:
     def episodes_begin(self) -> None:
         """Set the running returns to 0. Called after the training environments are reset."""
         if self.normalizer is not None:
+            # new episodes begin, so the running returns belong to none of them
             self.normalizer.rewards.returns.fill(0.0)
 
     # --- acting outside of training ----------------------------------------------------------------------------------
@@ -155,6 +158,7 @@ class Preprocessing:
             if isinstance(carry, FramesCarry):
                 known = carry.frames
             else:
+                # rows of users have no past: older frames are zeros, or repeat the observation where an episode starts
                 known = self.frames.initial(len(observation.is_first), self.context.device)
             features, frames = self.frames.push(known, features, observation.is_first)
         if self.normalizer is not None:
@@ -175,6 +179,7 @@ class Preprocessing:
             KeyError, ValueError: the state does not fit the policy.
             ArtifactError: only one of the state and the agent has statistics of a normaliser.
         """
+        # a copy, because the entry is taken out of it
         rest = dict(state)
         if (self.normalizer is None) == ("normalizer" in rest):
             raise ArtifactError(
@@ -289,6 +294,7 @@ class FrameStacker:
 def _history(frames: Tensor, newest: Tensor, is_first: Tensor) -> Tensor:
     rows = torch.cat([frames, newest.unsqueeze(1)], dim=1)
     where = is_first.view(-1, *(1,) * (rows.dim() - 1))
+    # older frames of another episode must not be seen, so the first one is repeated
     return torch.where(where, newest.unsqueeze(1), rows)
 
 
@@ -327,6 +333,7 @@ class FrameStackEnv(VectorWrapper):
         final = step.final_observation
         if final is not None:
             ended = step.terminated | step.truncated
+            # before the reset observation enters the memory: the last observation belongs to the frames before it
             memory = map_tensors(lambda rows: rows[ended], self.frames.memory)
             final = replace(final, features=self.frames.push(memory, final.features, final.is_first)[0])
         return replace(step, observation=self._stacked(step.observation), final_observation=final)
@@ -345,5 +352,6 @@ class FrameStackEnv(VectorWrapper):
         cast("VectorEnvAbilities", self.env).set_state(state["stacked"])
         fresh = self.frames.initial(self.num_envs, self.device)
         memory: Tensor = stored_like(fresh, state["frames"])
+        # encoders use discrete values as indices
         require_inside(self.frames.single, memory, "the file's frames")
         self.frames.memory = memory

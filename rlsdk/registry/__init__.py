@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rlsdk.registry.loading import Named as Named
     from rlsdk.registry.loading import extension as extension
     from rlsdk.registry.loading import extensions as extensions
+    from rlsdk.registry.loading import extensions_of as extensions_of
     from rlsdk.registry.loading import load as load
     from rlsdk.registry.manifest import AlgorithmSpec as AlgorithmSpec
     from rlsdk.registry.manifest import Manifest as Manifest
@@ -41,7 +42,7 @@ HOMES = {
     **dict.fromkeys(("Plugin", "algorithms", "find", "plugins", "register"), "rlsdk.registry.discovery"),
     "unregister": "rlsdk.registry.discovery",
     "hookimpl": "rlsdk.registry.hooks",
-    **dict.fromkeys(("Named", "extension", "extensions", "load"), "rlsdk.registry.loading"),
+    **dict.fromkeys(("Named", "extension", "extensions", "extensions_of", "load"), "rlsdk.registry.loading"),
     **dict.fromkeys(("AlgorithmSpec", "Manifest"), "rlsdk.registry.manifest"),
     "public_names": "rlsdk.registry.package_names",
     **dict.fromkeys(("Preset", "capabilities", "capabilities_file", "preset"), "rlsdk.registry.packaged_files"),

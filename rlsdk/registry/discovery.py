@@ -196,6 +196,7 @@ def find(name: str) -> Plugin:
     """
     everything = algorithms()
     matches = [p for p in everything if name in (p.id, p.qualified_id)]
+    # A broken plugin must not take an id away from one that works; if all are broken, the message names the causes.
     usable = [p for p in matches if p.problem is None] or matches
     if len(usable) == 1:
         return usable[0]
@@ -209,13 +210,11 @@ def find(name: str) -> Plugin:
 
 
 def _where_from(name: str, everything: tuple[Plugin, ...]) -> str:
-    """Return the end of an error message: how to install an algorithm that is not installed, or which id was perhaps meant.
-
-    It suggests to install packages of this project only, because anyone can publish a package under a mistyped name.
-    """
+    """Return the end of an error message: how to install an algorithm that is not installed, or which id was perhaps meant."""
     switch = os.environ.get(SWITCH)
     hint = f" ({SWITCH}={switch!r} hides installed plugins)" if switch else ""
     installed, ours = {plugin.id for plugin in everything}, _published()
+    # Only packages of this project: anyone can publish a package under a mistyped name.
     if name in ours:
         return f"{hint}; install it: {pip_install(f'rlsdk-{name}')}"
     if not everything:
@@ -301,6 +300,7 @@ def entries() -> tuple[Plugin, ...]:
     """
     found: dict[str, list[Plugin]] = {}
     with contextlib.suppress(OSError, ValueError):  # a folder on the path cannot be listed
+        # Not `entry_points()`: one damaged file would make it fail for all distributions.
         for distribution in distributions():
             folder = getattr(
                 distribution, "_path", None
@@ -309,6 +309,7 @@ def entries() -> tuple[Plugin, ...]:
                 # name and version of the folder, not of METADATA, which may be missing or claim to be another distribution
                 name, _, version = folder.name.rpartition(".")[0].partition("-")
                 name = re.sub(r"[-_.]+", "-", name).lower()
+                # As Python does, which imports from the first copy on the path.
                 if name not in found:
                     found[name] = _entries(folder, one_line(name, 100), one_line(version or "unknown", 100))
     return tuple(sorted((e for every in found.values() for e in every), key=lambda e: (e.id, e.distribution)))
@@ -371,12 +372,14 @@ def misfit(stated: str, here: str, distribution: str) -> str | None:
 
     None if it can be used.
     """
+    # Imported here: 35 ms, and not every command reads a manifest.
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
         wanted = SpecifierSet(stated)
     except InvalidSpecifier:
         return f"its manifest's sdk = {shown(stated, 60)} is not a version range; write for example '>=0.1,<0.2'"
+    # Development versions count too: authors try plugins with them.
     if wanted.contains(here, prereleases=True):
         return None
     other_sdk = pip_install(SDK + stated)

@@ -42,6 +42,7 @@ def in_time(seconds: float) -> Iterator[None]:
     C code that does not return to Python cannot be ended.
     """
     main = threading.current_thread() is threading.main_thread()
+    # Python delivers signals to the main thread only, and a second alarm would replace the first.
     if not main or not hasattr(signal, "setitimer") or signal.getitimer(signal.ITIMER_REAL)[0] > 0.0:
         yield
         return
@@ -72,11 +73,13 @@ def protected(plugin: str) -> Iterator[list[str]]:
     body gets the side effects as a note.
     """
     output, effects, threads = _Output(), list[str](), list[threading.Thread]()
+    # A library that is not loaded has no state yet; `_put_back` handles one that the plugin is the first to import.
     loaded = [name for name in LIBRARIES if sys.modules.get(name)]
     before = [(state, state.get()) for state in (*of_process(), *(s for name in loaded for s in of_library(name)))]
     try:
         with (
             _noting(threads),
+            # Before the redirection below, because it must store the streams of the program.
             _streams(effects),
             _no_exit(),
             contextlib.redirect_stdout(output),
@@ -169,6 +172,7 @@ def of_library(name: str) -> States:
 
 
 def _of_numpy(numpy: ModuleType) -> States:
+    # As bytes, because `==` of arrays is an array, which has no truth value.
     def random_state() -> tuple[object, ...]:
         kind, keys, *rest = numpy.random.get_state()
         return kind, keys.tobytes(), *rest
@@ -247,11 +251,13 @@ def _is_for_a_part(entry: Sequence[object]) -> bool:
 def _streams(effects: list[str]) -> Iterator[None]:
     """Restore standard input, output and error after the body, if it closed or redirected them; add this to `effects`."""
     streams = {name: getattr(sys, name) for name in ("stdin", "stdout", "stderr")}
+    # Copies of the numbers, because C code closes or redirects those.
     saved = {number: copy for number in (0, 1, 2) if (copy := _copied(number)) is not None}
     try:
         yield
     finally:
         for number, copy in saved.items():
+            # By device and inode: the number of a stream stays the same when it is redirected.
             if _place(number) != _place(copy):
                 os.dup2(copy, number)
                 effects.append(f"closed or redirected {list(streams)[number]} (put back)")
@@ -259,6 +265,7 @@ def _streams(effects: list[str]) -> Iterator[None]:
         for number, (name, stream) in enumerate(streams.items()):
             setattr(sys, name, stream)
             if getattr(stream, "closed", False):
+                # Closing this stream later must not close the number, which C code uses too.
                 again = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115  # it stays open
                 setattr(sys, name, again)
                 setattr(sys, f"__{name}__", again)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any, cast
 
 import attrs
 
-from rlsdk.errors import PluginError, RlsdkError, message_of, shown, suggest
+from rlsdk.errors import PluginError, RlsdkError, SettingsError, message_of, one_line, raised, shown, suggest
 from rlsdk.registry.discovery import (
     FORGET,
     GROUP,
@@ -57,6 +58,7 @@ class Named:
         """
         try:
             found = find_spec(self.module)
+        # `find_spec` imports the packages around the module, and one of those may be missing.
         except ModuleNotFoundError:
             found = None
         if found is None:
@@ -68,6 +70,7 @@ class Named:
         Raises:
             PluginError: there is none of that name, or its module imports something that this SDK does not have.
         """
+        # First: otherwise a failing import inside the module would look as if the module were missing.
         self.require_module()
         with self._naming_the_plugin():
             module, name = import_module(self.module), self.place.partition(":")[2]
@@ -115,6 +118,7 @@ def spec_of(manifest: Manifest) -> AlgorithmSpec:
         for field in ("config", "build", "agent", "from_sb3", "upgrade")
         if (place := getattr(manifest, field))
     }
+    # All of them, so that a mistake in `upgrade` shows now and not when the first old file is read.
     for each in named.values():
         each.require_module()
     config, agent = named["config"].value(), named.get("agent")
@@ -129,6 +133,7 @@ def spec_of(manifest: Manifest) -> AlgorithmSpec:
         raise PluginError(
             f"{manifest.id!r} is broken: live of its manifest names {unknown}; its settings are {', '.join(known)}"
         )
+    # `build` and `agent` are not imported yet: they import torch, which listing and settings do without.
     return AlgorithmSpec(
         id=manifest.id,
         family=manifest.family or "",
@@ -174,6 +179,7 @@ def extension(kind: str, name: str) -> Callable[..., Any]:
         PluginError: no plugin or several plugins offer `name`, or the plugin is broken.
     """
     offers = [p for p in plugins() if name in _listed(p, kind)]
+    # As in `find`: a broken plugin takes no name away from one that works.
     usable = [p for p in offers if p.problem is None] or offers
     if len(usable) > 1:
         names = ", ".join(p.qualified_id for p in usable)
@@ -226,18 +232,37 @@ def extensions(kind: str) -> tuple[str, ...]:
     return tuple(sorted({name for p in plugins() if not p.problem for name in _listed(p, kind)}))
 
 
-def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
+def require_kernels_of(packages: tuple[str, ...], variable: str, states: tuple[str, ...]) -> None:
+    """Raise SettingsError if a package that the environment variable names is not installed, or offers no kernels."""
+    known = [plugin.distribution for plugin, names in _with_kernels() if names]
+    for name in packages:
+        if name not in known:
+            raise SettingsError(
+                f"the environment variable {variable} is {','.join(packages)!r}, and no installed package {name!r} offers"
+                f" kernels; {suggest(name, (*states, *known))}"
+            )
+
+
+def _with_kernels() -> list[tuple[Plugin, tuple[str, ...]]]:
+    """Return each plugin that lists kernels in its manifest, with their names."""
+    return [(plugin, plugin.manifest.kernels) for plugin in map(look, entries()) if plugin.manifest]
+
+
+def offered_kernels(packages: tuple[str, ...] = ()) -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
     """Return (name -> function of all kernels that installed packages offer, what is wrong with others).
 
-    `RLSDK_PLUGINS` does not hide them: it chooses among algorithms and the like, and a training with fewer of those would be
-    slower without a word. A kernel that two packages offer is none: the choice would depend on their names.
+    `packages`: the distributions whose kernels are used, the preferred first; (): all. A kernel that two packages offer is none
+    unless `packages` orders them: the choice would depend on their names. `RLSDK_PLUGINS` does not hide kernels: it chooses
+    among algorithms and the like, and a training with fewer kernels would be slower without a word.
     """
     offers: dict[str, list[Plugin]] = {}
     found: dict[str, Callable[..., Any]] = {}
     problems: list[str] = []
-    for plugin in map(look, entries()):
-        for name in plugin.manifest.kernels if plugin.manifest else ():
+    for plugin, names in _with_kernels():
+        for name in names if not packages or plugin.distribution in packages else ():
             offers.setdefault(name, []).append(plugin)
+    if packages:
+        offers = {name: [min(each, key=lambda p: packages.index(p.distribution))] for name, each in offers.items()}
     for plugin in dict.fromkeys(chain.from_iterable(offers.values())):
         own = {name for name, plugins_of_it in offers.items() if plugins_of_it == [plugin]}
         try:
@@ -250,9 +275,13 @@ def offered_kernels() -> tuple[dict[str, Callable[..., Any]], tuple[str, ...]]:
                 raise PluginError(f"{message_of(error)}, or set RLSDK_KERNELS=off to train without kernels") from None
             problems.append(message_of(error))
     for several in dict.fromkeys(tuple(each) for each in offers.values() if len(each) > 1):
-        names = ", ".join(name for name, each in offers.items() if tuple(each) == several)
+        shared = ", ".join(name for name, each in offers.items() if tuple(each) == several)
         owners = " and ".join(plugin.qualified_id for plugin in several)
-        problems.append(f"the kernels {names} are offered by {owners}; uninstall all but one")
+        preferred = ",".join(plugin.distribution for plugin in several)
+        problems.append(
+            f"the kernels {shared} are offered by {owners}; name the packages to use, the preferred first, such as"
+            f" RLSDK_KERNELS={preferred}, or uninstall all but one"
+        )
     return found, tuple(problems)
 
 
@@ -324,6 +353,7 @@ def agent_type(spec: AlgorithmSpec) -> type[object] | None:
     if spec.agent is None:
         return None
     plugin = require_usable(spec)
+    # Two imports at the same time would each undo what the other changes.
     with ONE_AT_A_TIME:
         return _agent_type(spec.id, plugin, spec.agent)
 
@@ -369,14 +399,17 @@ FORGET.extend((_call_installed.cache_clear, spec_of.cache_clear))
 
 
 def _imported(plugin: Plugin, hook: str) -> object:
+    # Imported here: 20 ms, and listing plugins calls no hook.
     import pluggy
 
     from rlsdk.registry import hooks
 
+    # A manager for each call, so that the hook of no other plugin is called.
     manager = pluggy.PluginManager(hooks.PROJECT)
     manager.add_hookspecs(hooks)
     place = f"{plugin.module}:{plugin.attribute}" if plugin.attribute else plugin.module
     manager.register(EntryPoint(plugin.id, place, GROUP).load(), name=plugin.qualified_id)
+    # Otherwise a misspelt hook would never be called, without a word.
     manager.check_pending()
     return getattr(manager.hook, hook)()
 
@@ -400,8 +433,10 @@ def _guarded(who: str, plugin: Plugin | None, work: Callable[[], object]) -> obj
     )
 
     try:
+        # The time limit is inside, so that its exception passes through the code that restores the state.
         with protected(who) as effects, in_time(SECONDS):
             answer = work()
+    # Ctrl-C is the user's, and errors of rlsdk have their message.
     except (KeyboardInterrupt, RlsdkError):
         raise
     except TookTooLong as error:
@@ -414,3 +449,35 @@ def _guarded(who: str, plugin: Plugin | None, work: Callable[[], object]) -> obj
     except PluginSideEffect as effect:
         raise PluginError(f"{effect}; warnings are errors in this process") from None
     return answer
+
+
+@contextmanager
+def naming_plugins() -> Iterator[None]:
+    """Turn an exception that a plugin raises inside the block into one that names its package, the function and the line.
+
+    What a command of a plugin raises to end, or about files, is left alone: those who typed the command chose the files.
+
+    Raises:
+        PluginError: code of a plugin raised the exception `__cause__`.
+    """
+    try:
+        yield
+    except (RlsdkError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        modules = [str(frame.f_globals.get("__name__")) for frame in frames]
+        owners = [plugin_in(module.partition(".")[0]) for module in modules]
+        owner = next(filter(None, reversed(owners)), None)
+        if owner is None:
+            raise
+        k = max(k for k, each in enumerate(owners) if each is owner)
+        while (
+            owners[k - 1] is owner
+        ):  # to the function that was called from elsewhere; the first frame is this function
+            k -= 1
+        called = any(module.startswith("rlsdk.") and module != "rlsdk.cli.main" for module in modules[1:k])
+        if isinstance(error, SystemExit | OSError) and not called:
+            raise
+        what = one_line(raised(error, frames[k].f_code.co_qualname))
+        raise PluginError(f"{_name(owner)} {what}; leave it out, or report this to its authors") from error

@@ -293,6 +293,7 @@ def checked_manifest(manifest: Manifest) -> Manifest:
 
 def _frozen(value: object) -> Any:
     """Convert a value of a file for `Manifest`: lists and tables become tuples."""
+    # Manifests and plugins are keys of caches, so their values must be hashable.
     if isinstance(value, dict):
         return tuple((name, _frozen(inner)) for name, inner in value.items())
     return tuple(map(_frozen, value)) if isinstance(value, list) else value

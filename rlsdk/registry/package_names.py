@@ -36,6 +36,7 @@ def public_names(module: str, **more: str) -> tuple[Callable[[str], object], Cal
         if name.startswith("__") or name not in {**homes(), **policies()}:
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
         value = _imported(module, homes()[name], name) if name in homes() else PolicyName(policies()[name])
+        # Python then finds the name by itself, and does not call this function again.
         setattr(sys.modules[module], name, value)
         return value
 

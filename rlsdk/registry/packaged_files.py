@@ -50,6 +50,7 @@ class Preset:
         }
         free |= {"policy", "env", "seed", *data_settings(type(config))}
         own = {name: getattr(config, name) for name in free}
+        # A preset has the values of a file; settings can be compared with them after the conversion only.
         return structure({**own, **self.settings}, type(config)) == config
 
 

@@ -65,8 +65,10 @@ def tried(plugin: Plugin, seconds: float | None = None) -> Trial:
         try:
             ended = _watched(process, seconds) + process.place_in(plugin.module.partition(".")[0])
         finally:
+            # After success too: the plugin may have started processes that still run.
             process.end()
         try:
+            # From a file, so that nothing a plugin prints or closes interferes.
             return Trial(**json.loads(out.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return Trial(problem=str(plugin.broken(f"importing it {ended}")))
@@ -106,13 +108,17 @@ def _watched(process: ChildProcess, seconds: float) -> str:
 def child() -> None:
     """The main function of the child process: load one plugin, write the outcome to a file, and end the process."""
     name, out, seconds = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
+    # Before the plugin is imported, because it may replace this function.
     leave = os._exit
     threading.Thread(target=end_with_parent, args=(os.getppid(), leave, seconds), daemon=True).start()
+    # A plugin that reads the command line must not take these for its own.
     sys.argv[1:] = []
     trial = _load(next(plugin for plugin in plugins() if plugin.qualified_id == name))
+    # Whole or not at all: the parent may end this process while it writes.
     staged = out.with_suffix(".part")
     staged.write_text(json.dumps(attrs.asdict(trial)), encoding="utf-8")
     staged.replace(out)
+    # Without cleaning up, because threads and exit functions of the plugin could block the end.
     leave(0)
 
 
@@ -120,6 +126,7 @@ def _load(plugin: Plugin) -> Trial:
     """Load a plugin in this process, with its settings and all its extensions."""
     docs: list[dict[str, object]] = []
     with warnings.catch_warnings(record=True) as caught:
+        # By default Python drops a warning that it has shown before.
         warnings.simplefilter("always")
         try:
             plugin.require_usable()
@@ -197,7 +204,9 @@ class ChildProcess:
         stdout: int = subprocess.DEVNULL,
     ) -> None:
         """Start it. `arguments` are its `sys.argv[1:]`; the streams are those of `subprocess.Popen`."""
+        # The child finds what this process would import, also in the folder of a notebook.
         path = json.dumps(list(map(str, sys.path)))
+        # Below what is free: otherwise the system might end other processes first.
         self._memory = min(self.MEMORY, int(0.9 * (available_bytes() or self.MEMORY)))
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `end`
         """What it wrote to its error output."""
@@ -215,6 +224,7 @@ class ChildProcess:
 
     def end(self) -> None:
         """End it and all processes that it started."""
+        # Descendants in a session of their own too, which the signal to the group does not reach.
         for process in self.running():
             process.end()
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -252,6 +262,7 @@ class ChildProcess:
         the last line.
         """
         self.errors.seek(begin)
+        # A limit, because the plugin may have printed any amount.
         output = self.errors.read(1_000_000).decode("utf-8", "replace")
         for path, line, function in _FRAME.findall(output):
             _, folder, rest = path.replace("\\", "/").rpartition(f"/{package}/")
@@ -291,6 +302,7 @@ def end_with_parent(parent: int, leave: Callable[[int], object], seconds: float 
     A child process runs this in a thread, so that it ends when its parent is killed.
     """
     limit = time.monotonic() + seconds
+    # A second later than the parent, which first asks this process for its stack.
     while os.getppid() == parent and time.monotonic() < limit + 1.0:
         time.sleep(0.2)
     leave(1)
@@ -341,6 +353,7 @@ def _look(pid: int) -> RunningProcess | None:
     """Read the entry of process `pid` in `/proc`; None if the process has ended, even if it is still listed (zombie)."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+            # After the last `)`: the name of a program may hold spaces and brackets.
             state, parent, _, session = stream.read().rpartition(")")[2].split()[:4]
         with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as stream:
             command = stream.read().replace("\0", " ").strip()

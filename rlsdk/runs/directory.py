@@ -103,6 +103,7 @@ class RunDirectory:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            # Rights alone do not show it, for example on a disk that is mounted read-only.
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink()
@@ -152,6 +153,7 @@ class RunDirectory:
     def write_config(self, kind: type[object], values: dict[str, object], header: str) -> None:
         """Write the settings of a new run as a file that `rlsdk run --config` accepts. A file with others moves aside."""
         data = commented_toml(kind, values, header=header).encode()
+        # The same settings need no second copy: a run that left no agent is begun again in its folder.
         if self.config.exists() and self.config.read_bytes() != data:
             set_aside([self.config])
         write_whole(self.config, data)
@@ -217,6 +219,7 @@ class RunDirectory:
         Raises:
             SettingsError: there is no such checkpoint.
         """
+        # Their names have leading zeros, so they sort by step.
         for path in sorted(self.checkpoints.glob("step_*.rlsdk"), reverse=True):
             try:
                 return load(path)
@@ -250,6 +253,7 @@ def claimed(folder: Path) -> Iterator[None]:
     Raises:
         SettingsError: another run has locked the folder. The message names its process.
     """
+    # One folder may have several paths.
     path = folder.resolve() / LOCK
     if path in _held:
         raise _in_use(folder, path)
@@ -275,11 +279,13 @@ def _locked(path: Path) -> int | None:
     except ImportError:
         return None
     while True:
+        # O_NOFOLLOW: a link of this name could lead to another file, which would be emptied.
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if path.exists() and path.stat().st_ino == os.fstat(handle).st_ino:
                 return handle
+        # POSIX lets systems raise this error too for a file that another process has locked.
         except PermissionError:
             os.close(handle)
             raise BlockingIOError from None
@@ -291,6 +297,7 @@ def _locked(path: Path) -> int | None:
 
 def _release(path: Path, handle: int) -> None:
     _held.discard(path)
+    # Before the lock ends: otherwise another process could lock the file and then lose it.
     with contextlib.suppress(OSError):
         path.unlink()
     os.close(handle)
@@ -386,6 +393,7 @@ def require_own_choices(
     if env is not None:
         require_own_environment(env, source, trust=trust or request.env is not None)
     require_own_places(named, source.parent, str(source), trust=trust)
+    # Not by the seal, which covers the record only: links may have been added since.
     require_own_files(files, trust=request.trust)
 
 
@@ -539,6 +547,7 @@ KEY, SIZE = "key", 32
 
 def sealed(file: Path, table: Mapping[str, object]) -> dict[str, object]:
     """Return the content `table` of the record `file` with its seal; without one if there is no place for a key."""
+    # In the form in which it is read: JSON has no tuples.
     plain, key = json.loads(json.dumps(table)), _key(make=True)
     return plain if key is None else {**plain, SEAL: _seal(key, file, plain)}
 
@@ -552,6 +561,7 @@ def record_made_here(file: Path) -> dict[str, object] | None:
     key, seal = _key(make=False), table.pop(SEAL, None)
     if key is None or not isinstance(seal, str):
         return None
+    # As bytes, because `compare_digest` refuses text other than ASCII.
     return table if hmac.compare_digest(_seal(key, file, table).encode(), seal.encode("utf-8", "replace")) else None
 
 
@@ -607,8 +617,10 @@ def _make_key(path: Path) -> None:
 
 
 def _read_key(path: Path) -> bytes | None:
+    # O_NOFOLLOW: a link could lead to a file whose content others know.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     with open(handle, "rb") as stream:
         found, key = os.fstat(handle), stream.read(SIZE + 1)
+    # Windows has no such bits.
     private = os.name == "nt" or (found.st_uid == os.geteuid() and not found.st_mode & 0o077)
     return key if stat.S_ISREG(found.st_mode) and private and len(key) == SIZE else None

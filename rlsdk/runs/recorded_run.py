@@ -100,6 +100,7 @@ def place_of(request: RunRequest) -> str:
 def _problem(name: str, spaces: tuple[object, object]) -> str | None:
     """Return why the environment that a data set names cannot be used; None if it can."""
     try:
+        # Before it is made: the data set may come from someone else.
         if (why := refusal(name)) is not None:
             return f"{shown(name)} of the data set may not choose what is imported or read: {why}"
         env = make_vec_env(name)

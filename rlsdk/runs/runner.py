@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,13 +35,12 @@ from rlsdk.errors import (
     PluginError,
     RlsdkError,
     SettingsError,
-    one_line,
     raised,
     suggest,
 )
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.registry import AlgorithmSpec, Preset, extension, extensions, load, preset
-from rlsdk.registry.loading import is_offered, plugin_of
+from rlsdk.registry.loading import is_offered, naming_plugins, plugin_of
 from rlsdk.runs.directory import (
     RunDirectory,
     find_agent,
@@ -61,7 +61,7 @@ from rlsdk.settings import data_settings, flat_scalars, merge, unstructure
 from rlsdk.settings.constructor import bind
 from rlsdk.sinks import ConsoleSink, CsvSink, JsonlSink, Logger, MetricSink, TensorBoardSink
 from rlsdk.sinks.sink import Scalar
-from rlsdk.training.run import require_exact, rounded_up
+from rlsdk.training.train import require_exact, rounded_up
 
 COLLECTING = ("collectors", "executor", "max_lag")
 NEED_ENVIRONMENT = ("eval_every", "stop_at", *COLLECTING)
@@ -105,7 +105,7 @@ def run(request: RunRequest) -> RunResult:
     spec = load(request.algorithm)
     profilers = _profilers() if request.profile else []
     prepare = _resumed if request.resume else _started
-    with prepare(request, spec) as prepared:
+    with naming_plugins(), prepare(request, spec) as prepared:
         began, interrupt = time.perf_counter(), StopOnInterrupt()
         _train(prepared, interrupt, profilers)
         return _finish(prepared, time.perf_counter() - began, interrupt)
@@ -115,10 +115,11 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
     """Train to the end, write the last checkpoint and the final agent, and close the environments."""
     agent, directory, record = prepared.agent, prepared.directory, prepared.record
     checkpoints = CheckpointCallback(record.checkpoint_every, directory.checkpoints)
+    # Warnings then name the option instead of the argument.
     checkpoints.counter.name = "--checkpoint-every"
     logger = Logger()
     try:
-        with _evaluator(record, directory, interrupt) as evaluator:
+        with naming_plugins(), _evaluator(record, directory, interrupt) as evaluator:
             logger.use(_sinks(prepared))
             logger.begin_run(described_run(record), resumed=prepared.resumed)
             agent.set_logger(logger)
@@ -139,12 +140,15 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
                         schedule_until=record.schedule_until,
                         exact_steps=record.exact_steps,
                     )
+        # Training rarely ends with an interval; `--resume` with more steps continues here.
         checkpoints.save(agent)
         agent.save(directory.final)  # before the environments close: the file includes running episodes
         logger.take_files(directory.worth_storing())
+    # Ctrl-C too: the record must not stay `running`.
     except BaseException as error:
+        # What went wrong matters more than a failure to record it.
         with contextlib.suppress(OSError, ArtifactError):
-            if isinstance(error, EnvironmentFault) and agent.num_timesteps:  # the agent is intact
+            if agent.num_timesteps and _is_intact(agent, error):
                 checkpoints.save(agent)
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             steps, why = agent.num_timesteps, str(error) or None
@@ -154,6 +158,16 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
         if agent.env is not None:
             _close(agent.env, "training")
         logger.close()
+
+
+def _is_intact(agent: Agent, error: BaseException) -> bool:
+    """Whether an error left the agent as it was: an environment or a package raised it, outside of updates."""
+    if isinstance(error, EnvironmentFault):
+        return True
+    if not isinstance(error, PluginError) or error.__cause__ is None:
+        return False
+    calls = traceback.walk_tb(error.__cause__.__traceback__)
+    return all(frame.f_locals.get("self") is not agent.parts.algorithm for frame, _ in calls)
 
 
 def _profilers() -> list[Callable[..., Any]]:
@@ -186,7 +200,9 @@ def _close(env: ConnectedEnv, use: str) -> None:
     """Close an environment. A failure is only printed, because the results do not depend on it."""
     try:
         env.close()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: it would leave a complete run without its record
         print_line(f"warning: closing the {use} environment failed: {raised(error).removeprefix('raised ')}")
 
 
@@ -254,6 +270,7 @@ def _evaluator(record: RunRecord, directory: RunDirectory, interrupt: StopOnInte
             best_model_save_path=directory.path,
             stop_at=record.stop_at,
         )
+        # A resumed run replaces the best agent by a better one only.
         callback.best = directory.best_evaluation()
         callback.counter.name = "--eval-every"
         callback.cut_short = interrupt.cut_short
@@ -271,6 +288,7 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     known = preset_of(request, spec, env)
     options = _options(request, known, env)
     settings = starting_settings(spec, known, request.settings)
+    # Chosen here, so that the name of the folder and the record have it.
     settings |= {"env": env, "seed": fresh_seed() if settings.get("seed") is None else settings["seed"]}
     config = bind(spec.config_type, (), settings)
     data = dataset_of(spec, settings)
@@ -300,10 +318,12 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             **options,
         )
         _require_exact(agent, record)
+        # After the agent was made: a wrong setting must not leave a folder behind.
         with directory.created():
             # of the agent: it set `env_groups`, one per collector
             _write_down(directory, record, attrs.evolve(agent.config, env=env))
             _announce(agent, record, known, chosen=request.preset is not None)
+            # From here on `_train` closes the environments.
             unused.pop_all()
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
 
@@ -397,12 +417,14 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
     names = data_settings(spec.config_type)
     data = {name: value for name, value in request.settings.items() if name in names}
     fixed = {name: value for name, value in request.settings.items() if name not in data}
+    # Paths and the device may differ on the machine where the run continues.
     if without_places(fixed) - {"device"} or request.n_envs:
         raise SettingsError(
             "--resume continues with the settings of the run; leave out --n-envs, --set, --config and --seed"
         )
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
+        # `planned` first: `_checked` replaces the number of steps by that of the command.
         planned, record = directory.read_record().steps, _checked(request, directory, spec)
         require_same_dataset(spec, directory.config, data)
         makers = named_sinks(record.sinks)
@@ -410,11 +432,13 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         envs = None if record.env is None else _environments(again, record.env, record.n_envs, unused)
         given_again, kind = {**record.places, **data}, agent_class(spec)
         agent = directory.newest(
+            # `force_reset=False` continues the running episodes, so that the run equals one without interruption.
             lambda path: kind.load(path, env=envs, force_reset=False, device=record.device, custom_objects=given_again)
         )
         require_enough_steps(request.steps, planned, agent.num_timesteps, directory.path)
         _require_exact(agent, record)
         agent.env_name = record.env or None
+        # After loading: the newest checkpoint may be damaged, and an older one be used.
         directory.forget_after(agent.num_timesteps)
         directory.write_record(record)
         print_line(f"resuming {spec.id} on {record.place} at step {agent.num_timesteps:,} of {record.steps:,}")
@@ -469,15 +493,9 @@ def _named(name: str) -> Maker:
     make = extension("sinks", name)
 
     def made(folder: Path, resumed: bool) -> MetricSink:
-        try:
+        with naming_plugins():
             sink: MetricSink = make(folder)
-        except (RlsdkError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # the code of a package
-            raise PluginError(
-                f"the sink {name!r} of {make.__module__} {one_line(raised(error), 300)}; leave it out"
-            ) from error
-        return sink
+            return sink
 
     return made
 
@@ -486,13 +504,10 @@ def write_reports(folder: Path) -> None:
     """Call every report of an installed plugin with the folder of a run or sweep that ended. One that fails is printed."""
     for name in extensions("reports"):
         try:
-            extension("reports", name)(folder)
-        except RlsdkError as error:
+            with naming_plugins():
+                extension("reports", name)(folder)
+        except RlsdkError as error:  # an installed package must not end a complete run
             print_line(f"no {name}: {error}")
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # an installed package must not end a complete run
-            print_line(f"no {name}: the report {one_line(raised(error), 300)}; the files of the run are complete")
 
 
 def described_run(record: RunRecord) -> dict[str, Scalar]:

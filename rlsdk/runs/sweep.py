@@ -122,6 +122,7 @@ def sweep(plan: Sweep) -> list[SeedResult]:
         SettingsError: the settings are wrong, or the folder is missing, in use, or contains something else.
         KeyboardInterrupt: runs were stopped and saved.
     """
+    # Before the folder is made and processes start: with a mistake, every seed would fail.
     _require_possible(plan.request)
     folder = folder_of(plan)
     requests = {f"seed {seed}": _of_seed(plan, folder, seed) for seed in plan.seeds}
@@ -304,13 +305,14 @@ def require_shared(file: Path) -> None:
 def _reported(name: str, request: RunRequest, *, here: bool) -> SeedResult:
     """Return `finished(request)`, and print a line about it that begins with `name`. RlsdkErrors become part of the result.
 
-    The line goes to standard error, because standard output may be JSON. Raises as `run_all`.
+    Raises as `run_all`.
     """
     assert request.out is not None
     try:
         result = finished(request)
         came = result.error or "finished" if result.mean is None else f"return {result.mean:.2f} +- {result.std:.2f}"
         if not is_quiet():
+            # standard output may be JSON
             print_line(f"{name}: {came}", sys.stderr)
     except RlsdkError as error:
         print_line(f"{name} failed: {error}", sys.stderr)
@@ -362,6 +364,7 @@ def run_quietly(request: RunRequest) -> None:
     assert request.out is not None
     request.out.mkdir(parents=True, exist_ok=True)
     with (
+        # Appended: a resumed run continues the log.
         open(request.out / "log.txt", "a", encoding="utf-8") as log,
         contextlib.redirect_stdout(log),
         contextlib.redirect_stderr(log),
@@ -429,6 +432,7 @@ def watching(folders: Mapping[str, Path], seconds: float = SECONDS) -> Iterator[
         yield
         return
     stop, shown = threading.Event(), {name: _progress(folder / "log.txt") for name, folder in folders.items()}
+    # A daemon, because a thread that waits must not delay the end of the process.
     watcher = threading.Thread(target=_watch, args=(dict(folders), shown, stop, seconds), daemon=True)
     watcher.start()
     try:
@@ -451,7 +455,9 @@ def _progress(log: Path) -> str:
     """Return the newest line about steps in a log; "" if there is none."""
     try:
         with log.open("rb") as stream:
+            # Only the end: a log may be large, and it is read every ten seconds.
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - LAST_BYTES))
+            # The first byte that is read may be inside a character.
             lines = stream.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""

@@ -57,10 +57,13 @@ def append_whole(path: Path, data: bytes) -> None:
     """
     before = path.stat().st_size if path.exists() else 0
     try:
+        # Without a buffer there is one call of the system, whose result shows what part was written.
         with path.open("ab", buffering=0) as stream:
+            # A disk that becomes full takes a part without an error.
             if stream.write(data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
+        # Half a line would spoil the next one that is appended.
         with contextlib.suppress(OSError):
             os.truncate(path, before)
         error.filename = str(path)
@@ -80,7 +83,8 @@ def open_library(path: Path) -> CDLL:
         order, is_long = "<" if head[5] == 1 else ">", head[4] == 2
         (start,) = struct.unpack_from(order + ("Q" if is_long else "I"), head, 40 if is_long else 32)
         size, count = struct.unpack_from(order + "HH", head, 58 if is_long else 46)
-        end, there = start + size * count, path.stat().st_size  # the table of sections is the last part of the file
+        # the table of sections is the last part of the file
+        end, there = start + size * count, path.stat().st_size
         if there < end:
             raise OSError(f"the file is cut off: it has {there:,} of at least {end:,} bytes")
     return CDLL(str(path))
@@ -94,13 +98,16 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """
     require_file_name(path)
     temporary = None
+    # The temporary file is in the same folder: `os.replace` is atomic inside a file system only.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
             temporary = Path(stream.name)
             write(stream)
             stream.flush()
+            # Before the file gets its name: after a power failure the name could otherwise belong to an empty file.
             os.fsync(stream.fileno())
+        # `tempfile` makes files that only their owner can read.
         temporary.chmod(0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
@@ -125,6 +132,7 @@ def begin_writeback(stream: IO[bytes], size: int) -> None:
 
 
 def _umask() -> int:
+    # Python can read the mask only by setting it.
     current = os.umask(0)
     os.umask(current)
     return current
@@ -172,7 +180,8 @@ class LastPrepared(Generic[ResultsT]):
         return results
 
     def __reduce__(self) -> tuple[type[LastPrepared[ResultsT]], tuple[()]]:
-        return LastPrepared, ()  # a copy prepares its own results
+        # a copy prepares its own results
+        return LastPrepared, ()
 
 
 LIMIT = 4 * 1024
@@ -193,15 +202,18 @@ def read_plain(path: Path, limit: int = LIMIT) -> bytes | None:
         PlainFileError: the path is a pipe, a device or a folder, or the file is larger than `limit` bytes or not readable.
     """
     try:
+        # O_NONBLOCK: opening a pipe that has no writer would wait for ever. O_BINARY exists on Windows only.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise PlainFileError(f"cannot be read: {one_line(getattr(error, 'strerror', None) or error, 300)}") from None
     try:
+        # Of the open file, because the path may lead to another one by now.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise PlainFileError("is not a regular file")
         with open(descriptor, "rb", closefd=False) as stream:
+            # One byte more than allowed shows that the file is too large. Its size on the disk may change while it is read.
             content = stream.read(limit + 1)
     except OSError as error:
         raise PlainFileError(f"cannot be read: {error.strerror}") from None
@@ -246,7 +258,8 @@ def parse_toml(text: str) -> dict[str, object]:
         _require_shallow(found)
     except RecursionError:
         raise PlainFileError("is not valid TOML here: it is nested too deeply") from None
-    except ValueError as error:  # a number with 5,000 digits raises a plain ValueError
+    except ValueError as error:
+        # a number with 5,000 digits raises a plain ValueError
         raise PlainFileError(f"is not valid TOML: {one_line(error, 300)}") from None
     return found
 

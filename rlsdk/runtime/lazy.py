@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
+from rlsdk.errors import UnknownAttributeError, UnknownNameError
 
 __all__ = [
     "attach",
@@ -35,6 +35,7 @@ def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
         module, colon, attribute = homes[name].partition(":")
         found = of_package(module, name) if "-" in module else import_module(module)
         value: object = found if colon and not attribute else getattr(found, attribute or name)
+        # Python then finds the name by itself, and does not call this function again.
         setattr(sys.modules[package], name, value)
         return value
 
@@ -50,7 +51,8 @@ def of_package(package: str, wanted: str) -> ModuleType:
     Raises:
         UnknownNameError: it is not installed; the message has the command that installs it.
     """
-    from rlsdk.runtime.packages import pip_install  # for the message alone
+    # for the message alone
+    from rlsdk.runtime.packages import pip_install
 
     name = package.replace("-", "_")
     if find_spec(name) is None:
@@ -59,17 +61,12 @@ def of_package(package: str, wanted: str) -> ModuleType:
 
 
 def of_sb3(name: str, what: str) -> Any:
-    """The member `name` of the package rlsdk-sb3, which has the names and shapes of stable-baselines3.
+    """The member `name` of the package rlsdk-sb3, which has the names and shapes of stable-baselines3; `what` needs it.
 
     Raises:
-        UsageError: the package is not installed, or does not fit; the message begins with `what`, which needs it.
+        UnknownNameError: the package is not installed; the message has the command that installs it.
     """
-    try:
-        return getattr(import_module("rlsdk_sb3"), name)
-    except ImportError as error:
-        from rlsdk.runtime.packages import pip_install  # reads files, for this message only
-
-        raise UsageError(f"{what} needs the package rlsdk-sb3 ({error}): {pip_install('rlsdk-sb3')}") from None
+    return getattr(of_package("rlsdk-sb3", what), name)
 
 
 def known_elsewhere(owner: object, name: str) -> object:
@@ -78,11 +75,12 @@ def known_elsewhere(owner: object, name: str) -> object:
     Raises:
         UnknownAttributeError, UnknownNameError: the name has no counterpart; the message names what to use instead.
     """
-    if name.startswith("__"):  # Python itself looks for these, in every copy and import
+    if name.startswith("__"):
+        # Python itself looks for these, in every copy and import
         return NotImplemented
     try:
         known = of_sb3("known", name)
-    except UsageError:
+    except UnknownNameError:
         return NotImplemented
     return known(owner, name)
 
@@ -98,9 +96,9 @@ def elsewhere(owner: object, name: str) -> object:
 def where_sb3_is() -> str:
     """The end of a message about an unknown name: the package that may know it, where that is not installed."""
     try:
-        of_sb3("known", "; a name of stable-baselines3")
-    except UsageError as missing:
-        return str(missing)
+        of_sb3("known", "what only stable-baselines3 documents")
+    except UnknownNameError as missing:
+        return f"; {missing}"
     return ""
 
 
@@ -108,7 +106,7 @@ def advice_of_sb3(topic: str, name: str) -> str:
     """What replaces an attribute, argument or class of stable-baselines3, for a message; "" for other names."""
     try:
         advice = of_sb3("advice", name)
-    except UsageError:
+    except UnknownNameError:
         return ""
     return str(advice(topic, name))
 

@@ -16,7 +16,8 @@ SIZE = 16 * 2**20
 """Bytes. The batches of a gradient step need less than twice as many in most trainings."""
 
 
-@cache  # once per process: the C library remembers it
+# once per process: the C library remembers it
+@cache
 def keep_freed_memory() -> None:
     """Make the C library keep up to 32 MiB of freed memory, instead of returning it to the system.
 
@@ -34,6 +35,7 @@ def available_bytes() -> int | None:
     Systems other than Linux report the total memory.
     """
     if sys.platform == "linux":
+        # In a container its limit may be far below what the machine has free.
         limits = [free for free in (_linux_free(), _cgroup_free()) if free is not None]
         return min(limits, default=None)
     try:
@@ -54,6 +56,7 @@ def _linux_free() -> int | None:
 
 def _cgroup_free() -> int | None:
     """The bytes left of a container's memory limit (cgroup v2), or None without a limit."""
+    # Inside a container this is the folder of its own group.
     folder = Path("/sys/fs/cgroup")
     try:
         limit, used = (folder / "memory.max").read_text().strip(), (folder / "memory.current").read_text()

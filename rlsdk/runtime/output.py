@@ -16,13 +16,14 @@ from rlsdk.errors import printable
 
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 """The escape codes that set colours in a terminal."""
-BROKEN = (OSError, ValueError, AttributeError, RuntimeError)
+STREAM_ERRORS = (OSError, ValueError, AttributeError, RuntimeError)
 """The errors that printing raises when the stream is closed, full or missing, or when a signal interrupts it."""
 
 
 def print_line(text: str, stream: TextIO | None = None) -> None:
     """Print a line to `stream` (default: standard output). The line is lost if the stream is closed, full or missing."""
-    with contextlib.suppress(*BROKEN):
+    # Training continues if its output cannot be written.
+    with contextlib.suppress(*STREAM_ERRORS):
         print(printable(text), file=sys.stdout if stream is None else stream, flush=True)
 
 
@@ -46,7 +47,8 @@ def quietly(wanted: bool) -> Iterator[None]:
         return
     token = _quiet.set(True)
     try:
-        with _nowhere() as nowhere, contextlib.redirect_stdout(nowhere):
+        # Standard output as a whole: libraries and environments print without asking `is_quiet`.
+        with _null_device() as nowhere, contextlib.redirect_stdout(nowhere):
             yield
     finally:
         _quiet.reset(token)
@@ -57,23 +59,24 @@ def is_quiet() -> bool:
     return _quiet.get()
 
 
-class Lasting:
+class LossyStream:
     """A wrapper of a stream that discards text which the stream cannot take, instead of raising an error."""
 
     def __init__(self, stream: TextIO) -> None:
+        # Progress bars need their escape codes, which `PrintableStream` would write as text.
         self.stream = getattr(stream, "unescaped", stream)
 
     def write(self, text: str) -> int:
-        with contextlib.suppress(*BROKEN):
+        with contextlib.suppress(*STREAM_ERRORS):
             self.stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with contextlib.suppress(*BROKEN):
+        with contextlib.suppress(*STREAM_ERRORS):
             self.stream.flush()
 
     def isatty(self) -> bool:
-        with contextlib.suppress(*BROKEN):
+        with contextlib.suppress(*STREAM_ERRORS):
             return bool(self.stream.isatty())
         return False
 
@@ -81,7 +84,7 @@ class Lasting:
         return getattr(self.stream, name)
 
 
-class Plain:
+class PrintableStream:
     """A wrapper of a stream that passes text through `printable` and escapes characters that the encoding lacks.
 
     An OSError, for example of a full disk, names the stream.
@@ -92,16 +95,17 @@ class Plain:
 
     def write(self, text: str) -> int:
         encoding = getattr(self.unescaped, "encoding", None) or "utf-8"
-        with self._naming():
+        with self._name_in_errors():
+            # A terminal with an ASCII encoding would raise UnicodeEncodeError for a name in a file or manifest.
             self.unescaped.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
         return len(text)
 
     def flush(self) -> None:
-        with self._naming():
+        with self._name_in_errors():
             self.unescaped.flush()
 
     @contextlib.contextmanager
-    def _naming(self) -> Iterator[None]:
+    def _name_in_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -114,17 +118,19 @@ class Plain:
 
 @contextlib.contextmanager
 def plain_output() -> Iterator[None]:
-    """Inside the block standard output and error are `Plain`. Afterwards both are flushed, so that Python cannot fail on them
-    when it exits."""
+    """Inside the block standard output and error are `PrintableStream`. Afterwards both are flushed, so that Python cannot fail
+    on them when it exits."""
     before = sys.stdout, sys.stderr
     named = zip(before, ("standard output", "standard error"), strict=True)
-    sys.stdout, sys.stderr = (Plain(stream, name) if stream is not None else _nowhere() for stream, name in named)
+    sys.stdout, sys.stderr = (
+        PrintableStream(stream, name) if stream is not None else _null_device() for stream, name in named
+    )
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
         for stream in before:
-            _let_go(stream)
+            _flush_or_discard(stream)
 
 
 def plain_warning(
@@ -145,14 +151,15 @@ def plain_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-def _nowhere() -> TextIO:
+def _null_device() -> TextIO:
     return open(os.devnull, "w", encoding="utf-8")
 
 
-def _let_go(stream: TextIO | None) -> None:
+def _flush_or_discard(stream: TextIO | None) -> None:
     """Flush a stream; if that fails, redirect it to the null device."""
     if stream is None:
         return
+    # Python flushes the stream again when it exits: the failure would end a finished command with an error.
     try:
         stream.flush()
     except (OSError, ValueError):

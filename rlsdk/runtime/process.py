@@ -51,21 +51,23 @@ def choose_device(wanted: str, policy: str, environments: str = "cpu") -> tuple[
         return "cpu", f"many networks of {policy} train faster on the CPU; compare with device='cuda'"
     try:
         device = torch.device(wanted)
+        # torch.device accepts devices that this machine lacks; only an allocation fails.
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise SettingsError(f"device {wanted!r} cannot be used here: {reason}; try 'auto' or 'cpu'") from None
+    # On this device the allocation above succeeds too.
     if device.type == "meta":
         raise SettingsError("device 'meta' holds no data; try 'auto' or 'cpu'")
     return str(device), "by the setting device"
 
 
-def is_same(one: str, other: str) -> bool:
+def is_same_device(one: str, other: str) -> bool:
     """Whether two names mean one device: `cuda` is the GPU that torch uses by default."""
-    return one == other or _numbered(one) == _numbered(other)
+    return one == other or _with_index(one) == _with_index(other)
 
 
-def _numbered(name: str) -> torch.device:
+def _with_index(name: str) -> torch.device:
     device = torch.device(name)
     if device.type != "cuda" or device.index is not None:
         return device
@@ -84,7 +86,7 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def affordable(threads: int | None) -> int | None:
+def limit_to_cores(threads: int | None) -> int | None:
     """The given number of threads, but at most the number of cores: further threads would only wait. Warns if it is reduced."""
     if threads is None or threads <= (cores := os.cpu_count() or threads):
         return threads
@@ -98,7 +100,8 @@ def use_one_thread_here() -> None:
     Otherwise OpenMP starts a second team of threads for the current thread. If two teams have more threads than there are
     cores, OpenMP threads sleep between operations, and the main thread's computations take twice as long.
     """
-    torch.get_num_threads()  # the first call in a Python thread sets its number of threads, so the limit must come after it
+    # the first call in a Python thread sets its number of threads, so the limit must come after it
+    torch.get_num_threads()
     _libraries().limit(limits=1, user_api="openmp")
 
 
@@ -117,7 +120,7 @@ def limited_threads(threads: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-MOST = 2**63 - 1
+MAX_SEED = 2**63 - 1
 
 
 def fresh_seed() -> int:
@@ -127,8 +130,9 @@ def fresh_seed() -> int:
 
 def checked_seed(seed: int) -> int:
     """The seed, unchanged. Raises SettingsError if it is not a whole number that torch's generators accept."""
-    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= seed <= MOST:
-        raise SettingsError(f"seed = {shown(seed, 60)} must be a whole number from 0 to {MOST}")
+    # `__index__` admits the integers of numpy. True would be the seed 1.
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or not 0 <= seed <= MAX_SEED:
+        raise SettingsError(f"seed = {shown(seed, 60)} must be a whole number from 0 to {MAX_SEED}")
     return seed
 
 
@@ -138,7 +142,9 @@ def derive(seed: int, name: str, index: int = 0) -> int:
     Raises:
         SettingsError: `seed` is out of range.
     """
+    # Not `hash`: that of a text differs from process to process.
     sequence = np.random.SeedSequence(checked_seed(seed), spawn_key=(zlib.crc32(name.encode()), index))
+    # 63 bits, so that the result is a seed that `checked_seed` accepts.
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
@@ -159,6 +165,7 @@ class Streams:
     def reseed(self, seed: int) -> None:
         """Seed every generator again from `seed`, in place: the generators stay the same objects."""
         self.seed = seed
+        # In place, because parts of the agent hold the generators.
         for name, generator in self._generators.items():
             generator.manual_seed(derive(seed, name))
 
@@ -185,6 +192,7 @@ def count_in(state: Mapping[str, object], name: str, least: int = 0) -> int:
         ValueError: it is not a whole number, is below `least`, or is larger than `MAX_COUNT`.
     """
     value = state[name]
+    # `isinstance` would accept true of JSON as the count 1.
     if type(value) is not int or not least <= value <= MAX_COUNT:
         raise ValueError(f"{name} = {value!r} is not a count")
     return value
@@ -199,6 +207,7 @@ def stored_like(node: T, stored: object) -> T:
     if not isinstance(stored, Mapping) or not all(isinstance(leaf, Tensor) for leaf in stored.values()):
         raise ValueError("the stored values are not tensors")
     mine, given = leaves(node), numbered(stored)
+    # Compared as a whole before anything is built: `map_tensors` takes the leaves by position only.
     shapes = [(tuple(leaf.shape), leaf.dtype) for leaf in given]
     if shapes != [(tuple(leaf.shape), leaf.dtype) for leaf in mine]:
         raise ValueError(f"the stored tensors are {shapes}, not {[(tuple(leaf.shape), leaf.dtype) for leaf in mine]}")
@@ -230,12 +239,14 @@ def put_back(generator: Generator, state: object) -> None:
         generator.manual_seed(int.from_bytes(digest, "little"))
         return
     if generator.device.type == "cpu":
+        # The layout in torch: seed (8 bytes), numbers left, seeded, position, words, the last normal number.
         layout = state.contiguous().numpy()
         left, seeded = (int(number) for number in layout[8:16].view(np.int32))
         words = layout[16 : 24 + 8 * MERSENNE_WORDS].view(np.uint64)
         place = int(words[0])
         if not (seeded == 1 and 0 < left <= MERSENNE_WORDS and place <= MERSENNE_WORDS + 1 - left):
             raise ValueError(f"a generator's state stands at {place} with {left} numbers left of {MERSENNE_WORDS}")
+        # From words of 0 the generator draws 0 for ever; each word has 32 bits in 8 bytes.
         if not words[1:].any() or (words[1:] >> np.uint64(32)).any():
             raise ValueError("a generator's state holds no random numbers")
     elif len(state) == CUDA_BYTES and int(state.contiguous().numpy()[8:].view(np.int64)[0]) % 4:

@@ -33,6 +33,7 @@ def _deviations(value: ArrayLike) -> tuple[float, ...]:
 
 
 def _standard_normal(like: Tensor, generator: Generator) -> Tensor:
+    # Imported here: settings are read by commands that do without torch.
     import torch
 
     return torch.randn(like.shape, generator=generator, device=like.device)

@@ -87,6 +87,7 @@ def as_module_class(value: ValueT) -> ValueT:
 
     Files store only its name, so it must be given again when the agent is loaded.
     """
+    # A table is what a file stores of a class; loading asks for the class itself.
     if value is None or callable(value) or isinstance(value, Mapping):
         return value
     raise SettingsError(

@@ -86,6 +86,7 @@ def as_folder(value: object) -> str | None:
 
 def as_device(value: object) -> str:
     """Return a device as text, given text or a `torch.device`."""
+    # By name, because this module imports no torch.
     if not isinstance(value, str) and type(value).__name__ != "device":
         raise SettingsError(f"device = {value!r} is not a device; give a text such as 'cpu', or a torch.device")
     return str(value)

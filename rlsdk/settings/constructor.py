@@ -26,6 +26,7 @@ def configured_by(kind: Callable[P, object]) -> Callable[[Init], Callable[Concat
 
 
 if TYPE_CHECKING:
+    # Type checkers do not treat a class derived from it as a `classmethod`.
     class_only = classmethod
 else:
 

@@ -99,6 +99,7 @@ def finite_schedule(*, positive: bool = True) -> Validator:
     def check(_: object, attribute: attrs.Attribute[object], value: object) -> None:
         if not isinstance(value, Schedule):
             raise TypeError(f"{attribute.name} = {value!r} is not a schedule")
+        # Between its corners a piecewise schedule is linear, so its extreme values are there.
         corners = [1.0 - done for done, _ in value.points] if isinstance(value, Piecewise) else []
         levels = [_level(value, attribute.name, remaining) for remaining in (*corners, *REMAINING)]
         if wrong := [level for level in levels if not is_float32(level) or level < 0.0]:
@@ -198,6 +199,7 @@ def without(*names: str) -> Callable[[type, Fields], Fields]:
     def changed(kind: type, fields: Fields) -> Fields:
         if unknown := sorted(set(names) - {field.name for field in fields}):
             raise TypeError(f"{kind.__name__} has no fields {unknown}, which are to be left out")
+        # A base class may list settings that this class does not have.
         kind.LIVE = tuple(name for name in getattr(kind, "LIVE", ()) if name not in names)  # type: ignore[attr-defined]
         return [field.evolve(inherited=False) for field in fields if field.name not in names]
 

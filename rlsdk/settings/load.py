@@ -52,10 +52,12 @@ def load_settings(path: Path) -> dict[str, object]:
 
 def _parse_yaml(text: str) -> dict[str, object]:
     """Return the table in a text in YAML. Raises PlainFileError if it is another text, or one larger than the limits."""
+    # Imported here: 30 ms, and most settings come from TOML or the command line.
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
+        # Before loading: aliases of aliases make any number of values from 300 bytes.
         _require_small(YAML(typ="safe", pure=True).parse(text))
         data = YAML(typ="safe", pure=True).load(text)  # YAML 1.2: 1e-3 is a number, "on" is a text
         _require_texts(data)
@@ -100,6 +102,7 @@ def _require_small(events: Iterable[Any]) -> None:
 
 def _require_texts(data: object) -> None:
     """Raises PlainFileError if a key of a table is not a text."""
+    # Without recursion, because a file decides the depth.
     pending = [data]
     while pending:
         value = pending.pop()
@@ -142,8 +145,10 @@ def parse_value(text: str) -> object:
 
     Text that is none of these is returned unchanged.
     """
+    # TOML has no word for None.
     if text.lower() in ("none", "null"):
         return None
+    # As Python spells them; TOML knows the lower case only.
     if text in ("True", "False"):
         return text == "True"
     try:
@@ -157,6 +162,7 @@ def merge(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str,
     merged = dict(below)
     for name, value in above.items():
         old = merged.get(name)
+        # A new table, because both arguments may be used again.
         merged[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
 
@@ -174,6 +180,7 @@ class DataReference:
     """Name for messages: that of the file, without folder and suffix."""
     digest: str
     """Text that differs for other data, such as a SHA-256 digest."""
+    # Left out of comparisons: data that were moved are still the same.
     path: str | None = attrs.field(default=None, eq=False)
     """Path of the data. None if the agent was loaded without them: it can predict, but not train."""
 
@@ -371,6 +378,7 @@ def wrapper_call(text: str) -> tuple[str, dict[str, object]]:
     if not bracket:
         return text, {}
     try:
+        # Parsed as a call of `f`, because the name of the wrapper may hold `:`, `.` and `/`.
         call = ast.parse(f"f{text[len(name) : LONGEST]}", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
             raise ValueError
@@ -423,6 +431,7 @@ def _written(name: str, value: object) -> str:
         SettingsError: the value has no text form.
     """
     text = "none" if value is None else value if isinstance(value, str) else _json(name, value)
+    # The text "1" would be read as a number; in quotes it stays a text.
     if isinstance(value, str) and parse_value(text) != value:
         text = json.dumps(value, ensure_ascii=False)
     return quote(text, safe=PLAIN, errors="replace")

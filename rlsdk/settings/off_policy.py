@@ -176,6 +176,7 @@ class QLearningConfig(OffPolicyConfig):
 
     def exploration_rate(self, progress: float) -> float:
         """Return epsilon after the share `progress` of the training: linear from the first to the last value, then constant."""
+        # Without the check, a fraction of 0 would divide by zero.
         done = 1.0 if self.exploration_fraction == 0.0 else min(1.0, progress / self.exploration_fraction)
         return self.exploration_initial_eps + done * (self.exploration_final_eps - self.exploration_initial_eps)
 

@@ -139,6 +139,7 @@ def as_schedule(value: ScheduleLike) -> Schedule:
     Raises:
         SettingsError: the value has none of the accepted forms.
     """
+    # In Python True is an int, and would be the schedule 1.0.
     if isinstance(value, bool):
         raise SettingsError(f"{value!r} is not a schedule; {ACCEPTED}")
     if isinstance(value, int | float):
@@ -147,6 +148,7 @@ def as_schedule(value: ScheduleLike) -> Schedule:
         return _from_text(value)
     if isinstance(value, Mapping):
         return _from_table(value)
+    # Before `callable`: these can be called too.
     if isinstance(value, Constant | Linear | Piecewise | Custom):
         return value
     if callable(value):

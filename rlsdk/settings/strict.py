@@ -32,6 +32,7 @@ SCALAR_NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool:
 
 def _fits(value: object, kind: type) -> bool:
     if kind is float:
+        # In Python True is an int.
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:
         return (isinstance(value, int) and not isinstance(value, bool)) or _is_whole(value)
@@ -45,6 +46,7 @@ def _is_whole(value: object) -> bool:
 
 def _scalar(kind: type) -> Callable[[object, object], object]:
     def structure_scalar(value: object, _: object) -> object:
+        # Numbers of numpy, such as those of `np.linspace`. By name, because numpy need not be loaded.
         if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
             value = getattr(value, "item", lambda: value)()
         if not _fits(value, kind):
@@ -65,6 +67,7 @@ def _is_union(kind: object) -> bool:
 def _structure_union(value: object, kind: object) -> object:
     """Convert the value to the first type of a union that accepts it. A float stays a float if the union has float."""
     members = get_args(kind)
+    # Otherwise 1e6 would become a whole number in a union that lists int first.
     if isinstance(value, float) and float in members:
         return value
     if value is None and type(None) in members:
@@ -98,6 +101,7 @@ def _name(kind: Any) -> str:
     return "none" if kind is type(None) else SCALAR_NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
+# cattrs alone would convert 3.7 to 3 and "no" to True; the hooks below accept neither.
 _converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True, prefer_attrib_converters=True)
 for _kind in SCALAR_NAMES:
     _converter.register_structure_hook(_kind, _scalar(_kind))
@@ -118,6 +122,7 @@ def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
         _cattrs_detailed_validation=True,
         _cattrs_prefer_attrib_converters=True,
     )
+    # Objects come from Python code, and were checked when they were made.
     return lambda value, _: value if isinstance(value, kind) else from_table(value, kind)
 
 
@@ -144,6 +149,7 @@ def _explain(group: ClassValidationError, kind: type[Any], values: Mapping[str, 
             lines.append(f"setting {note.name!r} is missing and has no default")
             continue
         text = "; ".join(_explain(error, kind, {})) if isinstance(error, ClassValidationError) else str(error)
+        # Validators begin with the name of the field; converters do not know it.
         lines.append(text if note.name in text.split(" = ")[0] else f"{note.name}: {text}")
     for error in without:
         if isinstance(error, ForbiddenExtraKeysError):
@@ -190,6 +196,7 @@ def unstructure(value: object) -> Any:
     Objects with `to_setting()` become what it returns. Classes, functions and tables with keys that are not text cannot be
     stored. They become `{"object": "module:name"}`, and loading replaces this entry through `custom_objects`.
     """
+    # A class has the method as well, but files store its name.
     if hasattr(value, "to_setting") and not isinstance(value, type):
         return value.to_setting()  # pyright: ignore[reportAttributeAccessIssue]  # `hasattr` found it
     if attrs.has(type(value)):
@@ -210,6 +217,7 @@ def flat_scalars(config: object) -> dict[str, bool | int | float | str]:
     pending = list(unstructure(config).items())
     while pending:
         name, value = pending.pop(0)
+        # A table with `object` stands for a class or function; it holds no settings.
         if isinstance(value, Mapping) and "object" not in value:
             pending += [(f"{name}.{key}", item) for key, item in value.items()]
         elif value is not None:

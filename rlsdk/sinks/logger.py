@@ -71,6 +71,7 @@ class Logger:
         if value is None:
             return
         count = self.name_to_count.get(key, 0)
+        # A value without count comes from `record`: no mean continues it.
         before = self.name_to_value.get(key, 0.0) if count else 0.0
         try:
             self.name_to_value[key] = (before * count + value) / (count + 1)
@@ -112,13 +113,13 @@ class Logger:
             format_ = getattr(sink, "format", "")
             own = {n: v for n, v in values.items() if format_ not in excluded.get(n, ())}
             if own:
-                shown |= self._shown_by(sink, step, own)
+                shown |= self._show_in(sink, step, own)
         missed = {n: v for n, v in values.items() if n not in shown | self._ignored and not excluded.get(n)}
         if missed and self.sinks:
             self._ignored |= missed.keys()
-            warnings.warn(_left_out(missed, self.sinks), stacklevel=4)
+            warnings.warn(_message_about(missed, self.sinks), stacklevel=4)
 
-    def _shown_by(self, sink: MetricSink, step: int, values: Mapping[str, object]) -> set[str]:
+    def _show_in(self, sink: MetricSink, step: int, values: Mapping[str, object]) -> set[str]:
         """Pass values to a sink in one call, or one by one if this fails: one that fails costs no other. Return the names of
         those that need no further warning: the sink showed them, or their failure was reported."""
         media = method_of(sink, "media")
@@ -127,7 +128,8 @@ class Logger:
         except Exception:
             done = set[str]()
         for name, value in values.items():
-            about = "" if value is None or isinstance(value, str) else name  # no text is to blame itself
+            # no text is to blame itself
+            about = "" if value is None or isinstance(value, str) else name
             shown = self._guard(sink, partial(media, step, {name: value}), about)
             done |= {name} if shown is None else set(cast("Iterable[str]", shown))
         return done
@@ -139,7 +141,11 @@ class Logger:
         """
         try:
             return work()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # SystemExit too: no sink may end a training, least of all with success
+            # One warning for each: a sink that fails would otherwise repeat it at every log.
             if (id(sink), about) not in self._warned:
                 self._warned.add((id(sink), about))
                 kind, value = type(sink).__name__, f", with {about!r}," if about else ""
@@ -210,7 +216,7 @@ class Logger:
 
     def histograms(self, step: int, tensors: Mapping[str, object]) -> bool:
         """Pass tensors [..] to every sink; return whether any sink drew them."""
-        drawn = [self._guard(sink, partial(_drawn, sink, step, tensors)) for sink in self.sinks]
+        drawn = [self._guard(sink, partial(_draw_histograms, sink, step, tensors)) for sink in self.sinks]
         return True in drawn
 
     def begin_run(self, details: Mapping[str, Scalar], *, resumed: bool = False) -> None:
@@ -229,7 +235,8 @@ class Logger:
 
     def take_files(self, paths: Sequence[Path]) -> None:
         """Pass files to every sink."""
-        self._warned.clear()  # missing files are reported even for a sink whose metrics failed
+        # missing files are reported even for a sink whose metrics failed
+        self._warned.clear()
         self._pass_on("take_files", paths)
 
     def close(self) -> None:
@@ -237,12 +244,12 @@ class Logger:
         self._pass_on("close")
 
 
-def _drawn(sink: MetricSink, step: int, tensors: Mapping[str, object]) -> bool:
+def _draw_histograms(sink: MetricSink, step: int, tensors: Mapping[str, object]) -> bool:
     """Whether the sink drew a histogram of the tensors [..]."""
     return method_of(sink, "histograms")(step, tensors) is not False
 
 
-def _left_out(missed: Mapping[str, object], sinks: Iterable[MetricSink]) -> str:
+def _message_about(missed: Mapping[str, object], sinks: Iterable[MetricSink]) -> str:
     """A message about values that no sink shows: their names and kinds, and what to do."""
     named = ", ".join(f"{name!r} ({type(missed[name]).__name__})" for name in sorted(missed))
     drawn = any(isinstance(value, DRAWN) or hasattr(value, "shape") for value in missed.values())

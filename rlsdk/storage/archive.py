@@ -33,7 +33,7 @@ from rlsdk.storage.tensors import (
     CHUNK,
     TensorBlock,
     as_json,
-    mapped,
+    memory_mapped,
     nested_state,
     read_header,
     require_names,
@@ -48,6 +48,7 @@ AGENT_KIND = "rlsdk-agent"
 MAX_JSON = 16 * 2**20
 MAX_BRACKETS = 2**20
 """The largest number of `{` and `[` in a JSON member: each becomes a Python object of some hundred bytes."""
+# Functions for trees call themselves once per level, and Python limits the depth of calls.
 MAX_DEPTH = 50
 MAX_NAME = 1000
 """The largest number of characters of a name in JSON or of the name of a tensor."""
@@ -107,7 +108,8 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
         ArtifactError: the file cannot be written; an existing file at the path is unchanged.
     """
     members = {name: member for key, section in sections.items() for name, member in _encode(key, section).items()}
-    json.dumps(document, allow_nan=False)  # raises before anything is written
+    # raises before anything is written
+    json.dumps(document, allow_nan=False)
     if isinstance(target, Path):
         write_atomically(target, lambda stream: _write_zip(stream, document, members))
         return
@@ -119,7 +121,7 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
         ) from None
 
 
-class Text:
+class BytesMember:
     """A member of an archive whose bytes are in memory; those of a `TensorBlock` are not."""
 
     def __init__(self, data: bytes) -> None:
@@ -129,7 +131,7 @@ class Text:
         yield self.data
 
 
-Member = TensorBlock | Text
+Member = TensorBlock | BytesMember
 
 
 def _encode(key: str, section: Section) -> dict[str, Member]:
@@ -139,26 +141,29 @@ def _encode(key: str, section: Section) -> dict[str, Member]:
     values = {n: v for n, v in flat.items() if not isinstance(v, Tensor)}
     return {
         f"{key}.safetensors": TensorBlock(tensors),
-        f"{key}.json": Text(as_json(key, values)),
+        f"{key}.json": BytesMember(as_json(key, values)),
     }
 
 
 def _write_zip(stream: IO[bytes], document: Mapping[str, object], members: Mapping[str, Member]) -> None:
     """Write the members, then the manifest with their digests, so that each chunk is read once, while it is in the cache."""
+    # Uncompressed, so that tensors can be mapped, and headers read without the data behind them.
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         listing = {name: {"size": m.size, "sha256": _write_member(archive, name, m)} for name, m in members.items()}
         manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False)
-        _write_member(archive, _MANIFEST, Text(manifest.encode()))
+        _write_member(archive, _MANIFEST, BytesMember(manifest.encode()))
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, member: Member) -> str:
     """Write a member and return its digest."""
+    # A constant date: the same state gives the same bytes.
     info, digest = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), hashlib.sha256()
+    # Before the entry is opened: the size decides about the fields of zip64 in its header.
     info.file_size = member.size
     info.extra = padding(archive, info)
     assert archive.fp is not None
     with archive.open(info, "w") as entry:
-        for chunk in hashed(member.chunks(), digest, member.size):
+        for chunk in hash_chunks(member.chunks(), digest, member.size):
             entry.write(chunk)
             begin_writeback(archive.fp, len(chunk))
     return digest.hexdigest()
@@ -172,7 +177,7 @@ def read_archive(
     Raises:
         ArtifactError: the file is missing, damaged or truncated, not of rlsdk, or of another kind or format version.
     """
-    with _opened(source, kind) as (archive, document, members):
+    with _open_archive(source, kind) as (archive, document, members):
         keys = {m.rpartition(".")[0] for m in members}
         chosen = keys if wanted is None else keys & set(wanted)
         return document, {key: _decode(archive, members, key) for key in sorted(chosen)}
@@ -184,15 +189,16 @@ def inspect_archive(source: Path | IO[bytes], *, kind: str) -> Document:
     Raises:
         ArtifactError: as for `read_archive`.
     """
-    with _opened(source, kind) as (archive, document, members):
+    with _open_archive(source, kind) as (archive, document, members):
         headers = [m for m in members if m.endswith(".safetensors")]
         return {**document, "tensors": {m.rpartition(".")[0]: _header(archive, m) for m in headers}}
 
 
 @contextlib.contextmanager
-def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, Document, Members]]:
+def _open_archive(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFile, Document, Members]]:
     """(archive, checked manifest, members that the manifest lists). Reading errors in the block become an `ArtifactError`."""
-    from safetensors import SafetensorError  # at the first use of a file: training alone does without its megabyte
+    # at the first use of a file: training alone does without its megabyte
+    from safetensors import SafetensorError
 
     name = _name(source)
     try:
@@ -202,6 +208,7 @@ def _opened(source: Path | IO[bytes], kind: str) -> Iterator[tuple[zipfile.ZipFi
         opened = open(source, "rb") if isinstance(source, Path) else contextlib.nullcontext(source)  # noqa: SIM115
         with opened as stream, zipfile.ZipFile(stream) as archive:
             yield archive, *_manifest(archive, name, kind)
+    # It is a ValueError as well, and has its message already.
     except ArtifactError:
         raise
     except FileNotFoundError:
@@ -222,11 +229,13 @@ def _manifest(archive: zipfile.ZipFile, name: str, kind: str) -> tuple[Document,
     entries = {info.filename: info for info in archive.infolist()}
     assert archive.fp is not None
     size = archive.fp.seek(0, io.SEEK_END)
+    # A few compressed bytes could grow to any size in memory.
     for info in entries.values():
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 0x1:
             raise ArtifactError(
                 f"{name} is refused: {info.filename!r} is compressed or encrypted; rlsdk files never are"
             )
+    # Entries that overlap would read the same bytes again and again.
     if len(entries) != len(archive.infolist()) or sum(info.file_size for info in entries.values()) > size:
         raise ArtifactError(f"{name} is refused: its entries repeat or overlap")
     if _MANIFEST not in entries:
@@ -254,6 +263,7 @@ def _hint(entries: set[str], name: str) -> str:
 
 
 def _json(data: bytes) -> Document:
+    # Before parsing, which takes a multiple of this memory.
     if len(data) > MAX_JSON:
         raise ValueError(f"a JSON member of {len(data)} bytes is too large")
     if data.count(b"{") + data.count(b"[") > MAX_BRACKETS:
@@ -269,13 +279,15 @@ def _json(data: bytes) -> Document:
     if not isinstance(document, dict):
         raise ValueError("a JSON member is not a table")
     _require_plain(document)
-    if b"\\ud" in data.lower():  # a lone surrogate cannot be encoded: encoding raises ValueError
+    if b"\\ud" in data.lower():
+        # a lone surrogate cannot be encoded: encoding raises ValueError
         json.dumps(document, ensure_ascii=False).encode()
     return document
 
 
 def _require_plain(document: Document) -> None:
     """Raise ValueError for names longer than `MAX_NAME` and for values nested more than `MAX_DEPTH` deep."""
+    # Level by level, without recursion: the file decides about the depth.
     level: list[object] = [document]
     for _ in range(MAX_DEPTH):
         following: list[object] = []
@@ -293,14 +305,14 @@ def _require_plain(document: Document) -> None:
 
 
 def _decode(archive: zipfile.ZipFile, listed: Members, key: str) -> dict[str, object]:
-    tensors = _tensors(archive, f"{key}.safetensors", listed)
-    values = _json(_checked(archive, f"{key}.json", listed))
+    tensors = _read_tensors(archive, f"{key}.safetensors", listed)
+    values = _json(_read_member(archive, f"{key}.json", listed))
     if any(len(name) > MAX_NAME or name.count("/") > MAX_DEPTH for name in (*tensors, *values)):
         raise ValueError(f"section {key!r} has a name that is too long or too deep")
     return nested_state({**tensors, **values})
 
 
-def _checked(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:
+def _read_member(archive: zipfile.ZipFile, member: str, listed: Members) -> bytes:
     """All bytes of a member, after checking their digest."""
     data = archive.read(member)
     _require_digest(archive, member, listed, hashlib.sha256(data))
@@ -314,33 +326,36 @@ def _require_digest(archive: zipfile.ZipFile, member: str, listed: Members, foun
         )
 
 
-def _tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str, Tensor]:
+def _read_tensors(archive: zipfile.ZipFile, member: str, listed: Members) -> dict[str, Tensor]:
     """The tensors [..] of a member. A large member is copied to a private file, checked by its digest, and mapped. The copy is
     needed because another process may change or truncate the archive while the tensors are in use."""
     size = archive.getinfo(member).file_size
     if size < MAP_FROM:
-        return _loaded(_checked(archive, member, listed))
+        return _load_tensors(_read_member(archive, member, listed))
     with tempfile.TemporaryFile() as copy:
         digest = hashlib.sha256()
         try:
             with archive.open(member) as entry:
-                for chunk in hashed(iter(lambda: entry.read(CHUNK), b""), digest, size):
+                for chunk in hash_chunks(iter(lambda: entry.read(CHUNK), b""), digest, size):
                     copy.write(chunk)
             copy.flush()
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            return _loaded(_checked(archive, member, listed))  # the disk is full: use memory
+            # the disk is full: use memory
+            return _load_tensors(_read_member(archive, member, listed))
+        # Before the header is parsed and the tensors are used.
         _require_digest(archive, member, listed, digest)
         copy.seek(0)
         header, begin = read_header(copy.read, size, limit=MAX_JSON)
-        if begin % ALIGNMENT:  # another program wrote the file
+        if begin % ALIGNMENT:
+            # another program wrote the file
             copy.seek(0)
-            return _loaded(copy.read())
-        return mapped(copy, begin, header)
+            return _load_tensors(copy.read())
+        return memory_mapped(copy, begin, header)
 
 
-def _loaded(block: bytes) -> dict[str, Tensor]:
+def _load_tensors(block: bytes) -> dict[str, Tensor]:
     """The tensors [..] of a block of bytes, loaded into memory."""
     import safetensors.torch
 
@@ -363,7 +378,8 @@ _LOCAL_HEADER = 30
 def padding(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """An extra field that makes the entry's data begin at a multiple of `ALIGNMENT` bytes."""
     assert archive.fp is not None
-    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0  # the rule of zipfile for large entries
+    # the rule of zipfile for large entries
+    sizes = _ZIP64_FIELD if info.file_size * 1.05 > zipfile.ZIP64_LIMIT else 0
     before = archive.fp.tell() + _LOCAL_HEADER + len(info.filename.encode()) + sizes + 4
     return struct.pack("<HH", _PADDING_FIELD, -before % ALIGNMENT) + bytes(-before % ALIGNMENT)
 
@@ -372,7 +388,7 @@ LARGE = 16 * 2**20
 """From this many bytes on, another thread computes the digest."""
 
 
-def hashed(chunks: Iterable[BlockT], digest: hashlib._Hash, size: int) -> Iterator[BlockT]:
+def hash_chunks(chunks: Iterable[BlockT], digest: hashlib._Hash, size: int) -> Iterator[BlockT]:
     """Yield `chunks`, which have `size` bytes together, and add them to `digest`. It is complete after the last one.
 
     If they are large, another thread adds a chunk while the caller uses it and prepares the next one: hashlib, zlib and files
@@ -384,10 +400,12 @@ def hashed(chunks: Iterable[BlockT], digest: hashlib._Hash, size: int) -> Iterat
             yield chunk
         return
     with ThreadPoolExecutor(1, "digest") as thread:
+        # A result to wait for in the first turn.
         before = thread.submit(digest.update, b"")
         for chunk in chunks:
             added = thread.submit(digest.update, chunk)
             yield chunk
+            # The chunk before the last one: reading, hashing and writing overlap, and memory for two chunks is enough.
             before.result()
             before = added
         before.result()

@@ -31,7 +31,7 @@ RING = {"head", "filled", "written", "leaves"}
 
 
 @attrs.frozen
-class Part:
+class ReplayPart:
     """The file `name` with the rows `start` to `end` (exclusive), numbered from the first row ever written."""
 
     name: str
@@ -44,7 +44,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.parts: list[Part] = []
+        self.parts: list[ReplayPart] = []
         self._probe: dict[str, Tensor] = {}
         """The row `SETTLED` before the end of the last part, by which a buffer is recognised as the same."""
 
@@ -61,23 +61,28 @@ class Journal:
             return dict(state), []
         flat, empty = _rows(ring["leaves"])
         size = len(next(iter(flat.values())))
-        end = int(ring["written"]) + (size - int(ring["filled"]))  # plus 1 if a row holds only the newest observation
+        # plus 1 if a row holds only the newest observation
+        end = int(ring["written"]) + (size - int(ring["filled"]))
         if not self._continues(flat, size, end):
             self.parts = []
         before = self.parts[-1].end if self.parts else 0
+        # The newest rows of the last part may have changed since it was written, so they are written again.
         start = max(0, before - SETTLED + 1, end - size)
         rows = torch.arange(start, end) % size
-        part = Part(f"{end:012d}-{secrets.token_hex(4)}.rlsdk", start, end)
+        # A random part of the name: two trainings with one folder must not replace each other's files.
+        part = ReplayPart(f"{end:012d}-{secrets.token_hex(4)}.rlsdk", start, end)
         leaves = {name: leaf.index_select(0, rows.to(leaf.device)) for name, leaf in flat.items()}
         write_archive(
             self.folder / part.name,
             {"kind": KIND, "start": start, "end": end},
             {"rows": tree.unflatten({**leaves, **empty})},
         )
+        # The ring has overwritten all rows of the older parts.
         self.parts = [old for old in self.parts if old.end > end - size] + [part]
+        # A copy, because later rows overwrite the memory of the ring.
         self._probe = {name: leaf[(end - SETTLED) % size].clone() for name, leaf in flat.items()}
         slim = {name: value for name, value in ring.items() if name != "leaves"}
-        return _replaced(state, {**slim, "size": size}), [each.name for each in self.parts]
+        return _with_ring(state, {**slim, "size": size}), [each.name for each in self.parts]
 
     def _continues(self, flat: Mapping[str, Tensor], size: int, end: int) -> bool:
         """Whether the parts hold the older rows of the buffer with the leaves `flat` [size, ..].
@@ -92,13 +97,14 @@ class Journal:
 
     def clear(self, used: Iterable[str]) -> None:
         """Delete the parts in the folder that are neither in `used` (names in checkpoints) nor current parts."""
+        # Current parts too: the next checkpoint names them again, also if no file does now.
         wanted = {*used, *(part.name for part in self.parts)}
         for path in self.folder.glob("*.rlsdk"):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
 
 
-def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object]:
+def join_parts(state: State, folder: Path, names: Iterable[str]) -> dict[str, object]:
     """The state with its rows, which are read from the parts called `names` in `folder`.
 
     Raises:
@@ -111,6 +117,7 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
         size, filled, written = (count_in(ring, name) for name in ("size", "filled", "written"))
     end = written + size - filled
     names = list(names)
+    # All headers first: a small file could otherwise cause any amount of work and memory use.
     _require_parts(folder, names, end - size, end)
     leaves: dict[str, Tensor] = {}
     empty: dict[str, object] = {}
@@ -134,7 +141,7 @@ def joined(state: State, folder: Path, names: Iterable[str]) -> dict[str, object
     if known != end:
         raise ArtifactError(f"the replay buffer's parts in {folder} end at row {known}, not {end}")
     whole_ring = {name: value for name, value in ring.items() if name != "size"}
-    return _replaced(state, {**whole_ring, "leaves": tree.unflatten({**leaves, **empty})})
+    return _with_ring(state, {**whole_ring, "leaves": tree.unflatten({**leaves, **empty})})
 
 
 def _rows(leaves: object) -> tuple[dict[str, Tensor], dict[str, object]]:
@@ -151,6 +158,7 @@ def _rows(leaves: object) -> tuple[dict[str, Tensor], dict[str, object]]:
 def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None:
     """Check the names and headers of the parts before any row is read: each must hold some of the rows `begin` to `end`, and
     together they must hold all. Without this check a small file could cause any amount of work and memory use."""
+    # The names come from a file. One with a `/` could lead out of the folder.
     if len({*names}) != len(names) or not all(map(PART.fullmatch, names)):
         raise ArtifactError("the file is damaged: its manifest names no parts of a replay buffer")
     if missing := [name for name in names if not (folder / name).is_file()]:
@@ -164,6 +172,7 @@ def _require_parts(folder: Path, names: list[str], begin: int, end: int) -> None
         with fitting(f"{folder / name} is damaged"):
             start, stop = count_in(document, "start"), count_in(document, "end")
             rows = {shape[0] for shape in shapes_in(document)["rows"].values()}
+        # A checkpoint without new steps has a part that ends where the one before it ends.
         if not (start <= known < stop <= end and rows == {stop - start}) and known != stop:
             raise ArtifactError(f"the replay buffer's parts in {folder} do not join: {name} has rows {start} to {stop}")
         known = stop
@@ -180,5 +189,5 @@ def _ring(state: State, keys: set[str] = RING) -> State | None:
     return _ring(inner, keys) if isinstance(inner, Mapping) else None
 
 
-def _replaced(state: State, ring: dict[str, object]) -> dict[str, object]:
-    return {**state, "memory": _replaced(state["memory"], ring)} if "memory" in state else ring
+def _with_ring(state: State, ring: dict[str, object]) -> dict[str, object]:
+    return {**state, "memory": _with_ring(state["memory"], ring)} if "memory" in state else ring

@@ -52,6 +52,7 @@ class TensorBlock:
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         """`tensors`: name -> tensor [..] of any shape. Raises ValueError for a dtype that is not in `NAMES`."""
+        # Wide numbers first: every tensor is then aligned to its element size without gaps, which the format forbids.
         self.tensors = dict(sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])))
         header: dict[str, object] = {}
         end = 0
@@ -72,7 +73,9 @@ class TensorBlock:
             flat = tensor.detach().reshape(-1)
             rows = max(1, CHUNK // tensor.element_size())
             for start in range(0, len(flat), rows):
+                # Moved in chunks: a GPU may hold more than the host has memory.
                 chunk = flat[start : start + rows].cpu().contiguous()
+                # As bytes, because numpy has no bfloat16.
                 yield chunk.view(torch.uint8).numpy().data
 
 
@@ -85,13 +88,16 @@ def read_header(read: Callable[[int], bytes], size: int, *, limit: int) -> tuple
         ValueError: the block is damaged.
     """
     (length,) = struct.unpack("<Q", read(8))
+    # Before reading: a damaged length could ask for any amount of memory.
     if length > min(limit, size - 8):
         raise ValueError(f"a tensor header claims {length} bytes")
     header = json.loads(read(length))
     if not isinstance(header, dict):
         raise ValueError("a tensor header is not a table")
+    # The format lets other programs store texts there; it never holds a tensor.
     header.pop("__metadata__", None)
     end = 0
+    # In the order of their positions, so that gaps and overlaps show.
     for name, entry in sorted(header.items(), key=lambda item: _offsets(item[1])):
         first, last = _offsets(entry)
         shape, dtype = entry.get("shape"), DTYPES.get(entry.get("dtype"))
@@ -113,7 +119,7 @@ def _offsets(entry: object) -> tuple[int, int]:
     return first, last
 
 
-def mapped(stream: IO[bytes], start: int, header: Mapping[str, HeaderEntry]) -> dict[str, Tensor]:
+def memory_mapped(stream: IO[bytes], start: int, header: Mapping[str, HeaderEntry]) -> dict[str, Tensor]:
     """The tensors [..] of a block whose data begin at byte `start` of an open file, mapped into memory.
 
     Pages are read at their first use. Writing to the tensors does not change the file.
@@ -122,6 +128,7 @@ def mapped(stream: IO[bytes], start: int, header: Mapping[str, HeaderEntry]) -> 
     for name, entry in header.items():
         first, last = entry["data_offsets"]
         dtype, shape = DTYPES[entry["dtype"]], entry["shape"]
+        # Systems cannot map 0 bytes.
         if first == last:
             found[name] = torch.empty(shape, dtype=dtype)
             continue
@@ -183,14 +190,16 @@ def as_json(section: str, values: Mapping[str, object]) -> bytes:
         PluginError: JSON cannot represent a value.
     """
     for name, value in values.items():
-        for key in _lost_names(value):  # JSON would write them as text
+        # JSON would write them as text
+        for key in _lost_names(value):
             place = shown(f"{section}/{name}")
             raise PluginError(f"the name {shown(key)} in the state {place} cannot be stored: {ADVICE}; names are text")
     try:
         return json.dumps(values, allow_nan=False).encode()
+    # Only for the message: searching each value takes much longer than writing all of them.
     except (TypeError, ValueError):
         for name, value in values.items():
-            for found in _refused(value):
+            for found in _unstorable_parts(value):
                 place = shown(f"{section}/{name}")
                 raise PluginError(
                     f"{found} in the state {place} cannot be stored: {ADVICE}; give one of these"
@@ -207,12 +216,12 @@ def _lost_names(value: object) -> Iterator[object]:
         yield from _lost_names(part)
 
 
-def _refused(value: object) -> Iterator[str]:
+def _unstorable_parts(value: object) -> Iterator[str]:
     """Yield descriptions of the parts of `value` that JSON cannot represent, the innermost first."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         if isinstance(value, list | tuple):
             for part in value:
-                yield from (f"{found} in a list" for found in _refused(part))
+                yield from (f"{found} in a list" for found in _unstorable_parts(part))
         yield f"the number {value}" if isinstance(error, ValueError) else f"a value of type {type(value).__name__}"

@@ -47,56 +47,9 @@ ResultT = TypeVar("ResultT")
 NodeT = TypeVar("NodeT")
 
 
-class _Actor(Generic[CarryT, ExtrasT]):
-    """The policy with everything a collector needs to act with it. Its optional abilities are looked up once, not every
-    round."""
-
-    def __init__(
-        self,
-        policy: Policy[CarryT, ExtrasT],
-        states: tuple[ActingState[CarryT], ...],
-        generators: tuple[Generator, ...],
-        normalizer: RolloutNormalizer | None,
-        env: VectorEnv,
-    ) -> None:
-        """`states` and `generators` have one entry per group."""
-        self.policy, self._generator, self._normalizer = policy, generators[0], normalizer
-        self.grouped: GroupedPolicy[CarryT, ExtrasT] | None = None
-        """The policy for several groups; None if there is a single group."""
-        acting: Policy[Any, ExtrasT] = policy
-        if len(states) > 1:
-            acting = self.grouped = GroupedPolicy(policy, [len(s.observation.is_first) for s in states], generators)
-        self.begin: Callable[[CarryT], CarryT] | None = getattr(policy, "begin_rollout", None)
-        # asked of the policy: a grouped one has `estimates` always
-        filling = ability(policy, PolicyAbilities, "estimates") and ability(acting, PolicyAbilities, "estimates")
-        self.estimates: Callable[[StepData[ExtrasT]], ExtrasT] | None = None if filling is None else filling.estimates
-        self.fill = self.estimates if normalizer is None else None  # otherwise the normaliser fills the extras
-        self.in_place = in_place_of(acting, env, self._generator, normalizer)
-        self._preparing = shortcut(acting, PolicyAbilities, "rollout_act", "act")
-        self._act: Callable[[Observation, Any], Act[Any, ExtrasT]] = partial(self._first_act, self._bound(acting.act))
-
-    def act_on(self) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
-        """Return the function that acts during one rollout: (observation without normalisation, carry) -> act."""
-        return self._act if self._preparing is None else self._bound(self._preparing.rollout_act())
-
-    def _first_act(
-        self, act_on: Callable[[Observation, Any], Act[Any, ExtrasT]], observation: Observation, carry: Any
-    ) -> Act[Any, ExtrasT]:
-        """Act for the first time and check the result.
-
-        Raises:
-            PluginError: the policy returned no `Act`, or not one action per environment.
-        """
-        act = act_on(observation, carry)
-        if (error := wrong_act(act, self.policy, len(observation.is_first))) is not None:
-            raise error
-        self._act = act_on
-        return act
-
-    def _bound(self, act: Callable[..., Act[Any, ExtrasT]]) -> Callable[[Observation, Any], Act[Any, ExtrasT]]:
-        if self._normalizer is None:
-            return partial(act, deterministic=False, generator=self._generator)
-        return self._normalizer.acting(act, self._generator)
+AnyAct = Callable[[Observation, Any], Act[Any, Any]]
+"""A function (observation, carry) -> act, of a policy whose carry and extras only the policy knows."""
+AnyPolicy = Policy[Any, Any]
 
 
 class LocalCollector:
@@ -120,17 +73,53 @@ class LocalCollector:
             space: the observation space of the agent, whose Dict keys may have another order than those of `env`; None: that
                 of `env`.
         """
+        # keys of a Dict may have another order in the environment than in a loaded agent
         self.observation_space = env.observation_space if space is None else space
         self.env, self.acting, self.generators, self.normalizer = env, acting, tuple(generators), normalizer
+        self.num_envs = env.num_envs
         self._in_round = False
         # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
         ends = getattr(type(env), "rollout_ended", None)
         self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, env)
-        self._actor: _Actor[Any, Any] | None = None
+        self._policy: AnyPolicy | None = None
+        """The policy that `_prepare` has seen."""
 
-    @property
-    def num_envs(self) -> int:
-        return self.env.num_envs
+    def _prepare(self, policy: AnyPolicy) -> None:
+        """Look up what a policy may do besides `Policy`, once per policy instead of in every round."""
+        self._policy, normalizer, generator = policy, self.normalizer, self.generators[0]
+        self._grouped: GroupedPolicy[Any, Any] | None = None
+        acting = policy
+        if len(self.acting) > 1:
+            sizes = [len(state.observation.is_first) for state in self.acting]
+            acting = self._grouped = GroupedPolicy(policy, sizes, self.generators)
+        self._begin: Callable[[Any], Any] | None = getattr(policy, "begin_rollout", None)
+        # asked of the policy: a grouped one has `estimates` always
+        filling = ability(policy, PolicyAbilities, "estimates") and ability(acting, PolicyAbilities, "estimates")
+        self._estimates: Callable[[StepData[Any]], Any] | None = None if filling is None else filling.estimates
+        # extras are computed from normalised observations, so with a normaliser only after it has seen the rollout
+        self._fill = self._estimates if normalizer is None else None
+        self._in_place = in_place_of(acting, self.env, generator, normalizer)
+        self._preparing = shortcut(acting, PolicyAbilities, "rollout_act", "act")
+        self._act: AnyAct = partial(self._first_act, self._bound(acting.act))
+
+    def _bound(self, act: Callable[..., Act[CarryT, ExtrasT]]) -> AnyAct:
+        """The function (observation without normalisation, carry) -> act."""
+        generator = self.generators[0]
+        if self.normalizer is None:
+            return partial(act, deterministic=False, generator=generator)
+        return self.normalizer.acting(act, generator)
+
+    def _first_act(self, act_on: AnyAct, observation: Observation, carry: object) -> Act[Any, Any]:
+        """Act for the first time and check the result. It is checked once, because it costs as much as a small network.
+
+        Raises:
+            PluginError: the policy returned no `Act`, or not one action per environment.
+        """
+        act = act_on(observation, carry)
+        if (error := wrong_act(act, self._policy, len(observation.is_first))) is not None:
+            raise error
+        self._act = act_on
+        return act
 
     def collect(
         self,
@@ -140,28 +129,30 @@ class LocalCollector:
         on_step: Callable[[int], object] | None = None,
         ends_round: bool = True,
     ) -> Rollout[CarryT, ExtrasT]:
-        actor, states, normalizer = self._actor, self.acting, self.normalizer
-        if actor is None or actor.policy is not policy:
-            self._actor = actor = _Actor(policy, states, self.generators, normalizer, self.env)
+        if policy is not self._policy:
+            self._prepare(policy)
+        states, grouped = self.acting, self._grouped
         if not self._in_round:
             self._in_round = True
-            if (begin := actor.begin) is not None:
-                states = tuple(replace(state, carry=begin(state.carry)) for state in states)
+            if self._begin is not None:  # gSDE draws new noise at the start of a round, which may have several calls
+                states = tuple(replace(state, carry=self._begin(state.carry)) for state in states)
         if not hasattr(length, "__index__") or length < 1:
             raise wrong_length(length)
-        grouped = actor.grouped
         state = states[0] if grouped is None else grouped.joined(states)
         with torch.no_grad():
-            # for one step, preparing would take longer than its records
-            in_place = actor.in_place if length > 1 else None
-            rollout = in_place and in_place.collect(state, length, on_step, actor.fill)
-            rollout = rollout or act_and_step(self.env, actor.act_on(), state, length, on_step=on_step, fill=actor.fill)
+            rollout: Rollout[Any, Any] | None = None
+            if length > 1 and self._in_place is not None:  # for one step, preparing would take longer than its records
+                rollout = self._in_place.collect(state, length, on_step, self._fill)
+            if rollout is None:
+                # layers do not change within a rollout, so policies may examine them once instead of at every step
+                act = self._act if self._preparing is None else self._bound(self._preparing.rollout_act())
+                rollout = act_and_step(self.env, act, state, length, on_step=on_step, fill=self._fill)
         if grouped is None:
             self.acting = (ActingState(rollout.last_observation, rollout.last_carry),)
         else:
             self.acting, rollout = grouped.split(rollout)
-        if normalizer is not None:
-            rollout = normalizer.rollout(rollout, actor.estimates)
+        if self.normalizer is not None:
+            rollout = self.normalizer.rollout(rollout, self._estimates)
         if ends_round:
             self.end_round()
         return rollout
@@ -215,11 +206,6 @@ class NoCollector:
         """Do nothing, because there are no rounds of collecting."""
 
 
-# Collects a rollout with a policy in environments. Only `stepwise.py` and `stepwise.py`, which it calls, let policies
-# act in environments.
-
-
-@torch.no_grad()
 def collect(
     env: VectorEnv,
     policy: Policy[CarryT, ExtrasT],
@@ -229,28 +215,13 @@ def collect(
     generator: Generator,
     on_step: Callable[[int], object] | None = None,
 ) -> Rollout[CarryT, ExtrasT]:
-    """Collect `length` steps of every environment, beginning with `acting`, with complete extras; see `act_and_step`.
-
-    The contents of the rollout do not depend on the optional abilities of policy and environments.
-    """
-    filling = ability(policy, PolicyAbilities, "estimates")
-    fill = None if filling is None else filling.estimates
-    in_place = in_place_of(policy, env, generator)
-    rollout = None if in_place is None else in_place.collect(acting, length, on_step=on_step, fill=fill)
-    if rollout is None:
-        act_on = partial(rollout_act(policy), deterministic=False, generator=generator)
-        rollout = act_and_step(env, act_on, acting, length, on_step=on_step, fill=fill)
-    return rollout
-
-
-def rollout_act(policy: Policy[CarryT, ExtrasT]) -> Callable[..., Act[CarryT, ExtrasT]]:
-    """Return the function that acts during one rollout; see `rlsdk.interfaces.PolicyAbilities`."""
-    preparing = shortcut(policy, PolicyAbilities, "rollout_act", "act")
-    return policy.act if preparing is None else preparing.rollout_act()
+    """Collect one round of `length` steps of every environment, beginning with `acting`; see `LocalCollector.collect`."""
+    return LocalCollector(env, (acting,), (generator,)).collect(policy, length, on_step=on_step)
 
 
 def group_generators(streams: Streams, count: int) -> list[Generator]:
     """The generator of each of `count` groups. The first one is the generator that a single group would have."""
+    # named streams: a group draws the same numbers whichever process steps it
     return [streams["action" if group == 0 else f"action {group}"] for group in range(count)]
 
 
@@ -346,6 +317,7 @@ class GroupedPolicy(Generic[CarryT, ExtrasT]):
         """See `rlsdk.interfaces.PolicyAbilities`. If the policy does not implement it, return the extras unchanged."""
         if self._filling is None:
             return steps.extras
+        # each group apart, because the policy's results may depend on the number of rows by rounding
         columns = [map_tensors(lambda leaf, at=at: leaf[:, at], steps) for at in self.rows]
         filled: list[ExtrasT] = [self._filling.estimates(part) for part in columns]
         return joined(filled, dim=1)
@@ -386,6 +358,7 @@ def _join_finals(parts: Sequence[tuple[FinalObservations | None, int]]) -> Final
         return None
     every = joined(found)
     width = int(every.env.max()) + 1
+    # the order in which a single collector would have met them
     order = torch.argsort(every.time * width + every.env)
     return map_tensors(lambda leaf: leaf[order], every)
 
@@ -398,6 +371,7 @@ def _episodes_in_order(
     for rollout, start in zip(rollouts, starts, strict=True):
         for episode in rollout.episodes:
             waiting.setdefault(episode.env + start, []).append(replace(episode, env=episode.env + start))
+    # callbacks and statistics see episodes in the same order for every number of groups
     order = [env for env in ended.nonzero()[:, 1].tolist() if env in waiting]
     return tuple(waiting[env].pop(0) for env in order if waiting[env])
 
@@ -415,6 +389,7 @@ def rounds_of(plan: Plan[Training], training: Training, cursor: Cursor, algorith
     Raises:
         PluginError: `rounds` does not return an iterator.
     """
+    # typed as object: the plan may be a plugin's, and a return instead of a yield is a frequent mistake
     rounds: object = plan.rounds(training, cursor)
     if not isinstance(rounds, Iterator):
         raise PluginError(

@@ -12,17 +12,15 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.environments.vector.sync_vector import LONG, require_end
 from rlsdk.errors import PluginError, SettingsError
-from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Policy, Training
+from rlsdk.interfaces import Algorithm, AlgorithmAbilities, BufferAbilities, BuildContext, Parts, Training
 from rlsdk.interfaces.abilities import ability, require_batches, shortcut
 from rlsdk.interfaces.parts import as_it_is
 from rlsdk.kernels import fixed_layers
-from rlsdk.records import Cursor, Episode, Metrics, Report, Rollout
+from rlsdk.records import Cursor, Episode, Metrics, Report
 from rlsdk.runtime.process import Streams
 from rlsdk.settings.off_policy import OffPolicyConfig
 from rlsdk.settings.schedules import TrainFrequency
 from rlsdk.training.collector import unlike_metrics
-
-_Acting = tuple[Policy[object, object], Callable[[Rollout[object, object]], object], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,58 +68,41 @@ class OffPolicyPlan:
         callback cut short is stored, without updates. `collected(env_steps, progress)` is called after every vector
         step if the algorithm has this method, and after every round if the buffer has it.
         """
-        counter = ability(training.parts.buffer, BufferAbilities, "collected")
-        listener = ability(training.parts.algorithm, AlgorithmAbilities, "collected")
-        updating = ReplayUpdates(training.parts, training.streams)
-        acting = training.parts.behavior_policy, updating.memory.extend, training.collector.num_envs
+        collector, parts, policy = training.collector, training.parts, training.parts.behavior_policy
+        counter = ability(parts.buffer, BufferAbilities, "collected")
+        listener = ability(parts.algorithm, AlgorithmAbilities, "collected")
+        updating = ReplayUpdates(parts, training.streams)
+        # nobody knows how long an episode is, so a round of episodes is collected step by step
+        length = 1 if self.episodes else self.train_every
         while cursor.env_steps < training.end:
-            before = cursor.env_steps
-            steps, episodes, whole = self._collect_round(training, acting, before, listener)
+            steps, episodes, whole, stopped = cursor.env_steps, tuple[Episode, ...](), False, False
+            waited, due = 0, LONG
+            while not whole and not stopped:
+                # made again each time: it counts from the steps before this call, and a round of episodes makes many calls
+                on_step = None if listener is None else _listening(listener, training, steps)
+                rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
+                updating.memory.extend(rollout)
+                episodes += rollout.episodes
+                done = len(rollout.steps.reward)
+                steps += done * collector.num_envs
+                # a callback may have cut the rollout short
+                whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
+                whole, stopped = whole or training.ends_exactly(steps), rollout.stopped
+                waited = 0 if rollout.episodes else waited + done
+                if waited >= due and not whole and not stopped:  # for an episode that perhaps never ends
+                    due = require_end(getattr(collector, "env", None), "of the training", waited)
             progress = training.progress(steps)
             if counter is not None:
                 counter.collected(steps, progress)
-            training.collector.end_round()
+            collector.end_round()  # callbacks see the end of collecting before the update begins
             metrics, updates = None, cursor.updates
-            count = steps - before if self.gradient_steps < 0 else self.gradient_steps
+            count = steps - cursor.env_steps if self.gradient_steps < 0 else self.gradient_steps
+            # a callback that ends the training inside a round expects no further update
             if whole and steps > self.learning_starts and count:
                 metrics = updating.update(count, self.batch_size, progress)
                 updates += count
             cursor = Cursor(steps, updates)
             yield cursor, Report(steps, updates, episodes, metrics)
-
-    def _collect_round(
-        self, training: Training, acting: _Acting, steps: int, listener: AlgorithmAbilities | None
-    ) -> tuple[int, tuple[Episode, ...], bool]:
-        """Collect one round into the buffer, beginning at `steps` environment steps.
-
-        Args:
-            training: has the collector.
-            acting: the policy that collects, the buffer's `extend`, the number of environments.
-            steps: environment steps before the round.
-            listener: the algorithm, if it has `collected`.
-
-        Returns:
-            (environment steps after the round, the episodes that ended in it, whether the round is complete).
-        """
-        collector, (policy, extend, num_envs) = training.collector, acting
-        length = 1 if self.episodes else self.train_every
-        episodes: tuple[Episode, ...] = ()
-        waited, due = 0, LONG
-        while True:
-            # made again each time: it counts from the steps before this call, and a round of episodes makes many calls
-            on_step = None if listener is None else _listening(listener, training, steps)
-            rollout = collector.collect(policy, length, on_step=on_step, ends_round=False)
-            extend(rollout)
-            episodes += rollout.episodes
-            done = len(rollout.steps.reward)
-            steps += done * num_envs
-            whole = done == length and (not self.episodes or len(episodes) >= self.train_every)
-            whole = whole or training.ends_exactly(steps)
-            if whole or rollout.stopped:
-                return steps, episodes, whole
-            waited = 0 if rollout.episodes else waited + done
-            if waited >= due:  # the round waits for an episode that perhaps never ends
-                due = require_end(getattr(collector, "env", None), "of the training", waited)
 
     def learn_offline(self, training: Training, count: int, batch_size: int | None) -> Metrics:
         """Make `count` updates without collecting; see `rlsdk.interfaces.PlanAbilities`.
@@ -135,12 +116,15 @@ class OffPolicyPlan:
         if listener is None:
             return updating.update(count, size, 0.0)
         steps = self.train_every * max(1, training.collector.num_envs)
+        # schedules and target networks count environment steps, so updates without steps count as if there had been
+        # some
         share = steps / self.gradient_steps if self.gradient_steps > 0 else 1.0
 
         def each(done: int) -> None:
             listener.collected(training.end + int(share * done), 1.0)  # exploration schedules are at their end
 
         metrics = updating.update(count, size, 0.0, each)
+        # the true count again, so that later steps go on from it
         listener.collected(training.end, 1.0)
         return metrics
 
@@ -175,8 +159,19 @@ class ReplayUpdates:
         # without normalisation the algorithm learns from the batches of the buffer unchanged
         self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
         self.algorithm, self.generator = parts.algorithm, streams["replay"]
-        self.priorities = Priorities.of(parts)
-        self.together = UpdatesTogether.of(parts) if self.priorities is None else None
+        self.prioritized = ability(parts.buffer, BufferAbilities, "prioritize")
+        self.judging = ability(parts.algorithm, AlgorithmAbilities, "td_error")
+        if self.prioritized is not None and self.judging is None:
+            raise SettingsError(
+                f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
+                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.AlgorithmAbilities); choose a memory"
+                " without priorities, such as replay_buffer_class = 'uniform'"
+            )
+        several = shortcut(parts.buffer, BufferAbilities, "sample_several", "sample")
+        self.together: UpdatesTogether | None = None
+        # priorities change with every update, so their batches cannot be drawn ahead
+        if several is not None and self.prioritized is None:
+            self.together = UpdatesTogether(several, parts.algorithm, parts.preprocess_batch)
         require_batches(parts)
 
     @staticmethod
@@ -193,6 +188,7 @@ class ReplayUpdates:
         """
         found: dict[str, list[Tensor]] = {}
         together = self.together if each is None and count > 1 else None
+        # `each` runs code of others, which may replace layers
         with fixed_layers() if each is None else nullcontext():
             several = None if together is None else together(count, batch_size, progress, self.generator)
             for done in range(1, count + 1):
@@ -200,15 +196,33 @@ class ReplayUpdates:
                     metrics = next(several)
                 else:
                     metrics = self.algorithm.update(batch := self.sample(batch_size, self.generator), progress=progress)
-                    if self.priorities is not None:
-                        self.priorities.follow(batch)
+                    if self.prioritized is not None:
+                        self.prioritized.prioritize(*self._errors_of(batch))
+                # checked at every update, because a plugin may return metrics in some only
                 if not isinstance(metrics, Mapping):
                     raise unlike_metrics(metrics)
                 for name, value in metrics.items():
                     found.setdefault(name, []).append(value)
                 if each is not None:
                     each(done)
+        # a metric may be missing in some updates, as the actor's loss of TD3, so each has its own count
         return {name: got[0] if len(got) == 1 else sum(got[1:], got[0]) / len(got) for name, got in found.items()}
+
+    def _errors_of(self, batch: object) -> tuple[Tensor, Tensor]:
+        """The rows of `batch`, the batch of the last update, int64 [N], and their errors [N].
+
+        Raises:
+            PluginError: the batch has no `index`, or the algorithm has no errors.
+        """
+        if not isinstance(index := getattr(batch, "index", None), Tensor):
+            raise PluginError(
+                f"its memory has prioritize and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
+            )
+        if self.judging is None or (error := self.judging.td_error) is None:
+            raise PluginError(
+                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
+            )
+        return index, error
 
 
 BYTES_AT_ONCE = 2**20
@@ -224,15 +238,10 @@ class UpdatesTogether:
         self.shared = shortcut(algorithm, AlgorithmAbilities, "update_several", "update")
         self._row_bytes = 0
 
-    @classmethod
-    def of(cls, parts: Parts) -> UpdatesTogether | None:
-        """Return the `UpdatesTogether` of these parts; None if the buffer has no `sample_several`."""
-        memory = shortcut(parts.buffer, BufferAbilities, "sample_several", "sample")
-        return None if memory is None else cls(memory, parts.algorithm, parts.preprocess_batch)
-
     def __call__(self, count: int, size: int, progress: float, generator: Generator) -> Iterator[object]:
         """Make `count` updates with `size` rows each and yield the metrics of each."""
         while count > 0:
+            # the first batch alone shows how large a row is
             at_once = min(count, max(1, BYTES_AT_ONCE // (size * self._row_bytes))) if self._row_bytes else 1
             rows = self.preprocess(self.memory.sample_several(at_once, size, generator))
             self._row_bytes = self._row_bytes or sum(leaf[:1].nbytes for leaf in tree.leaves(rows))
@@ -242,45 +251,3 @@ class UpdatesTogether:
                 for batch in tree.split(rows, size):
                     yield self.algorithm.update(batch, progress=progress)
             count -= at_once
-
-
-class Priorities:
-    """Sets the priorities of a prioritised buffer to the errors of an algorithm."""
-
-    def __init__(self, memory: BufferAbilities, algorithm: AlgorithmAbilities) -> None:
-        self.memory, self.algorithm = memory, algorithm
-
-    @classmethod
-    def of(cls, parts: Parts) -> Priorities | None:
-        """Return the `Priorities` of these parts; None if the buffer has no `prioritize`.
-
-        Raises:
-            SettingsError: the buffer is prioritised, but the algorithm has no `td_error`.
-        """
-        memory = ability(parts.buffer, BufferAbilities, "prioritize")
-        algorithm = ability(parts.algorithm, AlgorithmAbilities, "td_error")
-        if memory is None:
-            return None
-        if algorithm is None:
-            raise SettingsError(
-                f"its buffer, {type(parts.buffer).__name__}, samples by the errors of the last batch, but its algorithm,"
-                f" {type(parts.algorithm).__name__}, has no td_error (rlsdk.interfaces.AlgorithmAbilities); choose a memory"
-                " without priorities, such as replay_buffer_class = 'uniform'"
-            )
-        return cls(memory, algorithm)
-
-    def follow(self, batch: object) -> None:
-        """Pass the errors of the rows of `batch`, the batch of the last update, to the buffer.
-
-        Raises:
-            PluginError: the batch has no `index`, or the algorithm has no errors.
-        """
-        if not isinstance(index := getattr(batch, "index", None), Tensor):
-            raise PluginError(
-                f"its memory has prioritize and samples {type(batch).__name__} without `index`; give int64 [N], see Transitions"
-            )
-        if (error := self.algorithm.td_error) is None:
-            raise PluginError(
-                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
-            )
-        self.memory.prioritize(index, error)

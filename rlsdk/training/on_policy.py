@@ -38,6 +38,7 @@ class OnPolicyPlan:
         Raises:
             SettingsError: a rollout would have a single step, whose advantage cannot be normalised.
         """
+        # the deviation of one advantage is NaN
         if config.normalize_advantage and config.n_steps * context.num_envs < 2:
             raise SettingsError(
                 f"n_steps = {config.n_steps} with {context.num_envs} environment gives one step per rollout, whose advantage"
@@ -63,14 +64,18 @@ class OnPolicyPlan:
         counter = ability(algorithm, AlgorithmAbilities, "updates")
         discarding = ability(algorithm, AlgorithmAbilities, "discarded")
         while cursor.env_steps < training.end:
+            # collect: the policy of this moment acts, so the rollout is on-policy
             rollout = collector.collect(policy, self.n_steps)
             length = rollout.steps.reward.shape[0]
             cursor, metrics = Cursor(cursor.env_steps + length * collector.num_envs, cursor.updates), None
+            # a rollout that a callback cut short would be learned from with another batch size than was chosen
             whole = length == self.n_steps or training.ends_exactly(cursor.env_steps)
             if whole and bool(rollout.steps.valid.any()):  # all rows may be filler rows
+                # update: the rollout is used once and then forgotten
                 metrics = algorithm.update(rollout, progress=training.progress(cursor.env_steps))
                 if metrics is None:
                     raise unlike_metrics(metrics)
+                # PPO counts epochs and not rollouts, as the peers do
                 cursor = Cursor(cursor.env_steps, cursor.updates + 1 if counter is None else counter.updates)
             elif rollout.stopped and discarding is not None:  # not for rollouts that hold filler rows only
                 discarding.discarded(rollout)

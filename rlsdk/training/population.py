@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk.environments.adapters.checks import (
-    FLAGS,
     LARGEST_INT,
-    NUMBERS,
+    USUAL,
     Environment,
     named,
     success,
@@ -131,6 +130,7 @@ def play(
     player: EpisodePlayer, plan: PopulationPlan, candidates: torch.Tensor, seed: int, iteration: int
 ) -> list[EpisodeResult]:
     """Play the episodes of candidates [P, D]. Seeds depend on `seed`, `iteration` and the number of the candidate."""
+    # numpy, because requests go to other processes, which need no torch for them
     requests = [_request(plan, row, seed, iteration, i) for i, row in enumerate(candidates.cpu().numpy())]
     return player.play(partial(play_episodes, plan.make_act, player.observation_space), requests)
 
@@ -143,6 +143,7 @@ def scores(plan: PopulationPlan, results: Sequence[EpisodeResult]) -> torch.Tens
 def _request(
     plan: PopulationPlan, parameters: NDArray[np.float32], seed: int, iteration: int, index: int
 ) -> EpisodeRequest:
+    # by number and iteration, so that a result does not depend on which process plays the candidate, or when
     base = derive(seed, f"candidate {index}", iteration)
     seeds = tuple(derive(base, "episode", k) % 2**31 for k in range(plan.episodes))
     if plan.normalizer is None:
@@ -238,6 +239,7 @@ def play_episodes(
     free, slots = list(environments), list[_EpisodeSlot]()
     while len(results) < len(requests):
         while free and waiting:
+            # as soon as an environment is free: long episodes do not hold up the others
             slots.append(_EpisodeSlot(free.pop(), encode, size, *waiting.popleft()))
         _play(make_act(np.stack([slot.request.parameters for slot in slots])), slots)
         for slot in slots:
@@ -272,6 +274,7 @@ class _EpisodeSlot:
     def begin(self) -> Vector:
         """Reset the environment and return the first observation of the next episode."""
         seed = self.request.seeds[len(self.returns)]
+        # a wrapper that samples actions draws from the space's own generator
         seed_spaces(self.environment, seed)
         observation, _ = self.environment.reset(seed=seed)
         return self.read(observation)
@@ -324,6 +327,7 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
     """Step all slots together, with one call of `act` per step, until a request is finished."""
     mean, factor, clip = slots[0].request.mean, slots[0].request.factor, slots[0].request.clip
     vectors, frames = np.stack([slot.vector for slot in slots]), list[Vector]()
+    # lists of Python numbers: for a few slots they are faster than arrays
     totals, began = [slot.total for slot in slots], [-slot.length for slot in slots]
     steps, shape, as_it_is = [slot.step for slot in slots], slots[0].shape, slots[0].encode is flat_vector
     inputs = vectors if mean is None else np.empty_like(vectors)
@@ -338,13 +342,8 @@ def _play(act: Act, slots: Sequence[_EpisodeSlot]) -> None:
         clock += 1
         for k, step in enumerate(steps):
             observation, reward, terminated, truncated, info = result = step(actions[k])
-            if (
-                type(terminated) not in FLAGS
-                or type(truncated) not in FLAGS
-                or type(reward) not in NUMBERS
-                or (type(reward) is int and abs(reward) > LARGEST_INT)
-                or type(info) is not dict
-            ):
+            kinds = type(reward), type(terminated), type(truncated), type(info)
+            if kinds not in USUAL or (type(reward) is int and abs(reward) > LARGEST_INT):
                 reward, terminated, truncated = slots[k].faults.checked(0, clock - began[k], result)
             totals[k] += float(reward)
             if not (terminated or truncated):
@@ -393,6 +392,7 @@ def _moments(seen: list[Vector]) -> Moments | None:
     if not seen:
         return None
     rows = np.concatenate(seen)
+    # per request, so that a result does not depend on the others; merged later in the order of candidates
     mean = rows.mean(0)
     return Moments(len(rows), mean, np.square(rows - mean).sum(0))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -29,7 +29,7 @@ from rlsdk.training.collector import (
     split_acting,
     wrong_length,
 )
-from rlsdk.training.run_record import RunRecord
+from rlsdk.training.run import Run
 from rlsdk.training.trained_agent import ActingWeights, DrivenAgent, MakesCopy
 from rlsdk.tree import map_tensors
 
@@ -52,7 +52,7 @@ class RemoteCollector:
     normalisation. They are joined here, then normalised, and enter the running statistics.
     """
 
-    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: RunRecord) -> None:
+    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: Run) -> None:
         """`watched` is the same environment as `env`, as callbacks watch it."""
         self.env, self.run, self._agent, self.num_envs = env, run, run.driven, env.num_envs
         self.acting = self._agent.acting
@@ -78,9 +78,9 @@ class RemoteCollector:
         if not hasattr(length, "__index__") or length < 1:
             raise wrong_length(length)
         self._attach()
-        counts = None if on_step is None else Counts(self._env_steps, self.run.origin, self.run.schedule_end)
-        shared, self._in_round = self._shared(policy, length, not self._in_round, counts), True
-        parts = self._collected(shared)
+        schedule = None if on_step is None else (self.run.origin, self.run.schedule_end)
+        wanted, self._in_round = Round(length, not self._in_round, self._env_steps, schedule), True
+        parts = self._collected(self._shared(policy, wanted))
         self._env_steps += length * self.num_envs
         rollout: Rollout[CarryT, ExtrasT] = join_rollouts([part.rollout for part in parts if part.rollout is not None])
         if self.normalizer is not None:
@@ -94,14 +94,12 @@ class RemoteCollector:
 
     def _collected(self, shared: Shared) -> list[Part]:
         """Return the parts of all workers. With `max_lag`, the next rounds have begun when this returns."""
-        if self._ahead is None:
-            parts: list[Part] = self.env.collect(shared, self._parts())
-            self._take_over(parts)
-            return parts
-        wanted = Round(shared.length, shared.begins, self._env_steps, shared.counts)
-        parts = self._ahead.take(wanted, shared, self._parts())
+        ahead, own = self._ahead, self._parts()
+        parts: list[Part] = self.env.collect(shared, own) if ahead is None else ahead.take(shared, own)
         self._take_over(parts)
-        self._ahead.begin_further(wanted, shared, self._parts(), self.run.end, exact=self.run.exact)
+        # after the acting states were taken over, from which the next rounds continue
+        if ahead is not None:
+            ahead.begin_further(shared, self._parts(), self.run.end, exact=self.run.exact)
         return parts
 
     def leave(self) -> bool:
@@ -122,9 +120,9 @@ class RemoteCollector:
         if self._attached_with is not self._agent.config:
             self._attached_with, make = self._agent.config, self.run.copies()
             assert make is not None
-            self.env.attach(Attaching(make))
+            self.env.attach(partial(CollectingCopy, make=make))
 
-    def _shared(self, policy: Policy[Any, Any], length: int, begins: bool, counts: Counts | None) -> Shared:
+    def _shared(self, policy: Policy[Any, Any], wanted: Round) -> Shared:
         if policy is not self._agent.parts.behavior_policy:
             raise PluginError(
                 f"the plan collects with a {type(policy).__name__} that is not Parts.behavior_policy, and collectors have"
@@ -133,7 +131,7 @@ class RemoteCollector:
         normalizer = self._agent.preprocessing.normalizer
         modes = tuple(module.training for module in modules_of(policy))
         statistics = None if normalizer is None else normalizer.observations.state_dict()
-        return Shared(policy.state_dict(), statistics, modes, length, begins, torch.get_num_threads(), counts)
+        return Shared(policy.state_dict(), statistics, modes, torch.get_num_threads(), wanted)
 
     def _parts(self) -> list[Part]:
         """The acting state of each worker's environments."""
@@ -158,15 +156,16 @@ class RemoteCollector:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """The counts of a training, for algorithms that use the number of environment steps."""
+class Round:
+    """The number and kind of the steps of one round, or of a part of it."""
 
+    length: int
+    begins: bool
+    """Whether a round begins."""
     env_steps: int
-    """Steps of all environments before this part."""
-    start: int
-    """The count at which progress is 0."""
-    end: int
-    """The count at which progress is 1."""
+    """Steps of all environments before it."""
+    schedule: tuple[int, int] | None
+    """The counts of steps at which progress is 0 and 1, for algorithms that use the number of steps; None: none counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,12 +177,8 @@ class Shared:
     """The state of the statistics of observations; None without normalisation."""
     training: tuple[bool, ...]
     """The `training` flag of each module of the policy."""
-    length: int
-    begins: bool
-    """Whether this part begins a round."""
     threads: int
-    counts: Counts | None = None
-    """None if no algorithm counts steps while collecting."""
+    round: Round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,26 +222,27 @@ class CollectingCopy:
             raw = None if self.normalizer is None else RolloutNormalizer(self.normalizer, keeps_raw=True)
             self._collector = collector = LocalCollector(self.env, acting, generators, raw)
         collector.acting = acting
-        if shared.begins:
+        if shared.round.begins:
             collector.end_round()
-        rollout = collector.collect(self.policy, shared.length, on_step=self._counting(shared), ends_round=False)
+        on_step = self._counting(shared.round)
+        rollout = collector.collect(self.policy, shared.round.length, on_step=on_step, ends_round=False)
         states = tuple(generator.get_state() for generator in generators)
         return Part(collector.acting, states, self.frames and self.frames.memory, rollout)
 
-    def _counting(self, shared: Shared) -> Callable[[int], object] | None:
+    def _counting(self, wanted: Round) -> Callable[[int], object] | None:
         """Return the `on_step` function that passes the steps of all environments to the copy of the algorithm.
 
         Exploration may depend on this number.
         """
-        listener, counts = ability(self.agent.parts.algorithm, AlgorithmAbilities, "collected"), shared.counts
-        if listener is None or counts is None:
+        listener = ability(self.agent.parts.algorithm, AlgorithmAbilities, "collected")
+        if listener is None or wanted.schedule is None:
             return None
         agent, total = self.agent, self.agent.context.num_envs
         own = self.env.num_envs
-        training = Training(NoCollector(), agent.parts, agent.streams, counts.start, counts.end, agent.context.device)
+        training = Training(NoCollector(), agent.parts, agent.streams, *wanted.schedule, agent.context.device)
 
         def on_step(done: int) -> None:
-            steps = counts.env_steps + done // own * total
+            steps = wanted.env_steps + done // own * total
             listener.collected(steps, training.progress(steps))
 
         return on_step
@@ -272,16 +268,6 @@ class CollectingCopy:
         return tuple(ActingState(new.observation, old.carry) for new, old in zip(begun, acting, strict=True))
 
 
-class Attaching:
-    """A picklable function that creates the `CollectingCopy` of a collector."""
-
-    def __init__(self, make: MakesCopy) -> None:
-        self.make = make
-
-    def __call__(self, env: VectorEnv) -> CollectingCopy:
-        return CollectingCopy(env, self.make)
-
-
 def modules_of(policy: object) -> list[nn.Module]:
     """The modules of a policy; an empty list if it is not a torch module."""
     return list(policy.modules()) if isinstance(policy, nn.Module) else []
@@ -293,22 +279,8 @@ def modules_of(policy: object) -> list[nn.Module]:
 # weights. This does not depend on the time that collecting and learning take, so the result depends on `max_lag` only.
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """The number and kind of the steps of one round."""
-
-    length: int
-    begins: bool
-    env_steps: int
-    """Steps of all environments before the round."""
-    counts: Counts | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Collected:
-    parts: list[Part]
-    states: Places
-    """The states of the environments after the round."""
+_Collected: TypeAlias = tuple[list[Part], Places]
+"""The parts of a round, and the states of the environments after it."""
 
 
 class RunningAhead:
@@ -318,11 +290,10 @@ class RunningAhead:
         self.env, self.agent = env, agent
         self._flying: deque[tuple[Round, Future[_Collected]]] = deque()
 
-    def take(self, wanted: Round, shared: Shared, own: list[Part]) -> list[Part]:
-        """Return the parts of the rollout of round `wanted`; wait until it is collected.
+    def take(self, shared: Shared, own: list[Part]) -> list[Part]:
+        """Return the parts of the rollout of the round in `shared`; wait until it is collected.
 
         Args:
-            wanted: the round.
             shared: contains the current weights, which act `max_lag` rounds later.
             own: the acting state of each collector.
 
@@ -330,7 +301,8 @@ class RunningAhead:
             EnvironmentFault: rounds with other settings have begun, and the environment states before them cannot be
                 read.
         """
-        lag, now = self.env.max_lag, ActingWeights.of(shared.policy, shared.normalizer, wanted.env_steps)
+        wanted, lag = shared.round, self.env.max_lag
+        now = ActingWeights.of(shared.policy, shared.normalizer, wanted.env_steps)
         ahead = (*self.agent.ahead[-lag:], now)
         ahead += (now,) * (lag + 1 - len(ahead))
         if self._flying and self._flying[0][0] != wanted and not self.leave():
@@ -342,43 +314,36 @@ class RunningAhead:
             self._begin(wanted, shared, ahead[0], own)
         _, future = self._flying.popleft()
         try:
-            found = future.result()
+            parts, self.env.standing = future.result()
         except BaseException:
             self._flying.clear()
             raise
-        self.agent.ahead, self.env.standing = ahead[1:], found.states
+        self.agent.ahead = ahead[1:]
         self.env.lag = (wanted.env_steps - ahead[0].env_steps) // (wanted.length * self.env.num_envs)
-        return found.parts
+        return parts
 
-    def begin_further(self, after: Round, shared: Shared, own: list[Part], end: int, *, exact: bool) -> None:
-        """Begin the rounds after round `after` whose weights are known, up to `end` environment steps. With `exact`, the last
-        one is shorter."""
+    def begin_further(self, shared: Shared, own: list[Part], end: int, *, exact: bool) -> None:
+        """Begin the rounds after that in `shared` whose weights are known, up to `end` environment steps. With `exact`, the
+        last one is shorter."""
+        after = shared.round
         size = after.length * self.env.num_envs
         for number, weights in list(enumerate(self.agent.ahead, start=1))[len(self._flying) :]:
             steps = after.env_steps + number * size
             if steps >= end:
                 break
-            counts = after.counts and replace(after.counts, env_steps=steps)
             length = min(after.length, (end - steps) // self.env.num_envs) if exact else after.length
-            self._begin(Round(length, True, steps, counts), shared, weights, own)
+            self._begin(Round(length, True, steps, after.schedule), shared, weights, own)
         if not self._flying:
             self.env.standing = None
 
     def _begin(self, wanted: Round, shared: Shared, weights: ActingWeights, own: list[Part]) -> None:
         """Begin a round after those that have begun. If there are none, `own` contains the acting states."""
         before = self._flying[-1][1] if self._flying else None
-        sent = replace(
-            shared,
-            policy=weights.policy,
-            normalizer=weights.normalizer,
-            length=wanted.length,
-            begins=wanted.begins,
-            counts=wanted.counts,
-        )
+        sent = replace(shared, policy=weights.policy, normalizer=weights.normalizer, round=wanted)
 
         def work() -> _Collected:
-            parts = own if before is None else [replace(part, rollout=None) for part in before.result().parts]
-            return _Collected(self.env.collect(sent, parts), self.env.states)
+            parts = own if before is None else [replace(part, rollout=None) for part in before.result()[0]]
+            return self.env.collect(sent, parts), self.env.states
 
         self._flying.append((wanted, self.env.begin(work)))
 

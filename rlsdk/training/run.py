@@ -1,156 +1,58 @@
-"""One call of `learn`: its length, its rounds, their checks, what sinks and callbacks are notified of, and recovery."""
+"""The state of a running training: its counts, its episodes and the values for its logs."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+from urllib.parse import quote, unquote
 
-import attrs
 import torch
 from torch import Tensor
 
-from rlsdk.environments import CollectorsVectorEnv
-from rlsdk.environments.vector.connected import VectorWrapper
+from rlsdk.environments import ConnectedEnv
 from rlsdk.environments.vector.sync_vector import UNHEARD, hint_of_silence
-from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
-from rlsdk.interfaces import (
-    Collector,
-    Plan,
-    PlanAbilities,
-    Policy,
-    StepsInPlace,
-    Training,
-    VectorEnv,
-    VectorEnvAbilities,
-)
-from rlsdk.interfaces.abilities import ability, shortcut
-from rlsdk.records import ActingState, Cursor, EnvStep, Metrics, Observation, Report, Rollout
-from rlsdk.runtime.memory import keep_freed_memory
-from rlsdk.runtime.process import affordable, limited_threads
-from rlsdk.storage.tensors import nested_state
-from rlsdk.training import collector as plan_errors
-from rlsdk.training.collector import LocalCollector, NoCollector, group_generators, rounds_of
-from rlsdk.training.off_policy import OffPolicyPlan
-from rlsdk.training.population import EpisodeRequest, EpisodeResult, steps_of
-from rlsdk.training.remote_collector import RemoteCollector, left
-from rlsdk.training.run_record import RunRecord
-from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
-from rlsdk.tree import flatten, is_finite
-
-CarryT = TypeVar("CarryT")
-ExtrasT = TypeVar("ExtrasT")
+from rlsdk.errors import SettingsError
+from rlsdk.interfaces import Collector, Training
+from rlsdk.records import Cursor, Episode, Metrics, Report
+from rlsdk.runtime.process import count_in
+from rlsdk.sinks import Logger
+from rlsdk.training.collector import NoCollector, diverged, unlike_metrics
+from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
+from rlsdk.tree import flatten
 
 
-class Run(RunRecord):
-    """One call of `learn`. Callbacks receive this object."""
+class Listener(Protocol):
+    """The members of a callback that the driver uses; `rlsdk.callbacks.Callback` also has a method for every event."""
 
-    def advance(self, cursor: Cursor, report: Report, collector: Collector) -> None:
-        """Store the report of a round, and the acting state after it.
-
-        Raises:
-            DivergenceError: a metric is NaN or infinite.
-            PluginError: a metric is not a 0-d tensor.
-        """
-        self.cursor, self.report = cursor, report
-        self.driven.cursor, self.driven.acting = cursor, collector.acting
-        self.steps_in_round, self.episodes_in_round = 0, []
-        self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
-        if cursor.env_steps >= self.unheard and not self.episode_statistics.finished_episodes:
-            self._hint()
-
-    def _hint(self) -> None:
-        """Warn once that the log has no returns, and why."""
-        steps = UNHEARD + int(self.cursor.env_steps - self.unheard) // self.agent.context.num_envs
-        self.unheard = math.inf
-        hint_of_silence(self.driven.env, steps, logs_episodes=self.driven.parts.plan.log_every == "episodes")
+    def handles(self, event: str) -> bool: ...
 
     @property
-    def rounds_for_log(self) -> int:
-        """The count that `log_interval` refers to: finished episodes or rounds, see `Plan.log_every`."""
-        statistics = self.episode_statistics
-        return statistics.finished_episodes if self.driven.parts.plan.log_every == "episodes" else statistics.reports
-
-    def log(self, extra: dict[str, float] | None = None) -> None:
-        """Write the current values to the sinks, with the names in docs/metrics.md."""
-        heard = self.logger.sinks or self.handlers["on_log"]  # compute means only if a sink or a callback uses them
-        values = {**(self._known_values() if heard else {}), **(extra or {}), **self.logger.name_to_value}
-        self.notify("on_log", values)
-        self.logger.write(self.num_timesteps, values)
-        self.episode_statistics.clear()
-
-    def notify(self, event: str, *details: object) -> None:
-        """Call the method `event` of every callback that has it.
-
-        If one returns False, the training stops: immediately after `on_step`, else after this round.
-        """
-        for handle in self.handlers[event]:
-            if says_stop(handle(self, *details)):
-                self.stopping = True
+    def needs_infos(self) -> bool: ...
+    @property
+    def watches_steps(self) -> bool: ...
+    @property
+    def watches_rollouts(self) -> bool: ...
 
 
-class Rounds:
-    """The rounds of a run."""
+class Handlers(dict[str, list[Callable[..., object]]]):
+    """Event -> the methods of the callbacks that handle it. An entry is created when its event first happens."""
 
-    def __init__(self, run: Run, env: VectorEnv | None) -> None:
-        """`env` is the environment that callbacks watch."""
-        self.run, self.env = run, env
-        self.collector: Collector = NoCollector()
+    def __init__(self, callbacks: Sequence[Listener]) -> None:
+        super().__init__()
+        self._callbacks = callbacks
 
-    def played(self) -> bool:
-        """Run rounds until the run ends or a callback stops it.
-
-        Returns False if the training diverged and a callback has restored the agent. Then call this method again.
-
-        Raises:
-            DivergenceError: the training diverged and no callback has restored the agent.
-        """
-        try:
-            self._play()
-        except DivergenceError as error:
-            recover(self.run, error)
-            return False
-        return True
-
-    def _play(self) -> None:
-        run, agent, parts = self.run, self.run.driven, self.run.driven.parts
-        cursor: Cursor | None = None
-        loop: Iterator[object] = iter(())
-        while not run.stopping:
-            run.notify("on_rollout_start")
-            if run.stopping:
-                break
-            if run.new_episodes:
-                run.restart_episodes()
-            # create a new loop at the start, after a restart of episodes, and for new settings
-            if cursor is not run.cursor or agent.acting is not self.collector.acting or parts is not agent.parts:
-                parts = agent.parts
-                self.collector = collector_after(self.collector, run, self.env)
-                training = run.training(self.collector)
-                loop = rounds_of(parts.plan, training, run.cursor, run.agent.spec.id)
-            # stays True if the round fails: the environments have then made steps that the cursor does not count
-            agent.in_round = True
-            round_ = next(loop, run)  # `run` marks the end of the plan, which never yields it
-            agent.in_round = False
-            if round_ is run:
-                break
-            cursor, report = _checked_round(round_, run.cursor, run.agent.spec.id)
-            run.advance(cursor, report, self.collector)
-            if run.rounds_for_log - run.episode_statistics.logged >= run.log_interval:
-                run.episode_statistics.logged = run.rounds_for_log
-                run.log()
-            _notify_of_round(run, report)
+    def __missing__(self, event: str) -> list[Callable[..., object]]:
+        self[event] = [getattr(callback, event) for callback in self._callbacks if callback.handles(event)]
+        return self[event]
 
 
-def _notify_of_round(run: Run, report: Report) -> None:
-    for episode in report.episodes:
-        run.notify("on_episode", episode)
-    if report.metrics is not None:
-        run.notify("on_update", report)
-    run.notify("on_report", report)
+def says_stop(answer: object) -> bool:
+    """Whether a callback returned False of Python, numpy or torch. None and numbers do not stop training."""
+    return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)
 
 
 def _numbers(metrics: Metrics, report: Report) -> dict[str, float]:
@@ -163,334 +65,258 @@ def _numbers(metrics: Metrics, report: Report) -> dict[str, float]:
     except (AttributeError, IndexError, TypeError, ValueError, RuntimeError):
         wrong, numbers = True, []
     if wrong:
-        raise plan_errors.unlike_metrics(metrics)
+        raise unlike_metrics(metrics)
     if not all(map(math.isfinite, numbers)):
-        raise plan_errors.diverged(metrics, report)
+        raise diverged(metrics, report)
     return dict(zip(metrics, numbers, strict=True))
 
 
-def _checked_round(yielded: object, before: Cursor, algorithm: str) -> tuple[Cursor, Report]:
-    """Check what a plan yielded after a round that began at `before`; return (cursor, report).
+class Run:
+    """One call of `learn`: its counts, episodes and values for logs. Callbacks receive this object."""
 
-    Raises:
-        PluginError: it is not (Cursor, Report), or counts are lower than before the round.
-    """
-    if type(yielded) is tuple and len(yielded) == 2:
-        cursor, report = yielded
-        whole = isinstance(cursor, Cursor) and isinstance(report, Report)
-        if whole and cursor.env_steps >= before.env_steps and cursor.updates >= before.updates:
-            return cursor, report
-    raise plan_errors.wrong_round(yielded, before, algorithm)
-
-
-def says_stop(answer: object) -> bool:
-    """Whether a callback returned False of Python, numpy or torch. None and numbers do not stop training."""
-    return answer is False or ("bool" in str(getattr(answer, "dtype", "")) and not answer)
-
-
-def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | None) -> None:
-    """Run the agent's plan until the end of `run`, or until a callback stops it.
-
-    Args:
-        run: counts, sinks and callbacks.
-        env: the training environment, on the agent's device; None if the plan needs none.
-        log_every: finished episodes or rounds between two logs, see `Plan.log_every`.
-        threads: threads of torch and numpy while training; None does not change their settings.
-    """
-    agent = run.driven
-    run.log_interval = log_every
-    watching = [callback for callback in run.callbacks if callback.watches_steps or callback.watches_rollouts]
-    infos = any(callback.needs_infos for callback in watching)
-    watched = env if env is None or not watching else Watched(env, run, infos=infos)
-    rounds = Rounds(run, watched)
-    keep_freed_memory()
-    with (
-        gathered_infos(agent.env, infos),
-        limited_threads(affordable(threads)),
-        torch.inference_mode(False),
-        torch.enable_grad(),
-    ):
-        run.notify("on_training_start")
-        try:
-            while not rounds.played():
-                pass
-        except PluginError as error:
-            raise plan_errors.of_algorithm(error, run.agent.spec.id) from None
-        finally:
-            # discard rounds collected ahead; a continued training collects them again with the same weights
-            agent.in_round = agent.in_round or not left(rounds.collector)
-            run.notify("on_training_end")
-
-
-def copied_parameters(agent: TrainedAgent) -> dict[str, object] | None:
-    """A copy of `agent.get_parameters()`; None if a parameter is NaN or infinite.
-
-    This check is needed because metrics show such a divergence only one round later.
-    """
-    flat = flatten(agent.get_parameters())
-    tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
-    if not is_finite(tensors):
-        return None
-    return nested_state({**flat, **{name: tensor.clone() for name, tensor in tensors.items()}})
-
-
-def recover(run: RunRecord, error: DivergenceError) -> None:
-    """Call `on_divergence` of the callbacks, which may restore the agent.
-
-    New episodes begin if a round was interrupted, or if the carry of the policy had become NaN or infinite.
-
-    Raises:
-        DivergenceError: `error`, if no callback has restored the agent.
-    """
-    _forget_what_diverged(run.driven)
-    answers = [handle(run, error) for handle in run.handlers["on_divergence"]]  # calls every callback
-    if not any(answer is True for answer in answers):
-        raise error
-    # discard weights stored for later rounds and the counts of the interrupted round
-    run.driven.ahead, run.steps_in_round, run.episodes_in_round = (), 0, []
-    if run.driven.in_round:
-        run.driven.in_round = False
-        run.restart_episodes()
-
-
-def _forget_what_diverged(driven: DrivenAgent) -> None:
-    """Replace a carry with NaN or infinite numbers by an initial one, and mark the round as interrupted.
-
-    The running episodes are lost: training continues with new ones, now or in a later call of `learn`.
-    """
-    acting = tuple(_with_finite_carry(driven, state) for state in driven.acting)
-    if acting != driven.acting:
-        driven.acting, driven.in_round = acting, True
-
-
-def _with_finite_carry(driven: DrivenAgent, state: ActingState[object]) -> ActingState[object]:
-    if is_finite(state.carry):
-        return state
-    return replace(state, carry=driven.parts.behavior_policy.initial_carry(len(state.observation.is_first)))
-
-
-def collector_after(before: Collector, run: RunRecord, env: VectorEnv | None) -> Collector:
-    """Replace the collector `before`; see `collector_of` for errors.
-
-    New episodes begin if `before` was ahead of the learner and the environments cannot be restored.
-    """
-    if not left(before):
-        run.restart_episodes()
-    return collector_of(run, env)
-
-
-def collector_of(run: RunRecord, env: VectorEnv | None) -> Collector:
-    """Create the collector of the plan, with the agent's acting state. `env`: the environment that callbacks watch.
-
-    Raises:
-        SettingsError: a callback watches every step, but collectors ahead of the learner do not report single steps.
-    """
-    plan = run.driven.parts.plan
-    if env is None or not plan.needs_environment:
-        return NoCollector()
-    collector = _collector_of(run, env)
-    if not run.exact or plan.unit != "steps":
-        return collector
-    return ExactCollector(collector, (run.end - run.cursor.env_steps) // env.num_envs)
-
-
-def _collector_of(run: RunRecord, env: VectorEnv) -> Collector:
-    agent = run.driven
-    if isinstance(agent.env, CollectorsVectorEnv):
-        following = [type(callback).__name__ for callback in run.callbacks if callback.watches_steps]
-        if not following:
-            return RemoteCollector(agent.env, env, run)
-        if agent.env.max_lag:
-            raise SettingsError(
-                f"{following[0]} follows every step, which collectors that are ahead of the learner (max_lag ="
-                f" {agent.env.max_lag}) do not report; leave out max_lag, or the callback's on_step (_on_step)"
-            )
-        warnings.warn(
-            f"{following[0]} follows every step, so the environments in collectors are stepped from here, one step at a time;"
-            " a callback without on_step (_on_step) lets them collect on their own",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    agent.ahead = ()
-    generators = group_generators(agent.streams, len(agent.acting))
-    normalizer = agent.preprocessing.rollouts(agent.parts)
-    return LocalCollector(env, agent.acting, generators, normalizer, agent.context.observation_space)
-
-
-def rounded_up(plan: Plan[Training], num_envs: int, total: int) -> str | None:
-    """One line about a training of `total` steps that ends later, because rounds are whole; None if it does not."""
-    if not total:
-        return None
-    remedy = f"; exact_steps=True (--exact-steps) ends at {total:,}"
-    episodes = f"training ends with the round of episodes in which step {total:,} falls"
-    if isinstance(plan, OffPolicyPlan):
-        if plan.episodes:
-            return episodes + remedy
-        size = plan.train_every * num_envs
-    elif ability(plan, PlanAbilities, "with_normalizer"):  # exact_steps is refused there
-        return episodes
-    else:
-        rollouts = ability(plan, PlanAbilities, "n_steps")
-        size = 1 if rollouts is None or plan.unit != "steps" else rollouts.n_steps * num_envs
-    if not total % size:
-        return None
-    return f"{total:,} steps become {total + -total % size:,}: rounds of {size:,} steps are whole{remedy}"
-
-
-def require_exact(plan: Plan[Training], num_envs: int, total: int, algorithm: str) -> None:
-    """Check that a training can end after exactly `total` steps.
-
-    Raises:
-        UsageError: the algorithm plays whole episodes.
-        SettingsError: the environments, which are stepped together, cannot make this number of steps.
-    """
-    if ability(plan, PlanAbilities, "with_normalizer"):
-        raise _whole_episodes(algorithm)
-    if plan.unit == "steps" and total % num_envs:
-        near = total - total % num_envs
-        raise SettingsError(
-            f"exact_steps: {num_envs} environments are stepped together and cannot make {total} steps; give"
-            f" {f'{near} or ' if near else ''}{near + num_envs}, or leave exact_steps out"
-        )
-
-
-def _whole_episodes(what: str) -> UsageError:
-    return UsageError(f"exact_steps: {what} plays whole episodes, which are not cut; leave exact_steps out")
-
-
-class ExactCollector:
-    """Collects a limited number of steps, so that a training ends at the exact count.
-
-    The last rollout is shorter and has `stopped` set, as one that a callback ended. All else is that of the collector
-    `inner`.
-    """
-
-    def __init__(self, inner: Collector, left: int) -> None:
-        """`left`: the vector steps until the end."""
-        self.inner, self.left = inner, left
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    @property
-    def acting(self) -> Any:
-        return self.inner.acting
-
-    @property
-    def num_envs(self) -> int:
-        return self.inner.num_envs
-
-    def end_round(self) -> None:
-        self.inner.end_round()
-
-    def collect(
+    def __init__(
         self,
-        policy: Policy[CarryT, ExtrasT],
-        length: int,
-        *,
-        on_step: Callable[[int], object] | None = None,
-        ends_round: bool = True,
-    ) -> Rollout[CarryT, ExtrasT]:
-        """See `rlsdk.interfaces.Collector`.
+        agent: TrainedAgent,
+        driven: DrivenAgent,
+        cursor: Cursor,
+        total_timesteps: int,
+        callbacks: Sequence[Listener],
+        schedule_until: int | None = None,
+    ) -> None:
+        """`driven` is the same agent as `agent`, with the members that the driver writes to. `schedule_until` is the
+        agent's count at which schedules end; None: at the end of the run."""
+        self.agent, self.driven, self.cursor, self.callbacks = agent, driven, cursor, tuple(callbacks)
+        self.total_timesteps = total_timesteps
+        # counts of this run; the agent's own go on from earlier runs
+        self.start = self.count
+        self.end = self.start + total_timesteps
+        self.origin = self.start - agent.num_timesteps
+        """The count at which the progress of schedules is 0. A continued training continues its schedules."""
+        self.schedule_end = self.end if schedule_until is None else self.origin + schedule_until
+        """The count at which the progress of schedules is 1."""
+        self.exact = False
+        """Whether the last round is cut, so that the run ends exactly at `end`."""
+        self.episode_statistics = EpisodeStatistics(agent.config.stats_window_size)
+        self.steps_in_round = 0
+        self.episodes_in_round: list[Episode] = []
+        """The episodes finished since the last round ended; filled only if a callback watches steps."""
+        self.unheard: float = cursor.env_steps + UNHEARD * agent.context.num_envs
+        """The environment steps at which a run gives a hint if no episode has ended."""
+        self.collector: Collector = NoCollector()
+        """The collector of the last round."""
+        self.stopping = False
+        self.new_episodes = False
+        """Whether new episodes begin in the next round or the next training."""
+        # the documented name of a run in the logs
+        self.tb_log_name, self.log_interval = agent.spec.id.upper(), 1
+        self.handlers = Handlers(self.callbacks)
+        self.report: Report | None = None
+        """The report of the last round; None before the first round has ended."""
+        self.copies: Callable[[], MakesCopy | None] = lambda: None
+        """Returns the function that creates the agents in collectors; returns None if there are no collectors."""
+        self.began = time.perf_counter()
+
+    def advance(self, cursor: Cursor, report: Report) -> None:
+        """Store the report of a round, and the acting state after it.
 
         Raises:
-            PluginError: the plan collects again after a rollout with `stopped`.
+            DivergenceError: a metric is NaN or infinite.
+            PluginError: a metric is not a 0-d tensor.
         """
-        if not self.left:
-            raise PluginError(
-                "its plan collects again after a rollout with `stopped`, so it cannot end exactly; end the round there, or"
-                " leave exact_steps out"
-            )
-        wanted = min(length, self.left) if hasattr(length, "__index__") else length
-        rollout = self.inner.collect(policy, wanted, on_step=on_step, ends_round=ends_round)
-        self.left -= len(rollout.steps.reward)
-        return rollout if self.left else replace(rollout, stopped=True)
+        # counted before the metrics are read: the steps were made, even if the training has diverged in them
+        self.cursor, self.report = cursor, report
+        self.driven.cursor, self.driven.acting = cursor, self.collector.acting
+        self.steps_in_round, self.episodes_in_round = 0, []
+        self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
+        if cursor.env_steps >= self.unheard and not self.episode_statistics.finished_episodes:
+            # no episode has ended, so the log has no returns: say once why
+            steps = UNHEARD + int(cursor.env_steps - self.unheard) // self.agent.context.num_envs
+            self.unheard = math.inf
+            hint_of_silence(self.driven.env, steps, logs_episodes=self.driven.parts.plan.log_every == "episodes")
 
-    def play(self, *_: object) -> NoReturn:
-        """Raises UsageError: whole episodes have no exact number of steps."""
-        raise _whole_episodes("the plan")
+    def log(self, extra: dict[str, float] | None = None) -> None:
+        """Write the current values to the sinks, with the names in docs/metrics.md."""
+        logger = self.driven.logger
+        heard = logger.sinks or self.handlers["on_log"]  # compute means only if a sink or a callback uses them
+        values = {**(self._known_values() if heard else {}), **(extra or {}), **logger.name_to_value}
+        self.notify("on_log", values)
+        logger.write(self.num_timesteps, values)
+        self.episode_statistics.clear()
 
+    def notify(self, event: str, *details: object) -> None:
+        """Call the method `event` of every callback that has it.
 
-@contextmanager
-def gathered_infos(env: VectorEnvAbilities | None, wanted: bool) -> Iterator[None]:
-    """Make the steps of `env` contain infos inside the `with` block, if `wanted`."""
-    if env is None or not wanted:
-        yield
-        return
-    env.keep_infos(True)
-    try:
-        yield
-    finally:
-        env.keep_infos(False)
-
-
-class Watched(VectorWrapper):
-    """Calls callbacks after every step and at the end of collecting. All other calls are passed to the environment."""
-
-    def __init__(self, env: VectorEnv, run: Run, *, infos: bool) -> None:
-        super().__init__(env)
-        self.run, self.infos = run, infos
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.env, name)
-
-    def step(self, action: Tensor) -> EnvStep:
-        step = replace(self.env.step(action), action=action)
-        self._notify(step, self.env.num_envs)
-        return replace(step, stops=True) if self.run.stopping else step
-
-    def step_in_place(
-        self, observation: Observation, action: Tensor, reward: Tensor
-    ) -> Callable[[int], EnvStep | None] | None:
-        """Prepare steps from `action` [T, B, ..] to `observation` [T + 1, B, ..], with a record of each for callbacks."""
-        env = shortcut(self.env, StepsInPlace, "step_in_place", "step")
-        if env is None or (inner := env.step_in_place(observation, action, reward)) is None:
-            return None
-        none = torch.zeros(self.num_envs, dtype=torch.bool)
-        valid, mask = ~none, observation.action_mask
-
-        def step(t: int) -> EnvStep | None:
-            ended = inner(t)
-            if ended is None:
-                seen = Observation(observation.features[t + 1], none, None if mask is None else mask[t + 1])
-                record = EnvStep(seen, reward[t], none, none, valid, action=action[t])
-            else:
-                record = replace(ended, action=action[t])
-            self._notify(record, self.num_envs)
-            return replace(record, stops=True) if self.run.stopping else ended
-
-        return step
-
-    def map(
-        self,
-        work: Callable[[Sequence[object], Sequence[EpisodeRequest]], list[EpisodeResult]],
-        requests: Sequence[EpisodeRequest],
-    ) -> list[EpisodeResult]:
-        """Play requests, and call callbacks for their steps afterwards in the order of the requests.
-
-        As many requests are played at a time as there are environments. Once a callback stops the training, no further
-        ones are played.
+        If one returns False, the training stops: immediately after `on_step`, else after this round.
         """
-        player, results = ability(self.env, VectorEnvAbilities, "map"), list[EpisodeResult]()
-        if player is None:
-            raise UsageError(f"{type(self.env).__name__} plays no whole episodes, which population methods need")
-        for start in range(0, len(requests), self.num_envs):
-            noted = [attrs.evolve(t, steps=True, infos=self.infos) for t in requests[start : start + self.num_envs]]
-            for result in player.map(work, noted):
-                for step in steps_of(result, self.env.observation_space):
-                    if self.run.stopping:
-                        break
-                    self._notify(step, 1)
-                results.append(attrs.evolve(result, steps=()))
-            if self.run.stopping:
-                break
-        return results
+        for handle in self.handlers[event]:
+            answer = handle(self, *details)
+            # the rest are called too: each sees every event, whatever another one answers
+            if answer is not None and says_stop(answer):
+                self.stopping = True
 
-    def rollout_ended(self) -> None:
-        """Notify callbacks that collecting has ended and the update comes next."""
-        self.run.notify("on_rollout_end")
+    @property
+    def count(self) -> int:
+        """The number of environment steps or updates so far, whichever is the plan's unit."""
+        return self.cursor.env_steps if self.driven.parts.plan.unit == "steps" else self.cursor.updates
 
-    def _notify(self, step: EnvStep, count: int) -> None:
-        self.run.steps_in_round += count
-        self.run.episodes_in_round.extend(step.episodes)
-        self.run.notify("on_step", step)
+    @property
+    def num_timesteps(self) -> int:
+        """The agent's count of environment steps (of updates, if these are the plan's unit).
+
+        It also increases inside a round if a callback watches steps.
+        """
+        return self.count - self.origin + self.steps_in_round
+
+    @property
+    def progress_remaining(self) -> float:
+        """The argument of schedules after the last round: 1 at their start, 0 at their end."""
+        return 1.0 - min(1.0, (self.count - self.origin) / max(1, self.schedule_end - self.origin))
+
+    def training(self, collector: Collector) -> Training:
+        """The argument of the plan's `rounds`."""
+        agent = self.driven
+        counts = self.origin, self.end
+        return Training(
+            collector, agent.parts, agent.streams, *counts, agent.context.device, self.schedule_end, self.exact
+        )
+
+    @property
+    def logger(self) -> Logger:
+        """The agent's logger."""
+        return self.driven.logger
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps (or updates, by the plan's unit) of this run per second; 0 if no time has passed."""
+        elapsed = time.perf_counter() - self.began
+        return (self.count - self.start) / elapsed if elapsed > 0.0 else 0.0
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last episodes; None before the first episode has finished."""
+        return self.episode_statistics.mean_return
+
+    def restart_episodes(self) -> None:
+        """End the running episodes as truncations and begin new ones.
+
+        A training that is resumed from a file without environment states does the same.
+        """
+        self.new_episodes = False
+        self.cursor = self.agent.restart_episodes()
+
+    def write_histograms(self) -> None:
+        """Send the policy's parameters to the sinks that draw histograms.
+
+        Raises:
+            SettingsError: no sink draws histograms.
+        """
+        if not self.logger.histograms(self.num_timesteps, flatten(self.agent.get_parameters()["policy"])):
+            raise SettingsError("no metric sink draws histograms; set tensorboard_log, which needs rlsdk[tensorboard]")
+
+    def _known_values(self) -> dict[str, float]:
+        """The values for a log: episodes, speed, and the means of metrics since the last log."""
+        statistics = self.episode_statistics
+        values = {
+            **of_workers(self.driven.env),
+            **statistics.episodes(),
+            "time/episodes": statistics.finished_episodes,
+            "time/fps": self.steps_per_second,
+            "time/time_elapsed": time.perf_counter() - self.began,
+            "time/total_timesteps": self.num_timesteps,
+        }
+        means = statistics.metrics()
+        if not means:
+            return values
+        values |= {**means, "train/n_updates": float(self.cursor.updates)}
+        if callable(rate := getattr(self.driven.config, "learning_rate", None)):
+            values["train/learning_rate"] = rate(self.progress_remaining)
+        return values
+
+
+def of_workers(env: ConnectedEnv | None) -> dict[str, float]:
+    """Return `rollout/worker_restarts`, the number of replaced workers, and `rollout/lag`, the rounds that collectors
+    are ahead.
+
+    A metric without a value is left out.
+    """
+    if env is None:
+        return {}
+    restarts = {"rollout/worker_restarts": float(env.restarts)} if env.restarts else {}
+    return {**restarts, "rollout/lag": float(env.lag)} if env.max_lag else restarts
+
+
+COUNTS = ("finished_episodes", "reports", "logged", "updates")
+
+
+class EpisodeStatistics:
+    """Counts and sums for logs. Their state is saved in files, so a continued training logs as if it had not stopped."""
+
+    def __init__(self, window: int) -> None:
+        # a window of any size is accepted, a deque only takes a C integer
+        self.window: deque[Episode] = deque(maxlen=min(window, sys.maxsize))
+        self.finished_episodes = self.reports = self.logged = self.updates = 0
+        self.sums: dict[str, float] = {}
+
+    def add(self, report: Report, metrics: Mapping[str, float]) -> None:
+        """Add the report of one round, with its metrics as numbers; empty if it has none."""
+        self.window.extend(report.episodes)
+        self.finished_episodes += len(report.episodes)
+        self.reports += 1
+        self.updates += report.metrics is not None
+        for name, value in metrics.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def clear(self) -> None:
+        """Reset the metrics. Episodes stay in the window until newer ones replace them."""
+        self.sums, self.updates = {}, 0
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the episodes in the window; None before the first has finished."""
+        return sum(e.episode_return for e in self.window) / len(self.window) if self.window else None
+
+    def episodes(self) -> dict[str, float]:
+        """The means over the window of episodes, with the names in docs/metrics.md."""
+        if self.mean_return is None:
+            return {}
+        length = sum(e.length for e in self.window) / len(self.window)
+        values = {"rollout/ep_rew_mean": self.mean_return, "rollout/ep_len_mean": length}
+        successes = [e.success for e in self.window if e.success is not None]
+        return {**values, "rollout/success_rate": sum(successes) / len(successes)} if successes else values
+
+    def metrics(self) -> dict[str, float]:
+        """The mean of each metric over the rounds with updates since the last log."""
+        return {name: value / self.updates for name, value in self.sums.items()} if self.updates else {}
+
+    def state_dict(self) -> dict[str, object]:
+        # one table of numbers, because files hold tensors; -1 stands for an unknown success
+        rows = [(e.env, e.episode_return, e.length, -1 if e.success is None else int(e.success)) for e in self.window]
+        window = torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)
+        # a file takes '/' for a table, and no name may be a table and a value: `loss` and `loss/actor` are both metrics
+        sums = {quote(name, safe=""): torch.tensor(value, dtype=torch.float64) for name, value in self.sums.items()}
+        return {
+            "window": window,
+            "sums": sums,
+            "counts": {name: getattr(self, name) for name in COUNTS},
+        }
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Restore the state. Raises KeyError or ValueError if `state` is not the result of `state_dict`."""
+        rows, nested, stored = state["window"], state["sums"], state["counts"]
+        if not isinstance(rows, Tensor) or not isinstance(nested, Mapping) or not isinstance(stored, Mapping):
+            raise ValueError("the log is not a table of episodes, sums and counts")
+        sums = flatten(nested)
+        if rows.dim() != 2 or rows.shape[1] != 4 or not bool(rows.isfinite().all()) or bool((rows[:, 2] < 0).any()):
+            raise ValueError(f"the log's episodes of shape {tuple(rows.shape)} are none")
+        if not all(
+            isinstance(value, Tensor) and value.dim() == 0 and value.is_floating_point() for value in sums.values()
+        ):
+            raise ValueError("the log's sums are not numbers")
+        counts = {name: count_in(stored, name) for name in COUNTS}
+        if counts["updates"] and not sums:
+            raise ValueError("the log counts updates without metrics")
+        for env, total, length, success in rows.tolist():
+            self.window.append(Episode(int(env), total, int(length), None if success < 0 else bool(success)))
+        self.sums = {unquote(name): value.item() for name, value in sums.items() if isinstance(value, Tensor)}
+        for name, count in counts.items():
+            setattr(self, name, count)

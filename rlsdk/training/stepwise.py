@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar, cast
+from operator import methodcaller
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Generator, Tensor
@@ -21,6 +22,7 @@ CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
 
 
+UNSQUEEZE = methodcaller("unsqueeze", 0)
 CHUNK = 32
 """The number of steps that are copied together to the storage of a rollout."""
 Finals = tuple[int, Tensor, Observation]
@@ -43,71 +45,59 @@ def act_and_step(
 
     `fill` computes the extras of all steps [T, B], if the policy leaves them out in single steps.
     """
-    rows: _Rows[ExtrasT]
-    seen, carry, rows = acting.observation, acting.carry, _Rows(length)
+    seen, carry = acting.observation, acting.carry
+    rows, storage, written = list[StepData[ExtrasT]](), None, 0
     finals, episodes = list[Finals](), list[Episode]()
     for t in range(length):
         act = act_on(seen, carry)
         step = env.step(act.action)
         if on_step is not None:
             on_step((t + 1) * len(step.reward))
-        row = StepData(
-            seen, act.action, step.reward, step.terminated, step.truncated, step.valid, act.extras, step.info
+        rows.append(
+            StepData(seen, act.action, step.reward, step.terminated, step.truncated, step.valid, act.extras, step.info)
         )
-        rows.append(row)
+        if len(rows) == CHUNK:
+            # copying each step by itself would take longer than the step of a small environment
+            storage, written, rows = _stored(storage, rows, written, length), written + CHUNK, []
         if step.final_observation is not None:
             finals.append((t, step.terminated | step.truncated, step.final_observation))
         episodes += step.episodes
         seen, carry = step.observation, act.carry
-        if step.stops:
+        if step.stops:  # a callback ended the training: the step counts, no other follows
             break
-    steps = rows.joined()
+    if storage is None:
+        # off-policy rollouts have one step as a rule; views of its record save the copy of every leaf
+        steps = tree.map_tensors(UNSQUEEZE, rows[0]) if length == 1 else tree.stack(rows)
+    else:
+        storage, written = _stored(storage, rows, written, length), written + len(rows)
+        steps = tree.map_tensors(lambda leaf: leaf[:written], storage)
     if fill is not None:
         steps = replace(steps, extras=fill(steps))
-    return Rollout(steps, acting.carry, seen, carry, join_finals(finals), tuple(episodes), step.stops)
+    # the first carry belongs to the rollout: recurrent updates start from it
+    return Rollout(
+        steps, acting.carry, seen, carry, join_finals(finals) if finals else None, tuple(episodes), step.stops
+    )
 
 
-class _Rows(Generic[ExtrasT]):
-    """Collects steps [B] and copies them to storage [T, B], `CHUNK` steps together.
-
-    Copying each step separately would take longer than the step of a small environment.
-    """
-
-    def __init__(self, length: int) -> None:
-        self.length, self.written = length, 0
-        self.pending: list[StepData[ExtrasT]] = []
-        self.storage: StepData[ExtrasT] | None = None
-
-    def append(self, row: StepData[ExtrasT]) -> None:
-        self.pending.append(row)
-        if len(self.pending) == CHUNK:
-            self._flush()
-
-    def _flush(self) -> None:
-        first, end = self.pending[0], self.written + len(self.pending)
-        if self.storage is None:
-            self.storage = tree.map_tensors(lambda leaf: leaf.new_empty((self.length, *leaf.shape)), first)
-        pick = tree.layout(first).pick
-        for target, column in zip(pick(self.storage), zip(*map(pick, self.pending), strict=True), strict=True):
-            torch.stack(column, out=target[self.written : end])
-        self.written, self.pending = end, []
-
-    def joined(self) -> StepData[ExtrasT]:
-        """All steps so far, in order."""
-        if self.length == 1:
-            return tree.unsqueezed(self.pending[0])
-        if self.storage is None:
-            return tree.stack(self.pending)  # fewer than `CHUNK` steps, none of them in the storage
-        if self.pending:
-            self._flush()
-        return tree.map_tensors(lambda leaf: leaf[: self.written], self.storage)
+def _stored(
+    storage: StepData[ExtrasT] | None, rows: list[StepData[ExtrasT]], start: int, length: int
+) -> StepData[ExtrasT]:
+    """Copy steps [B] to the rows of the storage [length, B] from `start` on; return the storage. None: allocate it first."""
+    if not rows:
+        assert storage is not None
+        return storage
+    if storage is None:
+        storage = tree.map_tensors(lambda leaf: leaf.new_empty((length, *leaf.shape)), rows[0])
+    pick = tree.layout(rows[0]).pick
+    for target, column in zip(pick(storage), zip(*map(pick, rows), strict=True), strict=True):
+        torch.stack(column, out=target[start : start + len(rows)])
+    return storage
 
 
-def join_finals(finals: list[Finals]) -> FinalObservations | None:
-    """Join the final observations of several steps into one record."""
-    if not finals:
-        return None
+def join_finals(finals: list[Finals]) -> FinalObservations:
+    """Join the final observations of several steps, at least one, into one record."""
     times, ended, last = zip(*finals, strict=True)
+    # in order of time and then of environment, as the final observations were gathered
     places, envs = torch.stack(ended).nonzero().unbind(1)
     observation = tree.map_tensors(lambda *leaves: torch.cat(leaves), *last)
     return FinalObservations(torch.tensor(times, device=envs.device)[places], envs, observation)
@@ -140,15 +130,19 @@ class InPlace:
         fill: Callable[[StepData[Any]], Any] | None = None,
     ) -> Rollout[CarryT, Any] | None:
         """Do the same as `rlsdk.training.stepwise.act_and_step`; None if the policy or the environments cannot do it now."""
+        # kernels write plain arrays: no nested observations, no GPU
         if not isinstance(acting.observation.features, Tensor) or not acting.observation.is_first.is_cpu:
             return None
         storage = self._storage_for(acting.observation, length)
-        if (prepared := self.act(storage.acted_on, acting.carry, self.generator)) is None:
+        prepared = self.act(storage.acted_on, acting.carry, self.generator)
+        step = prepared and self.env.step_in_place(storage.observation, prepared[1], storage.reward)
+        if prepared is None or step is None:
             return None
         act, action, extras = prepared
-        if (step := self.env.step_in_place(storage.observation, action, storage.reward)) is None:
-            return None
-        normalize, start, count = self._normalizing(storage), storage.start, storage.count
+        normalize, start, count = None, storage.start, storage.count
+        if self.normalizer is not None:
+            rows = slice(start, start + length)
+            normalize = self.normalizer.by_row(storage.observation.features[rows], storage.acted_on.features[rows])
         for t in range(length):
             if normalize is not None:
                 normalize(t)
@@ -163,24 +157,19 @@ class InPlace:
             steps = replace(steps, extras=fill(steps))
         rollout = storage.finished(steps, acting.carry)
         self._last = rollout.last_observation
-        if storage.has_space():
+        # another rollout follows in this storage if there is space, and if no callback has ended the training
+        if storage.start < len(storage.reward) and not rollout.stopped:
             self._storage, self._held = storage, (prepared, step)
         return rollout
 
     def _storage_for(self, first: Observation, length: int) -> RolloutStorage:
         """Return the storage of a rollout that begins with `first`. It is used again only after a whole rollout."""
+        # the storage goes on only if nobody reset the environments in between
         storage, self._storage, follows = self._storage, None, first is self._last
         if storage is not None and follows and storage.length == length:
             return storage
         self._held = storage = None  # release the memory first
         return RolloutStorage(first, length, several=follows, normalized=self.normalizer is not None)
-
-    def _normalizing(self, storage: RolloutStorage) -> Callable[[int], object] | None:
-        """Return a function that normalises the observations of step t of the rollout."""
-        if self.normalizer is None:
-            return None
-        rows = slice(storage.start, storage.start + storage.length)
-        return self.normalizer.by_row(storage.observation.features[rows], storage.acted_on.features[rows])
 
 
 class RolloutStorage:
@@ -201,6 +190,7 @@ class RolloutStorage:
         """
         features, mask = cast("Tensor", first.features), first.action_mask
         self.length, self.count = length, len(first.is_first)
+        # limited in bytes, because one rollout that somebody holds holds the memory of all
         size = length * (features.nbytes + (0 if mask is None else mask.nbytes) + 8 * self.count)
         total = length * (max(1, min(SHARED_ROLLOUTS, SHARED_BYTES // size)) if several else 1)
         self.observation = Observation(
@@ -208,11 +198,15 @@ class RolloutStorage:
             _beginning_with(first.is_first, total + 1),
             None if mask is None else _beginning_with(mask, total + 1),
         )
-        self.acted_on = self._observations(slice(total))  # [K * T, B, ..], what the policy receives
+        seen, mask = self.observation, self.observation.action_mask
+        # what the policy receives, [K * T, B, ..]: all but the last observation
+        self.acted_on = Observation(seen.features[:-1], seen.is_first[:-1], None if mask is None else mask[:-1])
         if normalized:
             self.acted_on = replace(self.acted_on, features=torch.empty(total, *features.shape, dtype=torch.float32))
         self.reward = torch.empty(total, self.count, dtype=torch.float32)
+        # zeros, because only steps that end an episode write their flags
         self.terminated, self.truncated = torch.zeros(2, total, self.count, dtype=torch.bool).unbind()
+        # environments that reset at once have no filler rows
         self.valid = torch.ones(total, self.count, dtype=torch.bool)
         self._flags = self.terminated.numpy(), self.truncated.numpy(), self.observation.is_first.numpy()
         self.start = 0
@@ -220,10 +214,6 @@ class RolloutStorage:
         self._finals, self._episodes, self._stopped = list[Finals](), list[Episode](), False
         self._constant: object = None
         """Extras of the last rollout that contain no tensors."""
-
-    def has_space(self) -> bool:
-        """Whether another rollout can follow. No callback may have ended the last one."""
-        return self.start < len(self.reward) and not self._stopped
 
     def end(self, t: int, step: EnvStep) -> bool:
         """Note the episodes that ended in step t of the rollout; return whether a callback ended the training."""
@@ -244,26 +234,21 @@ class RolloutStorage:
         else:
             self._constant = extras
         flags = self.terminated[rows], self.truncated[rows], self.valid[rows]
-        return StepData(self._observations(rows), action[rows], self.reward[rows], *flags, extras)
+        # field by field, because traversing records takes as long as a step of a small environment
+        seen, mask = self.observation, self.observation.action_mask
+        observation = Observation(seen.features[rows], seen.is_first[rows], None if mask is None else mask[rows])
+        return StepData(observation, action[rows], self.reward[rows], *flags, extras)
 
     def finished(self, steps: StepData[Any], carry: Any) -> Rollout[Any, Any]:
         """Finish the rollout with these steps. The carry did not change in them."""
         self.start += len(steps.reward)
-        last = self._copied(self.start)  # a view would hold the memory of all rollouts
-        finals, episodes = join_finals(self._finals), tuple(self._episodes)
+        # copies, because views would hold the memory of all rollouts
+        seen, row, mask = self.observation, self.start, self.observation.action_mask
+        own = None if mask is None else mask[row].clone()
+        last = Observation(seen.features[row].clone(), seen.is_first[row].clone(), own)
+        finals, episodes = join_finals(self._finals) if self._finals else None, tuple(self._episodes)
         self._finals, self._episodes = [], []
         return Rollout(steps, carry, last, carry, finals, episodes, self._stopped)
-
-    # field by field, because traversing records takes as long as a step of a small environment
-
-    def _observations(self, rows: slice) -> Observation:
-        seen, mask = self.observation, self.observation.action_mask
-        return Observation(seen.features[rows], seen.is_first[rows], None if mask is None else mask[rows])
-
-    def _copied(self, row: int) -> Observation:
-        seen, mask = self.observation, self.observation.action_mask
-        own = None if mask is None else mask[row].clone()
-        return Observation(seen.features[row].clone(), seen.is_first[row].clone(), own)
 
 
 def _beginning_with(first: Tensor, length: int) -> Tensor:
@@ -280,14 +265,10 @@ def in_place_of(
 
     None if a subclass, a wrapper or the object itself overrides `act` or `step`, which would not be called.
     """
-    act, stepping = act_in_place(policy), shortcut(env, StepsInPlace, "step_in_place", "step")
+    given = shortcut(policy, PolicyAbilities, "act_in_place", "act")
+    # a subclass that overrides either expects its own method to be called
+    given = given and shortcut(given, PolicyAbilities, "act_in_place", "rollout_act")
+    act, stepping = None if given is None else given.act_in_place, shortcut(env, StepsInPlace, "step_in_place", "step")
     if act is None or stepping is None:
         return None
     return InPlace(act, stepping, generator, None if normalizer is None else normalizer.normalizer.observations)
-
-
-def act_in_place(policy: object) -> ActInPlace | None:
-    """Return `act_in_place` if the policy has it, and nothing overrides `act` or `rollout_act`."""
-    given = shortcut(policy, PolicyAbilities, "act_in_place", "act")
-    given = given and shortcut(given, PolicyAbilities, "act_in_place", "rollout_act")
-    return None if given is None else given.act_in_place

@@ -9,7 +9,7 @@ from itertools import chain
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.interfaces import Distribution
+from rlsdk.interfaces import Distribution, State
 from rlsdk.kernels import KernelChoice, KernelSlot, factory, fixed_layers, graphed
 from rlsdk.kernels.protocol import (
     Evaluation,
@@ -29,7 +29,6 @@ from rlsdk.math.surrogate import (
     approximate_kl,
     clipped_surrogate,
     clipped_surrogate_grad,
-    explained_variance,
     flat_grad,
     mean_of,
     normalized,
@@ -40,7 +39,6 @@ from rlsdk.networks.actor_critic import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
 from rlsdk.runtime.process import count_in
 from rlsdk.settings.actor_critic import ClippedPolicyConfig
-from rlsdk.updates.continuous import ClippedPolicyState
 from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled, shuffled_order
 from rlsdk.updates.optimizer import FlatOptimizer, adam_arguments
 
@@ -105,6 +103,7 @@ class ClippedPolicy:
         self._kernel.refit()  # the fastest kernel depends on batch_size
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
+        # kernels look up the gradients' memory once, so it has to exist before they are made
         self.optimizer.zero_grad()  # allocates the gradients of new parameters
         evaluator = evaluator_of(self.network, self._rows_at_once(self.config), hooked=hooked)
         self._loss = policy_loss_of(self.network)
@@ -114,70 +113,67 @@ class ClippedPolicy:
     @fixed_layers()
     def update(self, batch: Rollout[ActorCriticCarry, Estimates], *, progress: float) -> Metrics:
         """Learn from a rollout. Metrics are means over its minibatches."""
-        config, remaining = self.config, 1.0 - progress
+        config, remaining, network = self.config, 1.0 - progress, self.network
+        # beyond 1.5 times the target the rollout is used up: no further step, as in OpenAI's implementation
         clip, limit = config.clip_range(remaining), 1.5 * config.target_kl if config.target_kl is not None else None
         clip_value = None if config.clip_range_vf is None else config.clip_range_vf(remaining)
-        numbers = config.learning_rate(remaining), clip, clip_value
-        rows = policy_batch(batch, self.network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
+        rate = config.learning_rate(remaining)
+        rows = policy_batch(batch, network, gamma=config.gamma, lam=config.gae_lambda, cut_every=self.cut_every)
         rows = self._kernel().prepared(rows)
-        if self.network.has_train_mode:
-            self.network.train()
-        total, count = torch.zeros(len(METRICS), device=rows.value.device), 0
+        if network.has_train_mode:
+            network.train()
+        size, total, count = config.batch_size or len(rows), torch.zeros(len(METRICS), device=rows.value.device), 0
+        terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
+        # a memory learns from consecutive steps, other networks from rows in random order
+        divided = partial(in_order, burn_in=self.burn_in) if network.recurrent else shuffled
         for epochs in (config.n_epochs,) if limit is None else (1,) * config.n_epochs:  # each may be the last one
-            minibatches, is_last = self._make_epochs(epochs, rows, numbers, limit, total)
-            count += minibatches
+            self.updates += epochs
+            step = None if self._steps is None else self.optimizer.next_steps(rate, config.max_grad_norm)
+            is_last = False
+            if self._steps is not None and step is not None:  # compiled code makes all steps of these epochs itself
+                order = torch.stack([shuffled_order(rows, self.generator) for _ in range(epochs)])
+                sums, made, is_last = self._steps(rows, Minibatches(order, size, limit), terms, step)
+                total, count = total.add_(sums), count + made
+            else:
+                for minibatch in chain.from_iterable(divided(rows, size, self.generator) for _ in range(epochs)):
+                    total += (seen := self._learn(minibatch, (rate, clip, clip_value), limit))
+                    count += 1
+                    if is_last := limit is not None and float(seen[KL]) > limit:
+                        break
             if is_last:
                 break
-        means = dict(zip(METRICS, (total / max(count, 1)).unbind(), strict=True))
-        return means | self._further_metrics(rows, clip, clip_value)
-
-    def _make_epochs(
-        self, epochs: int, rows: PolicyBatch, numbers: Numbers, limit: float | None, total: Tensor
-    ) -> tuple[int, bool]:
-        """Add the means of each minibatch to `total` [6]; return (their number, whether the last one was above `limit`)."""
-        self.updates += epochs
-        steps, config, size = self._steps, self.config, self.config.batch_size or len(rows)
-        if steps is not None and (step := self.optimizer.next_steps(numbers[0], config.max_grad_norm)) is not None:
-            order = torch.stack([shuffled_order(rows, self.generator) for _ in range(epochs)])
-            sums, count, is_last = steps(rows, Minibatches(order, size, limit), self._terms(numbers), step)
-            total += sums
-            return count, is_last
-        divided = partial(in_order, burn_in=self.burn_in) if self.network.recurrent else shuffled
-        batches, count = chain.from_iterable(divided(rows, size, self.generator) for _ in range(epochs)), 0
-        for count, minibatch in enumerate(batches, 1):
-            total += (seen := self._learn(minibatch, numbers, limit))
-            if limit is not None and float(seen[KL]) > limit:
-                return count, True
-        return count, False
-
-    def _terms(self, numbers: Numbers) -> LossTerms:
-        config, (_, clip, clip_value) = self.config, numbers
-        return LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
+        metrics = dict(
+            zip(METRICS, (total / max(count, 1)).unbind(), strict=True)
+        )  # 0 minibatches: all rows are fillers
+        metrics["train/explained_variance"] = factory.explained_variance(rows.value, rows.target)
+        limits = {"train/clip_range": clip, "train/clip_range_vf": clip_value}
+        metrics |= {name: rows.value.new_full((), value) for name, value in limits.items() if value is not None}
+        std = network.action_std()
+        return metrics if std is None else {**metrics, "train/std": std}
 
     @graphed("updates")
     def _learn(self, rows: PolicyBatch, numbers: Numbers, limit: float | None) -> Tensor:
         """Make a step, unless the KL divergence is above `limit`; return the means [6]."""
-        config, rate = self.config, numbers[0]
+        # The loss (arXiv:1707.06347, eq. 9), of which `policy_loss` and compiled kernels compute the gradient in closed
+        # form; test_policy_loss.py of rlsdk-kernels holds them equal to autograd's:
+        #   ratio = (log_prob - rows.log_prob).exp()
+        #   policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+        #   value_loss = (rows.target - value).square().mean()
+        #   loss = policy_loss + vf_coef * value_loss - ent_coef * entropy.mean()
+        config, (rate, clip, clip_value) = self.config, numbers
+        terms = LossTerms(clip, clip_value, config.ent_coef, config.vf_coef, config.normalize_advantage)
         now, vjp = self._kernel.kernel.evaluate(rows)  # `update` has checked that it is the current one
-        seen, grads = self._loss(rows, now, self._terms(numbers))
-        if limit is None or not float(seen[KL]) > limit:
+        seen, grads = self._loss(rows, now, terms)
+        if limit is None or not float(seen[KL]) > limit:  # a divergence that is NaN makes the step, and is reported
             self.optimizer.zero_grad()
             vjp(*grads)
             self.optimizer.step(rate, config.max_grad_norm)
         return seen
 
-    def _further_metrics(self, rows: PolicyBatch, clip: float, clip_value: float | None) -> dict[str, Tensor]:
-        """The explained variance, the values of schedules and the policy's standard deviation, 0-d, for the log."""
-        limits = {"train/clip_range": clip, "train/clip_range_vf": clip_value}
-        context = {name: rows.value.new_full((), value) for name, value in limits.items() if value is not None}
-        if (std := self.network.action_std()) is not None:
-            context["train/std"] = std
-        return {"train/explained_variance": explained_variance(rows.value, rows.target), **context}
-
-    def state_dict(self) -> ClippedPolicyState:
+    def state_dict(self) -> State:
         return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}
 
-    def load_state_dict(self, state: ClippedPolicyState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = count_in(state["counters"], "updates")
 
@@ -201,18 +197,22 @@ def policy_loss(rows: LossRows, now: Evaluation, terms: LossTerms) -> tuple[Tens
     weight = rows.weight
     advantage = normalized(rows.advantage, weight) if terms.normalize_advantage else rows.advantage
     values = value_error(now.value, rows.value, rows.target, terms.clip_value)
+    # filler rows have weight 0, so means are over the rows that count
     share = torch.full_like(now.value, 1.0 / len(rows)) if weight is None else weight / weight.sum()
     if terms.clip is None:
+        # the plain policy gradient, of A2C and behavior cloning
         policy, grad_log_prob = -advantage * now.log_prob, -advantage * share
         divergence = outside = torch.zeros_like(policy)
     else:
         log_ratio = now.log_prob - rows.log_prob
         ratio = log_ratio.exp()
         policy, divergence = clipped_surrogate(ratio, advantage, terms.clip), approximate_kl(ratio, log_ratio)
+        # for the log only: the fraction of rows whose ratio is clipped
         outside = ((ratio - 1.0).abs() > terms.clip).to(policy.dtype)
         grad_log_prob = clipped_surrogate_grad(ratio, advantage, terms.clip) * share
     losses = policy - terms.ent_coef * now.entropy + terms.vf_coef * values
     means = torch.stack((policy, values, -now.entropy, divergence, outside, losses)) @ share
+    # None saves the backward pass through the entropy, which is off by default
     grad_entropy = -terms.ent_coef * share if terms.ent_coef else None
     grad_value = value_error_grad(now.value, rows.value, rows.target, terms.clip_value) * (share * terms.vf_coef)
     return means, (grad_log_prob, grad_entropy, grad_value)
@@ -227,6 +227,7 @@ def evaluator_of(network: ActorCritic, rows: int, *, hooked: bool = False) -> Ev
     The gradients of the parameters must already be allocated, as `FlatOptimizer` does. With `hooked`, return the
     autograd evaluator, which calls every module and therefore its hooks.
     """
+    # the widest layer and the number of rows decide which kernel is the fastest
     width = max(max(parameter.shape) for parameter in network.parameters())
     device = next(network.parameters()).device.type
     choice = KernelChoice(network.kernel_setting, width=width, rows=rows, device=device)
@@ -251,10 +252,13 @@ class AutogradEvaluator:
 
         def vjp(grad_log_prob: Tensor, grad_entropy: Tensor | None, grad_value: Tensor | None) -> None:
             grads = grad_log_prob, grad_entropy, grad_value
+            # TRPO differentiates the policy alone and needs the same graph again for its curvature
             backward((log_prob, entropy, value), grads, retain_graph=grad_value is None)
 
         def fisher() -> Product:
             with torch.no_grad():
+                # the divergence from a copy without gradient is 0 with gradient 0 here; its second derivative is the
+                # Fisher matrix
                 fixed = network.evaluate(rows.observation, rows.memory, rows.starts)[0]
             divergence = mean_of(distribution.kl_divergence(fixed), rows.weight)
             grad = flat_grad(divergence, network.actor_parameters, create_graph=True)
@@ -271,6 +275,7 @@ class AutogradEvaluator:
     def values(self, rows: PolicyBatch, critic: Sequence[nn.Parameter]) -> tuple[Tensor, Callable[[Tensor], None]]:
         """Return (values [N], function that backpropagates a gradient [N] to the parameters `critic`)."""
         _, value = self._network.evaluate(rows.observation, rows.memory, rows.starts)
+        # autograd refuses frozen parameters as inputs
         trained = [parameter for parameter in critic if parameter.requires_grad]
 
         def vjp(grad: Tensor) -> None:

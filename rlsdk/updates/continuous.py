@@ -8,16 +8,17 @@ import math
 import warnings
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Generic, Protocol, TypedDict, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
+from rlsdk.interfaces import State
 from rlsdk.kernels import Structure, graphed
 from rlsdk.kernels.protocol import Learnt
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
 from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed
-from rlsdk.networks.critics import ContinuousCritics, OwnCritics, ValueOf
+from rlsdk.networks.critics import ContinuousCritics, OwnCritics
 from rlsdk.networks.layers import architecture, has_train_mode
 from rlsdk.records import Metrics, Observation, Transitions
 from rlsdk.runtime.process import count_in
@@ -70,6 +71,7 @@ class SoftActorCritic(Generic[ConfigT]):
         """
         before = self.config
         require_noise_stays(before.action_noise, config.action_noise)
+        # a learnt coefficient goes on from its value unless the setting itself changed
         if config.ent_coef != before.ent_coef:
             self.entropy.begin(config.ent_coef)
         self.entropy.target_entropy = config.target_entropy_for(self.actor.scale.size)
@@ -79,50 +81,77 @@ class SoftActorCritic(Generic[ConfigT]):
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions: one gradient step of each part, then an update of the target network."""
-        self.trained.begin()
+        trained = self.trained
+        # visiting the modules of a small network takes longer than its forward pass, so only after a change
+        if trained.structure.changed():
+            trained.has_train_mode = has_train_mode(self.actor, self.critics)
+        if trained.has_train_mode:
+            self.actor.train()
+            self.critics.train()
         rate, shape = self.config.learning_rate(1.0 - progress), (2, len(batch.reward), self.actor.scale.size)
+        # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
-        moves_target = self.trained.updates % self.config.target_update_interval == 0
-        metrics, self.trained.td_error = self._learn((batch, noise), rate, moves_target)
-        self.trained.updates += 1
-        if self.entropy.learnt and self.trained.updates % UPDATES_BETWEEN_CHECKS == 0:
+        moves_target = trained.updates % self.config.target_update_interval == 0
+        metrics, trained.td_error = self._learn((batch, noise), rate, moves_target)
+        trained.updates += 1
+        # reading a number waits for a GPU, so not after every update
+        if self.entropy.learnt and trained.updates % UPDATES_BETWEEN_CHECKS == 0:
             self.entropy.warn_if_large(float(metrics["train/ent_coef"]))
         return metrics
 
     @graphed("updates", "td_error", "warned")
     def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, moves_target: bool) -> Learnt:
         """Learn from N transitions; `noise` [2, N, A] is for two evaluations of the actor. Returns metrics and TD errors."""
-        batch, noise = inputs
-        (action, log_prob), vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features), noise[0])
+        # For SAC and a learnt alpha, this makes one step of each optimizer along the gradient of these losses. Kernels
+        # compute them (`evaluate`, and `loss` of the critics); the contract clause `formula.reference` compares both:
+        #   a, log_pi = actor(s, noise[0]);  a_next, log_pi_next = actor(s_next, noise[1])
+        #   y = r + discount * (target_critics(s_next, a_next).amin(0) - alpha * log_pi_next)
+        #   entropy_loss = -log_alpha * (log_pi.detach() + target_entropy).mean()    # arXiv:1812.05905, eq. 17
+        #   critic_loss = 0.5 * (critics(s, action) - y.detach()).square().mean(1).sum()    # eq. 5
+        #   actor_loss = (alpha * log_pi - critics(s, a).amin(0)).mean()    # eq. 9
+        (batch, noise), actor, critics, trained = inputs, self.actor, self.critics, self.trained
+        seen, scale = batch.observation.features, actor.scale
+        (action, log_prob), vjp = actor.evaluate(actor.encoder(seen), noise[0])
+        # the target and the actor's loss use alpha as it was before its own step, as the peers do
         alpha, metrics = self.entropy.update(log_prob, rate)
-        critic_loss, error = self.trained.step(batch, self._target(batch, alpha, noise[1]), self.critic_loss.loss, rate)
-        value, grad = self.trained.action_gradient(batch, action, self.critic_loss.actor_value)
+        with torch.no_grad():
+            observation, target = batch.next_observation.features, self.target.network
+            (next_action, next_log_prob), _ = actor.evaluate(actor.encoder(observation), noise[1])
+            next_values, _ = target.evaluate(target.encoder(observation), next_action)
+            wanted = self.critic_loss.target(next_values, next_log_prob, alpha, batch)
+        # the actor's loss alone trains an encoder that both share
+        with torch.set_grad_enabled(not trained.shared):
+            features = critics.encoder(seen)
+        values, critic_vjp = critics.evaluate(features, scale.to_unit(batch.action))
+        critic_loss, critic_grad = self.critic_loss.loss(values, wanted, weight=batch.weight)
+        trained.optimizer.zero_grad()
+        critic_vjp(critic_grad)
+        trained.optimizer.step(rate)
+        # encoded again, because the step has changed the encoder; the actor climbs the value of the new critics
+        with torch.no_grad():
+            features = critics.encoder(seen)
+        value, grad = critics.action_gradient(features, action, self.critic_loss.actor_value)
         self.actor_optimizer.zero_grad()
         vjp(-grad, (alpha / len(log_prob)).expand_as(log_prob))  # gradient of mean(alpha * log pi - Q), eq. 9
         self.actor_optimizer.step(rate)
         if moves_target:
             self.target.update(self.config.tau)
+        # errors are for priorities, which only batches with importance weights have
+        error = None if batch.weight is None else td_error(values, wanted)
         return {"train/critic_loss": critic_loss, "train/actor_loss": alpha * log_prob.mean() - value, **metrics}, error
-
-    @torch.no_grad()
-    def _target(self, batch: Transitions, alpha: Tensor, noise: Tensor) -> Tensor:
-        """The targets of the critics [N, M]. The next actions are sampled with `noise` [N, A]."""
-        observation, target = batch.next_observation.features, self.target.network
-        (action, log_prob), _ = self.actor.evaluate(self.actor.encoder(observation), noise)
-        values, _ = target.evaluate(target.encoder(observation), action)
-        return self.critic_loss.target(values, log_prob, alpha, batch)
 
     @torch.no_grad()
     def state_values(self, observation: Observation) -> Tensor:
         """V [N]: the mean over all critics at the modes of the policy; see `rlsdk.interfaces.PolicyAbilities`."""
+        # without noise the sample is the mode of the Gaussian before tanh
         noise = torch.zeros(len(observation.is_first), self.actor.scale.size, device=self.generator.device)
         (action, _), _ = self.actor.evaluate(self.actor.encoder(observation.features), noise)
         return self.critics.evaluate(self.critics.encoder(observation.features), action)[0].mean((0, -1))
 
-    def state_dict(self) -> SoftActorCriticState:
+    def state_dict(self) -> State:
         return {**self.trained.state_dict(), "entropy": self.entropy.state_dict()}
 
-    def load_state_dict(self, state: SoftActorCriticState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.trained.load_state_dict(state)
         self.entropy.load_state_dict(state["entropy"])
 
@@ -143,7 +172,9 @@ class EntropyCoefficient:
     def __init__(self, value: str | float, target_entropy: float, learning_rate: float, device: str) -> None:
         initial, self.learnt = parse_entropy_coefficient(value)
         self.target_entropy = target_entropy
+        # a tensor, so that fixed and learnt coefficients are used in the same way, also in CUDA graphs
         self.fixed = torch.tensor(initial, device=device)
+        # the logarithm, so that a gradient step cannot make alpha negative
         self.log_alpha = nn.Parameter(torch.full((1,), math.log(initial) if self.learnt else 0.0, device=device))
         self.optimizer = FlatOptimizer([self.log_alpha], "adam", learning_rate)
         self.warned = False
@@ -159,6 +190,7 @@ class EntropyCoefficient:
         if not self.learnt:
             return self.fixed, {"train/ent_coef": self.fixed}
         alpha = self.log_alpha.exp().squeeze(0)
+        # in closed form: the loss is linear in log_alpha, so autograd would be slower for the same number
         gradient = -(log_prob + self.target_entropy).mean()
         loss = self.log_alpha.squeeze(0) * gradient
         self.optimizer.gradients.copy_(gradient)
@@ -182,15 +214,17 @@ class EntropyCoefficient:
             SettingsError: `value` is not an entropy coefficient.
         """
         initial, self.learnt = parse_entropy_coefficient(value)
+        # a new tensor, because metrics of earlier updates still hold the old one
         self.fixed = torch.full_like(self.fixed, initial)
         if self.learnt:
             self.log_alpha.fill_(math.log(initial))
 
-    def state_dict(self) -> EntropyState:
+    def state_dict(self) -> State:
         return {"log_alpha": self.log_alpha.detach().clone(), "optimizer": self.optimizer.state_dict()}
 
-    def load_state_dict(self, state: EntropyState) -> None:
+    def load_state_dict(self, state: State) -> None:
         with torch.no_grad():
+            # in place, because the optimizer holds this memory
             self.log_alpha.copy_(state["log_alpha"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -242,45 +276,64 @@ class DeterministicActorCritic:
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
         """Learn from N transitions. The metric `train/actor_loss` exists only if this update trained the actor."""
-        self.trained.begin()
+        trained = self.trained
+        # visiting the modules of a small network takes longer than its forward pass, so only after a change
+        if trained.structure.changed():
+            trained.has_train_mode = has_train_mode(self.actor, self.critics)
+        if trained.has_train_mode:
+            self.actor.train()
+            self.critics.train()
         rate = self.config.learning_rate(1.0 - progress)
-        self.trained.updates += 1
+        trained.updates += 1
         shape = len(batch.reward), self.actor.scale.size
+        # drawn here, because a CUDA graph of `_learn` would repeat the same numbers
         noise = torch.randn(shape, generator=self.generator, device=self.generator.device)
-        trains_actor = self.trained.updates % self.config.policy_delay == 0
-        metrics, self.trained.td_error = self._learn((batch, noise), rate, trains_actor)
+        trains_actor = trained.updates % self.config.policy_delay == 0
+        metrics, trained.td_error = self._learn((batch, noise), rate, trains_actor)
         return metrics
 
     @graphed("updates", "td_error")
     def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, trains_actor: bool) -> Learnt:
         """Train the critics, and perhaps the actor, on N transitions, given noise [N, A]; returns metrics and TD errors."""
-        batch, noise = inputs
-        critic_loss, error = self.trained.step(batch, self._target(batch, noise), squared_error, rate)
+        # One step of each optimizer along the gradient of these losses (arXiv:1802.09477, algorithm 1). Kernels compute
+        # them (`evaluate`); the contract clause `formula.reference` of TD3 compares both:
+        #   a_next = (target_actor(s_next) + (std * noise).clamp(-clip, clip)).clamp(-1, 1)    # eq. 14
+        #   y = r + discount * target_critics(s_next, a_next).amin(0)    # eq. 10
+        #   critic_loss = (critics(s, action) - y).square().mean(1).sum()
+        #   actor_loss = -critics(s, actor(s))[0].mean()    # only every `policy_delay` updates
+        (batch, noise), actor, critics, trained = inputs, self.actor, self.critics, self.trained
+        wanted = self._target(batch, noise)
+        # the actor's loss alone trains an encoder that both share
+        with torch.set_grad_enabled(not trained.shared):
+            features = critics.encoder(batch.observation.features)
+        values, critic_vjp = critics.evaluate(features, actor.scale.to_unit(batch.action))
+        critic_loss, critic_grad = squared_error(values, wanted, weight=batch.weight)
+        trained.optimizer.zero_grad()
+        critic_vjp(critic_grad)
+        trained.optimizer.step(rate)
         metrics = {"train/critic_loss": critic_loss}
         if trains_actor:
-            metrics["train/actor_loss"] = self._update_actor(batch, rate)
+            action, vjp = actor.evaluate(actor.encoder(batch.observation.features))
+            metrics["train/actor_loss"], grad = self.actor_loss(batch, action)
+            trained.actor_optimizer.zero_grad()
+            vjp(grad)
+            trained.actor_optimizer.step(rate)
             self.actor_target.update(self.config.tau)
             self.critic_target.update(self.config.tau)
-        return metrics, error
+        # errors are for priorities, which only batches with importance weights have
+        return metrics, None if batch.weight is None else td_error(values, wanted)
 
     @torch.no_grad()
     def _target(self, batch: Transitions, noise: Tensor) -> Tensor:
         """The targets y [N, 1] = r + discount * min Q'(s', smoothed pi'(s')), equations 10 and 14."""
         config, observation = self.config, batch.next_observation.features
         actor, critics = self.actor_target.network, self.critic_target.network
+        # the target actor, not the trained one: else errors of the critics would feed their own targets
         action, _ = actor.evaluate(actor.encoder(observation))
         action = smoothed(action, noise, std=config.target_policy_noise, clip=config.target_noise_clip)
         values, _ = critics.evaluate(critics.encoder(observation), action)
+        # a bonus of 0: TD3 has no entropy term
         return clipped_double_q(values, torch.zeros_like(batch.reward), batch.reward, batch.discount)
-
-    def _update_actor(self, batch: Transitions, rate: float) -> Tensor:
-        """Train the actor by one step; return its loss, 0-d."""
-        action, vjp = self.actor.evaluate(self.actor.encoder(batch.observation.features))
-        loss, grad = self.actor_loss(batch, action)
-        self.trained.actor_optimizer.zero_grad()
-        vjp(grad)
-        self.trained.actor_optimizer.step(rate)
-        return loss
 
     def actor_loss(self, batch: Transitions, action: Tensor) -> tuple[Tensor, Tensor]:
         """(loss of the actor 0-d, its gradient with respect to the actor's actions [N, A], scaled to [-1, 1]).
@@ -288,14 +341,15 @@ class DeterministicActorCritic:
         The loss is minus the mean value of the first critic. A subclass may override it.
         """
         with torch.no_grad():
+            # the actor's gradient goes through the action only, not through the encoder of the critics
             features = self.critics.encoder(batch.observation.features)
         value, grad = self.critics.action_gradient(features, action, first=True)
         return -value, -grad
 
-    def state_dict(self) -> DeterministicActorCriticState:
+    def state_dict(self) -> State:
         return {**self.trained.state_dict(), "actor_target": self.actor_target.state_dict()}
 
-    def load_state_dict(self, state: DeterministicActorCriticState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.trained.load_state_dict(state)
         self.actor_target.load_state_dict(state["actor_target"])
 
@@ -304,6 +358,7 @@ class TargetNetwork(Generic[NetworkT]):
     """A target network: `network` is a copy of `online` without gradients. `update` moves it towards `online`."""
 
     def __init__(self, online: NetworkT) -> None:
+        # in evaluation mode: dropout and batch statistics would make the targets noisy
         self.online, self.network = online, deepcopy(online).eval()
         self.network.requires_grad_(False)
         self._pairs: list[tuple[Tensor, Tensor]] = []
@@ -312,6 +367,7 @@ class TargetNetwork(Generic[NetworkT]):
 
     def _pair(self) -> None:
         """Pair the parameters of both networks in their order. If layers of the online network were replaced, copy it again."""
+        # layers that were replaced have no counterpart to average with
         if architecture(self.network) != architecture(self.online):
             self.network = deepcopy(self.online).eval()
             self._own = Structure(self.network)
@@ -322,6 +378,7 @@ class TargetNetwork(Generic[NetworkT]):
     @torch.no_grad()
     def update(self, tau: float) -> None:
         """Compute target += tau * (online - target). Buffers, such as batch-norm statistics, are copied without averaging."""
+        # no `or`: both have to take note of the change
         if self._structure.changed() | self._own.changed():
             self._pair()
         for mine, theirs in self._pairs:
@@ -352,6 +409,7 @@ class TrainedCritics:
     ) -> None:
         """`rate` is the first learning rate."""
         self.actor, self.critics, self.shared = actor, critics, critics.encoder is actor.encoder
+        # an encoder that both share belongs to the actor's optimizer, else two optimizers would move it
         self.own = critics.ensemble if self.shared else critics
         choice, arguments = config.optimizer_class, config.optimizer_kwargs
         self.actor_optimizer = FlatOptimizer(actor, choice, rate, arguments)
@@ -362,36 +420,7 @@ class TrainedCritics:
         self.td_error: Tensor | None = None
         """The errors [N] of the last batch with importance weights, for prioritised buffers."""
 
-    def begin(self) -> None:
-        """Set the networks to training mode, if one of their modules depends on the mode."""
-        if self.structure.changed():
-            self.has_train_mode = has_train_mode(self.actor, self.critics)
-        if self.has_train_mode:
-            self.actor.train()
-            self.critics.train()
-
-    def step(self, batch: Transitions, target: Tensor, loss_of: ValueLoss, rate: float) -> tuple[Tensor, Tensor | None]:
-        """Train the critics by one step towards targets [N, M].
-
-        Returns:
-            (their loss, 0-d; the TD errors [N] if the batch has importance weights, else None).
-        """
-        with torch.set_grad_enabled(not self.shared):
-            features = self.critics.encoder(batch.observation.features)
-        values, vjp = self.critics.evaluate(features, self.actor.scale.to_unit(batch.action))
-        loss, grad = loss_of(values, target, weight=batch.weight)
-        self.optimizer.zero_grad()
-        vjp(grad)
-        self.optimizer.step(rate)
-        return loss, None if batch.weight is None else td_error(values, target)
-
-    def action_gradient(self, batch: Transitions, action: Tensor, value_of: ValueOf) -> tuple[Tensor, Tensor]:
-        """(value 0-d, its gradient with respect to the actor's actions [N, A]). The actor maximises this value."""
-        with torch.no_grad():
-            features = self.critics.encoder(batch.observation.features)
-        return self.critics.action_gradient(features, action, value_of)
-
-    def state_dict(self) -> TrainedCriticsState:
+    def state_dict(self) -> State:
         return {
             "critic": dict(self.own.state_dict()),
             "critic_target": self.target.state_dict(),
@@ -400,7 +429,7 @@ class TrainedCritics:
             "counters": {"updates": self.updates},
         }
 
-    def load_state_dict(self, state: TrainedCriticsState) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.own.load_state_dict(state["critic"])
         self.target.load_state_dict(state["critic_target"])
         self.actor_optimizer.load_state_dict(state["actor_optimizer"])
@@ -456,47 +485,3 @@ class CriticLoss(Protocol[ConfigT_contra]):
     def reconfigure(self, config: ConfigT_contra) -> None:
         """Use the settings of `config` from the next update on."""
         ...
-
-
-class ClippedPolicyState(TypedDict):
-    """The state of `ClippedPolicy`."""
-
-    optimizer: Mapping[str, object]
-    counters: Mapping[str, int]
-
-
-class QLearningState(TypedDict):
-    """The state of `QLearning`."""
-
-    target: Mapping[str, Tensor]
-    optimizer: Mapping[str, object]
-    counters: Mapping[str, int]
-
-
-class EntropyState(TypedDict):
-    """The state of `EntropyCoefficient`."""
-
-    log_alpha: Tensor
-    optimizer: Mapping[str, object]
-
-
-class TrainedCriticsState(TypedDict):
-    """The state of `TrainedCritics`."""
-
-    critic: Mapping[str, Tensor]
-    critic_target: Mapping[str, Tensor]
-    actor_optimizer: Mapping[str, object]
-    critic_optimizer: Mapping[str, object]
-    counters: Mapping[str, int]
-
-
-class SoftActorCriticState(TrainedCriticsState):
-    """The state of `SoftActorCritic`."""
-
-    entropy: EntropyState
-
-
-class DeterministicActorCriticState(TrainedCriticsState):
-    """The state of `DeterministicActorCritic`."""
-
-    actor_target: Mapping[str, Tensor]

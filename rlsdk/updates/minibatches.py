@@ -50,6 +50,7 @@ class PolicyBatch:
     def rows(self, index: Tensor) -> PolicyBatch:
         """The rows at `index`, int64 [M]. The first row begins a new segment."""
         chosen = tree.map_tensors(lambda leaf: leaf.index_select(0, index), self)
+        # the row before it is in another minibatch, so the stored state has to be used
         chosen.starts[0] = True
         return chosen
 
@@ -75,14 +76,17 @@ def policy_batch(
     """
     steps, extras = rollout.steps, network.estimates(rollout.steps)
     nothing: Any = ()  # a placeholder for a field that the rollout does not have
+    # networks with `stores_estimates = False`: one evaluation of all observations is faster than two
     if (value := extras.value) is None:
         value, next_value = _all_values(rollout, network)
     else:
         next_value = _next_values(rollout, value, extras.memory, network)
     advantage, target, whole = advantages(steps, value, next_value, gamma, lam)
+    # with one environment the rows are in order already, and a view saves the copy
     flat = partial(torch.squeeze, dim=1) if steps.reward.shape[1] == 1 else _end_to_end
     observation = tree.map_tensors(flat, steps.observation)
     starts, length = observation.is_first.clone(), len(steps.reward)
+    # the rows of the next environment begin a new segment; shorter ones truncate backpropagation
     (starts[::length] if cut_every is None else starts.view(-1, length)[:, ::cut_every]).fill_(True)
     return PolicyBatch(
         observation,
@@ -93,12 +97,14 @@ def policy_batch(
         target,
         tree.map_tensors(flat, extras.memory),
         starts,
+        # None where no row is a filler: losses then need no weights
         None if whole else flat(steps.valid).to(torch.float32),
     )
 
 
 def _end_to_end(leaf: Tensor) -> Tensor:
     """Reshape [T, B, ..] to [B * T, ..], one environment after another."""
+    # recurrent networks need the steps of one environment one after another
     return leaf.transpose(0, 1).flatten(0, 1)
 
 
@@ -133,6 +139,7 @@ def _next_values(
     `values` [T, B] and `memory` [T, B, ..] are those of the observation before each step.
     """
     last_memory = (rollout.last_carry.actor, rollout.last_carry.critic)
+    # the value of step t + 1 is known already; only the last one has to be computed
     following = torch.cat([values[1:], network.found_values(rollout.last_observation, last_memory).unsqueeze(0)])
     if finals := rollout.final_observations:
         after = tree.map_tensors(
@@ -140,6 +147,8 @@ def _next_values(
             memory,
             last_memory,
         )
+        # at the end of an episode the next row is the first of another one, so its value is that of the last
+        # observation
         following[finals.time, finals.env] = network.found_values(finals.observation, after)
     return following
 
@@ -147,6 +156,7 @@ def _next_values(
 def shuffled_order(batch: PolicyBatch, generator: Generator) -> Tensor:
     """Return the indices of the rows in random order, int64 [M]. Rows with weight 0 are left out."""
     index = torch.randperm(len(batch), generator=generator, device=batch.target.device)
+    # after the draw, so that the random numbers do not depend on the number of fillers
     return index if batch.weight is None else index[batch.weight[index] > 0.0]
 
 
@@ -158,7 +168,9 @@ def shuffled(batch: PolicyBatch, size: int, generator: Generator) -> Iterator[Po
     index = shuffled_order(batch, generator)
     if not len(index):
         return
+    # one copy of all rows in the new order; minibatches are then views of it
     drawn = batch.rows(index)
+    # every minibatch begins a segment: its first row has no predecessor in it
     drawn.starts[::size] = True
     yield from tree.split(drawn, size) if len(index) > size else (drawn,)
 
@@ -173,11 +185,13 @@ def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int =
     """
     count, device = len(batch), batch.target.device
     place = int(torch.randint(count, (), generator=generator, device=device))
+    # the start is random, so that minibatches are not cut at the same rows in every epoch
     index = torch.arange(count, device=device).roll(-place)
     for chosen in torch.split(index, size):
         rows = batch.rows(chosen)
         if burn_in:
             rows = replace(rows, weight=_without_first(rows, burn_in))
+        # a mean over no rows would be NaN
         if rows.weight is None or bool(rows.weight.any()):
             yield rows
 
@@ -185,6 +199,7 @@ def in_order(batch: PolicyBatch, size: int, generator: Generator, burn_in: int =
 def _without_first(rows: PolicyBatch, count: int) -> Tensor:
     """The weights [N] of the rows, with 0 for the first `count` rows of each segment that does not begin an episode."""
     first_rows, segment, place = segments_of(rows.starts)
+    # a segment that begins an episode starts from the true state and needs no burn-in
     goes_on = ~rows.observation.is_first[first_rows]
     weight = torch.ones_like(rows.target) if rows.weight is None else rows.weight
     return weight.masked_fill(goes_on[segment] & (place < count), 0.0)

@@ -33,6 +33,7 @@ def _clear_decayed(state: Mapping[str, object]) -> None:
     """
     for moments in state.values():
         if isinstance(moments, Tensor) and moments.dim() and moments.is_floating_point():
+            # far below what could move a weight
             moments.masked_fill_(moments.abs() < SMALLEST_MOMENT * torch.finfo(moments.dtype).tiny, 0.0)
 
 
@@ -83,6 +84,7 @@ class FlatOptimizer:
 
     def _tensor_optimizer(self) -> TensorOptimizer | None:
         """The optimiser of the tensors as they are; None if the vector has the same result."""
+        # classes by identity: a subclass may look at whole matrices
         known = isinstance(self._choice, str) or any(self._choice is kind for kind in ELEMENTWISE)
         if known or not self._memory.parameters:
             return None
@@ -94,6 +96,7 @@ class FlatOptimizer:
         """Train these parameters from now on. Parameters that were trained before retain their moments; new ones start
         with 0."""
         wanted, before, flat = list(parameters), self._memory.parameters, self.flat
+        # nothing was replaced; moving the moments would copy them for nothing
         if len(wanted) == len(before) and all(map(is_, wanted, before)):
             return
         state, tensors = self.optimizer.state.get(flat, {}), self._by_tensor
@@ -105,6 +108,7 @@ class FlatOptimizer:
 
     def zero_grad(self) -> None:
         """Set the gradients to zero, before `backward`. Parameters that were replaced in the network are adopted here."""
+        # here and not in `step`: gradients of new parameters have to land in the vector from the first backward pass on
         if self._structure is not None and self._structure.changed():
             self.adopt(self._structure.roots[0].parameters())
         self._memory.clear()
@@ -115,40 +119,37 @@ class FlatOptimizer:
         The learning rate is a tensor 0-d if the step belongs to a CUDA graph.
         """
         self._memory.renew_views()
-        if self._make_step is not None:
-            following = self._following(learning_rate, max_norm)
-            if following is not None and self._make_step(following):
-                return
-        frozen = self._memory.frozen() if False in map(is_trained, self._memory.parameters) else []
-        if max_norm is not None:
-            self._clip(self.gradients, max_norm)
-        before = [parameter.detach().clone() for parameter in frozen]
+        is_frozen = False in map(is_trained, self._memory.parameters)
         if self._by_tensor is None:
             self.optimizer.param_groups[0]["lr"] = learning_rate
         else:
             self._by_tensor.set_rates(learning_rate)
         state = self.optimizer.state.get(self.flat, {})
+        if self._make_step is not None and self._by_tensor is None and not is_frozen:
+            following = next_steps(self.optimizer, self.flat, state, max_norm)
+            if following is not None and self._make_step(following):
+                return
+        frozen = self._memory.frozen() if is_frozen else []
+        if max_norm is not None:
+            self._clip(self.gradients, max_norm)
+        # the optimizer moves the whole vector: momentum and weight decay change frozen parameters too, so they are put back
+        before = [parameter.detach().clone() for parameter in frozen]
         if not self._kernel(self.optimizer, state):
             step_optimizer(self.optimizer)
         # the step count is saved, so a resumed training clears the same moments
         if self.flat.is_cpu and int(state.get("step", 1)) % STEPS_BETWEEN_CLEARING == 0:
             _clear_decayed(state)
-        for parameter, value in zip(frozen, before, strict=True):  # momentum and weight decay change them
+        for parameter, value in zip(frozen, before, strict=True):
             parameter.data.copy_(value)
 
     def next_steps(self, learning_rate: float, max_norm: float | None = None) -> VectorStep | None:
         """Set the gradients to zero; return what compiled code needs to make the next steps itself. None: call `step`."""
         self.zero_grad()
         self._memory.renew_views()
-        return self._following(learning_rate, max_norm)
-
-    def _following(self, learning_rate: float | Tensor, max_norm: float | None) -> VectorStep | None:
-        """Return what compiled code needs to make the next steps itself; None: only `step` can make them."""
-        if self._by_tensor is not None:
+        if self._by_tensor is not None or False in map(is_trained, self._memory.parameters):
             return None
         self.optimizer.param_groups[0]["lr"] = learning_rate
-        state, is_frozen = self.optimizer.state.get(self.flat, {}), False in map(is_trained, self._memory.parameters)
-        return None if is_frozen else next_steps(self.optimizer, self.flat, state, max_norm)
+        return next_steps(self.optimizer, self.flat, self.optimizer.state.get(self.flat, {}), max_norm)
 
     def state_dict(self) -> dict[str, object]:
         """The optimiser's moments and step count, without the parameters, which are part of the network's state."""
@@ -211,8 +212,10 @@ def maker(
             and choice in FUSED
             and not (options.get("foreach") or options.get("differentiable"))
         ):
+            # fused steps are one call for the vector; torch refuses them for other tensors
             options.setdefault("fused", all(p.numel() > 0 and p.is_floating_point() for p in parameters))
         try:
+            # importing torch's compiler takes two seconds and serves nothing here
             with without_compiler():
                 found = kind(list(parameters), **options)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -271,6 +274,7 @@ def own_state(make: Maker, flat: Tensor, state: Mapping[str, object]) -> dict[st
     """
     before, after = _states_of_one_number(make, flat)
     wanted = before if not state else after
+    # fused steps read moments without checks, so a damaged file must not reach them
     if set(state) != set(wanted):
         raise ValueError(f"the optimiser's state {sorted(state)} is not {sorted(wanted)}")
     found = dict(state)
@@ -288,6 +292,7 @@ def own_state(make: Maker, flat: Tensor, state: Mapping[str, object]) -> dict[st
 
 def _states_of_one_number(make: Maker, flat: Tensor) -> tuple[dict[str, object], dict[str, object]]:
     """The states of such an optimiser for a parameter [1], before and after its first step."""
+    # one number is enough to see which entries the state has, and costs no copy of the vector
     number = nn.Parameter(torch.zeros_like(flat[:1]))
     number.grad = torch.zeros_like(number)
     optimizer = make([number])
@@ -407,6 +412,7 @@ class TensorOptimizer:
 
     def state_dict(self) -> dict[str, object]:
         """A copy of the optimiser's `state_dict`, with only those entries of groups that the optimiser changed."""
+        # a copy, because later steps change the moments in place
         state: dict[str, object] = deepcopy(self.optimizer.state_dict())
         return {**state, "param_groups": deepcopy(self.changed_groups())} if "param_groups" in state else state
 
@@ -430,6 +436,7 @@ class TensorOptimizer:
         for copy in copies:
             copy.grad = torch.full_like(copy, 1e-3)
         optimizer = self._make(copies)
+        # which entries a state has is known only after a step
         optimizer.step()
         return optimizer.state_dict()
 

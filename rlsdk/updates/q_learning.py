@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rlsdk import tree
+from rlsdk.interfaces import State
 from rlsdk.kernels import graphed
 from rlsdk.kernels.protocol import Learnt
 from rlsdk.math.values import greedy_target, taken_values, td_error
@@ -21,7 +22,7 @@ from rlsdk.networks.discrete_values import DiscreteValuePolicy
 from rlsdk.records import Metrics, Transitions
 from rlsdk.runtime.process import count_in
 from rlsdk.settings.off_policy import QLearningConfig
-from rlsdk.updates.continuous import QLearningState, TargetNetwork, ValueLoss
+from rlsdk.updates.continuous import TargetNetwork, ValueLoss
 from rlsdk.updates.optimizer import FlatOptimizer
 
 COUNTERS = ("target_updates", "since_target", "counted")
@@ -69,6 +70,7 @@ class QLearning(Generic[ConfigT]):
         self.target_updates = self.since_target = self.counted = 0
         self.td_error: Tensor | None = None
         """The errors [N] of the last batch with importance weights, for prioritised buffers."""
+        # in place: the policy's kernels and CUDA graphs read this tensor
         policy.epsilon.fill_(config.exploration_initial_eps)
         self._warn_of_short_interval()
 
@@ -84,6 +86,7 @@ class QLearning(Generic[ConfigT]):
     def reconfigure(self, config: ConfigT) -> None:
         """Use the settings of `config` from the next round on."""
         self.optimizer.optimizer.param_groups[0].update(self._arguments(config))
+        # later the schedule has set it, and the new schedule counts from the next step
         if not self.counted:
             self.policy.epsilon.fill_(config.exploration_initial_eps)
         shorter = config.target_update_interval < self.config.target_update_interval
@@ -101,6 +104,7 @@ class QLearning(Generic[ConfigT]):
         It is called after every vector step.
         """
         self.policy.epsilon.fill_(self.config.exploration_rate(progress))
+        # never negative: a continued training may begin with fewer steps than the last count
         self.since_target += max(0, env_steps - self.counted)
         self.counted = env_steps
         # the interval in whole vector steps, rounded down
@@ -125,6 +129,7 @@ class QLearning(Generic[ConfigT]):
             for batch in parts:
                 yield self.update(batch, progress=progress)
             return
+        # the target network is fixed in these updates, so one evaluation serves all batches
         rate, targets = self.config.learning_rate(1.0 - progress), torch.split(self._target(batches, count), size, 1)
         for batch, target in zip(parts, targets, strict=True):
             yield self._finished(self._learn(batch, target, rate))
@@ -165,14 +170,14 @@ class QLearning(Generic[ConfigT]):
         mask = following.action_mask
         return greedy_target(next_values, batch.reward, batch.discount, sizes, mask=mask, selector=selector)
 
-    def state_dict(self) -> QLearningState:
+    def state_dict(self) -> State:
         return {
             "target": self.target.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "counters": {name: getattr(self, name) for name in COUNTERS},
         }
 
-    def load_state_dict(self, state: QLearningState, /) -> None:
+    def load_state_dict(self, state: State, /) -> None:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         counters = [count_in(state["counters"], name) for name in COUNTERS]

@@ -15,7 +15,6 @@ import numpy as np
 
 import rlsdk
 import rlsdk_zoo as zoo
-from rlsdk.agent.assembly import recorded_in
 from rlsdk.callbacks.evaluation import EvaluationLog
 from rlsdk.errors import PluginError, RlsdkError
 from rlsdk.evaluation.evaluate import Evaluation
@@ -28,7 +27,7 @@ from rlsdk.runs.sweep import _progress
 from rlsdk.settings import load_settings
 from rlsdk.settings.constructor import bind
 from rlsdk.sinks import CsvSink, JsonlSink
-from rlsdk_datasets import open_episodes, summary_of
+from rlsdk_datasets import Dataset, open_episodes, summary_of
 from rlsdk_envs import Monitor
 from rlsdk_envs.wrappers import load_results, ts2xy
 from rlsdk_interchange import import_minari, record_episodes, remember
@@ -229,7 +228,7 @@ def _data_set(folder: Path) -> Path:
 
 
 def _read_data_set(path: Path) -> None:
-    recorded_in(path)
+    Dataset.at(path).contents()
     summary_of(path).rows()
     episodes = list(open_episodes(path))
     remember(rlsdk.make("dqn", env="CartPole-v1", buffer_size=1000, seed=0), episodes)

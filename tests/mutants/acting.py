@@ -291,7 +291,7 @@ def rewards_are_those_of_the_next_row(patch: Patch) -> None:
 def actions_are_those_of_the_first_environment(patch: Patch) -> None:
     def swap(self: Any, batch: Any, index: Any) -> Any:
         first = index // self.context.num_envs * self.context.num_envs
-        return replace(batch, action=self.stored.take("action", first))
+        return replace(batch, action=self.take("action", first))
 
     _at(patch, swap)
 
@@ -338,22 +338,22 @@ def the_last_environment_is_never_sampled(patch: Patch) -> None:
 
 @mutant("buffer.sampling")
 def rows_are_drawn_from_the_global_generator(patch: Patch) -> None:
-    draw = ReplayBuffer._draw
-    patch.setattr(ReplayBuffer, "_draw", lambda self, size, generator: draw(self, size, torch.default_generator))
+    draw = ReplayBuffer.draw
+    patch.setattr(ReplayBuffer, "draw", lambda self, size, generator: draw(self, size, torch.default_generator))
 
 
 @mutant("buffer.sampling")
 def the_newest_rows_are_never_sampled(patch: Patch) -> None:
-    draw = ReplayBuffer._draw
+    draw = ReplayBuffer.draw
 
     def broken(self: Any, size: int, generator: Any) -> Any:
-        index, stored, envs = draw(self, size, generator), self.stored, self.context.num_envs
+        index, stored, envs = draw(self, size, generator), self, self.context.num_envs
         newest = (stored.head - 1) % stored.ring
         return torch.where(
             (index // envs == newest) & (stored.filled > 1), (index - envs) % (stored.ring * envs), index
         )
 
-    patch.setattr(ReplayBuffer, "_draw", broken)
+    patch.setattr(ReplayBuffer, "draw", broken)
 
 
 @mutant("buffer.sampling", "qrdqn")

@@ -46,7 +46,14 @@ def small_discounts_are_doubled(patch: Patch) -> None:
 
 @mutant("batch.discount-read", "tqc")
 def gamma_is_a_constant(patch: Patch) -> None:
-    _given(patch, SoftActorCritic, lambda batch: replace(batch, discount=0.99 * (batch.discount > 0)), "_target")
+    from rlsdk_tqc import algorithm
+
+    target = algorithm.TruncatedQuantiles.target
+
+    def broken(self: Any, values: Any, log_prob: Any, alpha: Any, batch: Transitions) -> Any:
+        return target(self, values, log_prob, alpha, replace(batch, discount=0.99 * (batch.discount > 0)))
+
+    patch.setattr(algorithm.TruncatedQuantiles, "target", broken)
 
 
 @mutant("batch.ends-have-no-next", alone=True)

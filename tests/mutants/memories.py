@@ -45,7 +45,7 @@ def terminations_bootstrap(patch: Patch) -> None:
 
 @mutant("buffer.length")
 def length_counts_rows_not_transitions(patch: Patch) -> None:
-    patch.setattr(replay.ReplayBuffer, "__len__", lambda self: self.stored.filled)
+    patch.setattr(replay.ReplayBuffer, "__len__", lambda self: self.filled)
 
 
 @mutant("buffer.size-known-first", alone=True)
@@ -57,7 +57,7 @@ def size_forgets_the_second_observation(patch: Patch) -> None:
 @mutant("buffer.samples-are-copies")
 def samples_are_views(patch: Patch) -> None:
     def view(self: Any, index: Any) -> Any:
-        stored, rows = self.stored, torch.arange(len(self))
+        stored, rows = self, torch.arange(len(self))
         names = ("observation", "action", "reward", "discount", "next_observation")
         return Transitions(*(map_tensors(lambda leaf: leaf[: len(rows)], stored.flat(name)) for name in names), rows)
 
@@ -75,7 +75,7 @@ def batches_are_given_out_again(patch: Patch) -> None:
     at = replay.ReplayBuffer.at
 
     def broken(self: Any, index: Any) -> Any:
-        key = self.stored.written, tuple(index.tolist())
+        key = self.written, tuple(index.tolist())
         cache = self.__dict__.setdefault("given_out", {})
         if key not in cache:
             cache[key] = at(self, index)

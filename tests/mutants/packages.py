@@ -39,6 +39,17 @@ def any_space_is_taken(patch: Patch) -> None:
     patch.setattr("rlsdk_tqc.build.require_spaces", lambda *a, **k: None)
 
 
+@mutant("plugin.kernels-agree", "kernels", alone=True)
+def sums_forget_the_last_row(patch: Patch) -> None:
+    from rlsdk_kernels import compiled_vectors
+    from rlsdk_kernels.hooks import kernels
+
+    def wrong(value: Tensor, weight: Tensor) -> Tensor:
+        return compiled_vectors.discounted_sums(torch.cat([value[:-1], torch.zeros_like(value[-1:])]), weight)
+
+    patch.setattr("rlsdk_testing.plugin_clauses.extensions_of", lambda *_: {**kernels(), "discounted_sums": wrong})
+
+
 @mutant("plugin.settings-round-trip", alone=True)
 def settings_lose_precision(patch: Patch) -> None:
     from rlsdk_testing import plugin_clauses as plugin

@@ -57,7 +57,7 @@ def the_gradient_is_never_scaled_down(patch: Patch) -> None:
 
 @mutant("settings.have-effect", "maskable-ppo")
 def advantages_are_always_normalised(patch: Patch) -> None:
-    ignore(patch, ClippedPolicy, "_terms", normalize_advantage=True)
+    ignore(patch, ClippedPolicy, "update", normalize_advantage=True)
 
 
 @mutant("settings.have-effect", "maskable-ppo")

@@ -10,12 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlsdk.networks import ActorCritic, DiscreteValuePolicy, FlattenEncoder, SquashedActor, actor_critic
+from rlsdk.networks import (
+    ActorCritic,
+    ContinuousCritics,
+    DiscreteValuePolicy,
+    FlattenEncoder,
+    SquashedActor,
+    actor_critic,
+)
 from rlsdk.networks.action_heads import DiscreteHead
 from rlsdk.records import Rollout, Transitions
 from rlsdk.tree import map_tensors
 from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic, clipped_policy, minibatches
-from rlsdk.updates.continuous import EntropyCoefficient, TrainedCritics
+from rlsdk.updates.continuous import EntropyCoefficient
 from rlsdk_ars import algorithm as ars
 from rlsdk_tqc import algorithm as tqc
 from rlsdk_trpo import algorithm as trpo
@@ -378,13 +385,13 @@ def critics_see_the_state_itself(patch: Patch) -> None:
 
 @mutant("learns.bandit", "tqc")
 def the_actor_climbs_down(patch: Patch) -> None:
-    climbs = TrainedCritics.action_gradient
+    climbs = ContinuousCritics.action_gradient
 
     def broken(self: Any, *arguments: Any) -> Any:
         value, grad = climbs(self, *arguments)
         return value, -grad
 
-    patch.setattr(TrainedCritics, "action_gradient", broken)
+    patch.setattr(ContinuousCritics, "action_gradient", broken)
 
 
 @mutant("learns.entropy", "tqc")

@@ -111,8 +111,8 @@ BUGS = (
         algorithm="qrdqn",
         kind="fillers",
         file=REPLAY,
-        old="if not self.stored.holes and self.stored.frames is None:",
-        new="if self.stored.frames is None:",
+        old="if not self.holes and self.frames is None:",
+        new="if self.frames is None:",
     ),
     Bug(
         id="the-share-of-random-actions-is-not-stored",

@@ -14,6 +14,14 @@ LOOP = "plugins/rlsdk-testing/src/rlsdk_testing/scaffold/templates/own-loop/src/
 
 BUGS = (
     Bug(
+        id="the-target-moves-twice",
+        algorithm="planted-off-policy",
+        kind="settings",
+        file=OFF,
+        old="        self.target.update(self.config.tau)\n",
+        new="        self.target.update(self.config.tau)\n        self.target.update(self.config.tau)\n",
+    ),
+    Bug(
         id="bad-actions-become-likelier",
         algorithm="planted-on-policy",
         kind="targets",

@@ -18,9 +18,8 @@ from rlsdk.errors import ArtifactError, DivergenceError, MaskError, SettingsErro
 from rlsdk.registry import algorithms
 from rlsdk.tree import flatten
 from rlsdk_datasets import RecordedEpisode, RecordedOnly, open_episodes, write_episodes
+from tests.expert_episodes import CHOICE, SEEN, VECTOR, recorded
 
-SEEN = spaces.Box(-1.0, 1.0, (2,), np.float32)
-CHOICE, VECTOR = spaces.Discrete(2, start=3), spaces.Box(-2.0, 2.0, (1,), np.float32)
 LARGE_MEMORY = {"buffer_size": 1000}
 DISCRETE: dict[str, dict[str, Any]] = {
     "a2c": {},
@@ -63,20 +62,6 @@ class Masked(gymnasium.Env[np.ndarray, np.int64]):
 
     def action_masks(self) -> np.ndarray:
         return np.ones(2, np.bool_)
-
-
-def recorded(
-    path: Path, action_space: spaces.Space[Any], episodes: int = 6, *, masks: bool = False, steps: int = 40
-) -> Path:
-    """Record episodes of an expert whose action depends on the first of the two numbers in an observation."""
-    dice, made = torch.Generator().manual_seed(0), []
-    for seed in range(episodes):
-        seen = torch.rand(steps + 1, 2, generator=dice) * 2 - 1
-        action = (seen[:-1, 0] > 0).long() + 3 if isinstance(action_space, spaces.Discrete) else 1.5 * seen[:-1, :1]
-        allowed = torch.ones(steps + 1, 2, dtype=torch.bool) if masks else None
-        rewards = torch.ones(steps)
-        made.append(RecordedEpisode(seen, action, rewards, terminated=seed % 2 == 0, action_masks=allowed, seed=seed))
-    return write_episodes(path, made, to_space(SEEN), to_space(action_space))
 
 
 def agent_for(name: str, action_space: spaces.Space[Any], **settings: Any) -> rlsdk.Agent:

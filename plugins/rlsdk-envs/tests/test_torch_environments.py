@@ -27,7 +27,7 @@ from rlsdk_datasets import open_episodes
 from rlsdk_envs import check_env, make_torch_vec_env
 from rlsdk_envs.torch_vector import TorchVectorEnv
 from rlsdk_interchange import record_episodes
-from rlsdk_kernels.graphed_transition import GraphedTransition
+from rlsdk_kernels.cuda_graphs import GraphedTransition
 from rlsdk_sb3 import NumpyVectorEnv
 from tests.stateful_environments import Chase
 from tests.test_gpu import has_gpu, on_gpu, stand_in

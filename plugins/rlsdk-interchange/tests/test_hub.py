@@ -80,7 +80,7 @@ class Hub(BaseHTTPRequestHandler):
             self._answer(404, b"{}", X_Error_Code=kind, X_Error_Message="there is no such thing")
             return
         digest = hashlib.sha1(data, usedforsecurity=False).hexdigest()
-        self._answer(200, data, ETag=f'"{digest}"', X_Repo_Commit=COMMIT, Accept_Ranges="bytes")
+        self._answer(200, data, ETag=f'"{digest}"', X_Repo_Commit=digest, Accept_Ranges="bytes")
 
     do_HEAD = do_GET
 
@@ -145,6 +145,22 @@ def test_an_agent_goes_there_and_back(hub: Any, tmp_path: Path) -> None:
     seen = np.zeros(3, np.float32)
     back = rlsdk.load(tmp_path / "back").predict(seen, deterministic=True)[0]
     np.testing.assert_array_equal(back, agent.predict(seen, deterministic=True)[0])
+
+
+def test_an_edited_page_stays(hub: Any, tmp_path: Path) -> None:
+    rlsdk.make("trpo", env="Pendulum-v1", seed=0).save(tmp_path / "mine")
+    hub[0]["me/own"] = {"README.md": b"my own words"}
+    push = [["push", "mine", name] for name in ("me/own", "me/new", "me/new")]
+    own, first, second = commands(hub, push, tmp_path)
+    assert (own[0], first[0], second[0]) == (0, 0, 0)
+    assert hub[0]["me/own"]["README.md"] == b"my own words"
+    assert "agent.rlsdk" in hub[0]["me/own"]
+    assert "README.md of me/own was edited and stays as it is" in own[2]
+    assert "edited" not in first[2] + second[2]  # what `push` wrote is replaced
+    hub[0]["me/new"]["README.md"] += b"and mine"
+    (third,) = commands(hub, push[1:2], tmp_path)
+    assert "was edited" in third[2]
+    assert hub[0]["me/new"]["README.md"].endswith(b"and mine")
 
 
 WRONG = (

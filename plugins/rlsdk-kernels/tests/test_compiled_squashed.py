@@ -20,7 +20,7 @@ from rlsdk.kernels.protocol import SquashedLayers
 from rlsdk.kernels.reference import AutogradPair
 from rlsdk.kernels.structure import compiled_off
 from rlsdk_kernels import compiled_library
-from rlsdk_kernels.compiled_squashed import CompiledSquashedPolicy
+from rlsdk_kernels.squashed_policy import CompiledSquashedPolicy
 from tests.compiled_variants import needs_library
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]

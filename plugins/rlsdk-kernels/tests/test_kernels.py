@@ -39,11 +39,10 @@ from rlsdk_kernels.actor_critic_kernel import ActorCriticKernel
 from rlsdk_kernels.backends import TORCH
 from rlsdk_kernels.choice import backend_name
 from rlsdk_kernels.compiled_dense import CompiledDense
-from rlsdk_kernels.compiled_library import library, may_compile
+from rlsdk_kernels.compiled_library import has_avx2, library, may_compile
 from rlsdk_kernels.dense_kernel import DenseKernel
 from rlsdk_kernels.numpy_backend import NUMPY, Backend
 from rlsdk_kernels.numpy_distributions import GumbelSampler, NormalSampler
-from rlsdk_kernels.processor import has_avx2
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
 from rlsdk_testing.rollouts import rollout_of

@@ -14,7 +14,7 @@ from torch import Tensor
 from rlsdk.kernels import reference
 from rlsdk.kernels.structure import compiled_off
 from rlsdk.math.values import midpoints, quantile_huber, smallest
-from rlsdk_kernels import compiled_huber, compiled_vectors, pairwise_huber, sorted_huber
+from rlsdk_kernels import compiled_values, compiled_vectors, pairwise_huber
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
 
 LARGE, SMALL = (3, 120), (3, 20)
@@ -25,7 +25,7 @@ def both(z: Tensor, y: Tensor, weight: Tensor | None) -> tuple[tuple[Tensor, Ten
     asymmetry = 2.0 * midpoints(z.shape[-1], z) - 1.0
     wide = None if weight is None else weight.double()
     total, grads = reference.pairwise_huber(z.double(), y.double(), asymmetry.double(), wide)
-    return sorted_huber.sorted_huber(z, y, asymmetry, weight), (total.float(), grads.float())
+    return pairwise_huber.sorted_huber(z, y, asymmetry, weight), (total.float(), grads.float())
 
 
 @given(
@@ -83,8 +83,9 @@ def test_many_quantiles_are_sorted_and_few_are_not(compiled: bool, monkeypatch: 
 
     def noted(current: Tensor, *rest: Tensor | None) -> tuple[Tensor, Tensor]:
         calls.append(tuple(current.shape))
-        return sorted_huber.sorted_huber(current, *rest)  # type: ignore[arg-type]
+        return by_sorting(current, *rest)  # type: ignore[arg-type]
 
+    by_sorting = pairwise_huber.sorted_huber
     monkeypatch.setattr(pairwise_huber, "sorted_huber", noted)
     for shape in (large, SMALL):
         z, y = torch.randn(shape), torch.randn(shape)
@@ -107,8 +108,8 @@ def test_inputs_are_left_as_they_were() -> None:
 @pytest.mark.parametrize("library", RUNNABLE)
 def test_compiled_code_finds_the_sums_over_all_pairs(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = loaded(library)
-    monkeypatch.setattr(compiled_huber, "_function", lambda: chosen.pairwise_huber)
-    monkeypatch.setattr(compiled_huber, "by_torch", None)
+    monkeypatch.setattr(compiled_values, "_function", lambda: chosen.pairwise_huber)
+    monkeypatch.setattr(compiled_values, "by_torch", None)
 
     @settings(max_examples=100, deadline=None)
     @given(
@@ -138,7 +139,7 @@ def test_compiled_code_finds_the_sums_over_all_pairs(library: str, monkeypatch: 
         weight = torch.rand(rows, generator=generator) if weighted else None
         asymmetry = 2.0 * midpoints(quantiles, z) - 1.0
         wide = None if weight is None else weight.double()
-        found = compiled_huber.pairwise_huber(z, y, asymmetry, weight)
+        found = compiled_values.pairwise_huber(z, y, asymmetry, weight)
         expected = reference.pairwise_huber(z.double(), y.double(), asymmetry.double(), wide)
         assert (found[0].shape, found[1].shape, found[1].dtype) == ((), z.shape, torch.float32)
         torch.testing.assert_close(found[0], expected[0].float(), rtol=1e-5, atol=1e-5)
@@ -154,14 +155,14 @@ def test_compiled_sums_over_many_atoms_are_as_exact_as_those_of_torch(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = loaded(library)
-    monkeypatch.setattr(compiled_huber, "_function", lambda: chosen.pairwise_huber)
-    monkeypatch.setattr(compiled_huber, "by_torch", None)
+    monkeypatch.setattr(compiled_values, "_function", lambda: chosen.pairwise_huber)
+    monkeypatch.setattr(compiled_values, "by_torch", None)
     generator = torch.Generator().manual_seed(0)
     for quantiles, atoms in ((100, 100), (100, 200), (100, 500)):
         z, y = (torch.randn(64, size, generator=generator) * 2.0 for size in (quantiles, atoms))
         asymmetry = 2.0 * midpoints(quantiles, z) - 1.0
         _, expected = reference.pairwise_huber(z.double() + 1.0, y.double(), asymmetry.double(), None)
-        _, found = compiled_huber.pairwise_huber((z.double() + 1.0).float(), y, asymmetry, None)
+        _, found = compiled_values.pairwise_huber((z.double() + 1.0).float(), y, asymmetry, None)
         assert (found - expected).abs().max() / expected.abs().max() < 1e-6
 
 
@@ -170,10 +171,10 @@ def test_compiled_sums_over_many_atoms_are_as_exact_as_those_of_torch(
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["predicted", "target"])
 def test_compiled_code_notices_what_is_not_finite(wrong: float, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_huber, "by_torch", None)
+    monkeypatch.setattr(compiled_values, "by_torch", None)
     z, y = torch.randn(2, *SMALL), torch.randn(SMALL)
     (z[1] if where == "predicted" else y)[1, 7] = wrong
-    total, grad = compiled_huber.pairwise_huber(z, y, torch.zeros(SMALL[1]), None)
+    total, grad = compiled_values.pairwise_huber(z, y, torch.zeros(SMALL[1]), None)
     assert not bool(total.isfinite())
     assert bool(grad[0, 0].isfinite().all())
 
@@ -182,7 +183,7 @@ def test_compiled_code_notices_what_is_not_finite(wrong: float, where: str, monk
 @pytest.mark.kernels("tests compiled kernels")
 def test_torch_computes_what_compiled_code_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     z, y, skew, weight = torch.randn(2, *SMALL), torch.randn(SMALL), torch.zeros(SMALL[1]), torch.rand(SMALL[0])
-    monkeypatch.setattr(compiled_huber, "_function", lambda: None)
+    monkeypatch.setattr(compiled_values, "_function", lambda: None)
     expected = reference.pairwise_huber(z, y, skew, weight)
     for given_here in (
         (z.double(), y.double(), skew.double(), weight.double()),
@@ -190,10 +191,10 @@ def test_torch_computes_what_compiled_code_cannot(monkeypatch: pytest.MonkeyPatc
         (z, y[None], skew, weight),
         (z, y, skew[:1], weight),
     ):
-        found = compiled_huber.pairwise_huber(*given_here) or reference.pairwise_huber(*given_here)
+        found = compiled_values.pairwise_huber(*given_here) or reference.pairwise_huber(*given_here)
         torch.testing.assert_close(found[1].detach().float(), expected[1])
     with pytest.raises(RuntimeError, match="size"):
-        compiled_huber.pairwise_huber(z, y[:2], skew, weight)
+        compiled_values.pairwise_huber(z, y[:2], skew, weight)
 
 
 @settings(max_examples=100, deadline=None)
@@ -213,7 +214,7 @@ def test_the_smallest_entries(rows: int, size: int, count: int, seed: int) -> No
 def test_sums_beyond_float32_are_infinite() -> None:
     """As in a computation in float32. torch raises a RuntimeError when such a number becomes a tensor."""
     z, y, skew = torch.full(SMALL, -3e38), torch.full(SMALL, 3e38), torch.zeros(SMALL[1])
-    assert compiled_huber.pairwise_huber(z, y, skew, None)[0] == math.inf
+    assert compiled_values.pairwise_huber(z, y, skew, None)[0] == math.inf
     target = torch.tensor([0.0, 1.0, 2.0])
     assert compiled_vectors.explained_variance(torch.tensor([1e25, -1e25, 1e25]), target) == -math.inf
     assert reference.explained_variance(torch.tensor([1e18, -1e18, 1e18]), target * 1e-18) == -math.inf

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import rlsdk
 from rlsdk.callbacks import Callback
-from rlsdk.environments import connect, get_action_masks, is_masking_supported, make_vec_env, to_actions
+from rlsdk.environments import connect, get_action_masks, is_masking_supported, make_vec_env
 from rlsdk.errors import MaskError, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.spaces import Dict as DictSpace
@@ -23,6 +23,7 @@ from rlsdk_envs.toy import AnySpaceEnv, BitFlippingEnv, ChainEnv, IdentityEnv, I
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_sb3 import NumpyVectorEnv
+from rlsdk_sb3.vector import to_actions
 from rlsdk_trpo import TRPO
 
 KINDS = ("sync", "async", "next-step", "same-step")

@@ -109,6 +109,17 @@ def test_what_happens_in_a_process_that_stays_is_named(
     assert found[STATES].remedy
 
 
+def test_what_a_plugin_changes_in_the_process_harms_one_clause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))"
+    add_plugin(site, state_dict=f"torch.set_default_dtype(torch.float64); os.chdir('/'); {limit}")
+    only(monkeypatch, STATES, UPDATES, LAST)
+    found = outcomes()
+    assert [result.status for result in found.values()] == ["failed", "passed", "passed"]
+    changed = "resource limits, the working directory, torch's default dtype"
+    assert found[STATES].detail.splitlines()[-1] == f"it changed {changed}"
+    assert found[STATES].remedy
+
+
 def test_prints_of_a_plugin_do_not_reach_the_table_or_the_json(
     site: Site, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:

@@ -286,7 +286,7 @@ def test_a_memory_of_ones_own() -> None:
 
         def sample(self, size: int, generator: torch.Generator) -> Any:
             back = torch.randint(1, min(self.window, len(self)) + 1, (size,), generator=generator)
-            return self.at((self.stored.head - back) % self.stored.rows)
+            return self.at((self.head - back) % self.rows)
 
     model = small(replay_buffer_class=Newest, replay_buffer_kwargs={"window": 3}).learn(40)
     assert isinstance(model.replay_buffer, Newest)

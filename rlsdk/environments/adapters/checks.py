@@ -6,6 +6,7 @@ import math
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import gymnasium
@@ -22,6 +23,8 @@ FLOAT32_MAX = 3.4028234663852886e38
 """The largest number in float32, to which rewards and entries of `info` are converted."""
 FLAGS = frozenset((bool, np.bool_))
 """Types of `terminated` and `truncated` that need no check."""
+USUAL = frozenset(product(NUMBERS, FLAGS, FLAGS, (dict,)))
+"""Types of (reward, terminated, truncated, info) that need no check: one look-up per step of an environment."""
 STEP = "step must return (observation, reward, terminated, truncated, info)"
 OLDER_API = {
     r"unexpected keyword argument '(seed|options)'": "write reset(self, *, seed=None, options=None), and in it"
@@ -34,16 +37,17 @@ CALLERS = ("gymnasium", "rlsdk", "stable_baselines3")
 """Packages that call environments, or wrap them."""
 
 
-def by_caller(error: BaseException) -> bool:
+def is_of_caller(error: BaseException) -> bool:
     """Whether the code that calls environments raised an error, not their own code or what that called."""
     places = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    # The innermost frame is the code that raised the error.
     return bool(places) and places[-1].partition(".")[0] in CALLERS
 
 
-def mended_by(error: BaseException) -> str:
+def hint_for(error: BaseException) -> str:
     """The fix for an error of those who call an environment of an older API, with a semicolon before it; otherwise ""."""
     found = (fix for pattern, fix in OLDER_API.items() if re.search(pattern, message_of(error)))
-    return next((f"; {fix}" for fix in found), "") if by_caller(error) else ""
+    return next((f"; {fix}" for fix in found), "") if is_of_caller(error) else ""
 
 
 def number(value: object) -> float:
@@ -53,7 +57,8 @@ def number(value: object) -> float:
         EnvironmentFault: it is something else, such as a text that looks like a number.
     """
     array = _one(value)
-    if array is None or array.dtype.kind not in "biuf":  # of an int of many digits the dtype is object
+    if array is None or array.dtype.kind not in "biuf":
+        # of an int of many digits the dtype is object
         raise EnvironmentFault(
             f"gave the reward {shown(value, 60)} ({type(value).__name__}); it must be a finite float32"
         )
@@ -100,8 +105,9 @@ def entry(info: Mapping[str, object], name: str) -> float:
             f"gave no info[{name!r}], which the algorithm needs at every step; the info has {shown(sorted(map(str, info)))}"
         )
     value = info[name]
-    array = None if isinstance(value, str | bytes) else _one(value)
+    array = _one(value)
     found = float(array.item()) if array is not None and array.dtype.kind in "biuf" else math.nan
+    # In this form NaN is refused as well.
     if not abs(found) <= FLOAT32_MAX:
         raise EnvironmentFault(
             f"gave info[{name!r}] = {shown(value)} ({type(value).__name__}); it must be a finite float32"
@@ -117,6 +123,7 @@ def require_info(info: object) -> None:
 
 def _one(value: object) -> NDArray[np.generic] | None:
     """The value as an array if it has exactly one entry, else None."""
+    # `__array__` of a foreign object may raise any error.
     try:
         array = np.asarray(value)
     except Exception:
@@ -186,6 +193,7 @@ def layers_of(environment: Any) -> Iterator[object]:
     """Yield the outermost wrapper, each wrapper inside it, and the environment itself."""
     layer = environment
     yield layer
+    # An environment may have an attribute `env` of its own, which is not a layer.
     while attribute_of(layer, "env", layer) is not layer and layer is not attribute_of(layer, "unwrapped", layer):
         layer = layer.env
         yield layer
@@ -218,11 +226,13 @@ def read(environment: Environment, name: str) -> object:
 def write(environment: object, name: str, value: object) -> None:
     """Set an attribute of the outermost wrapper that has it, or of the environment itself if no wrapper has it."""
     *wrappers, inner = layers_of(environment)
+    # `hasattr` would also find what a wrapper only forwards from the environment.
     setattr(next((layer for layer in wrappers if name in vars(layer)), inner), name, value)
 
 
 def time_limit(env: Any) -> int | None:
     """The step at which an environment, or those of a vector environment, truncates episodes; None if it states none."""
+    # The wrapper TimeLimit first: its argument may differ from the registered limit.
     limit, spec = _attribute(env, "_max_episode_steps"), _attribute(env, "spec")
     limit = getattr(spec, "max_episode_steps", None) if limit is None else limit
     return limit if isinstance(limit, int) else None
@@ -232,7 +242,8 @@ def _attribute(env: Any, name: str) -> object:
     """The attribute of an environment or its wrappers, or of the first of a vector environment; None if it has none."""
     try:
         return env.get_wrapper_attr(name) if isinstance(env, gymnasium.Env) else env.get_attr(name)[0]
-    except Exception:  # environments in other processes, and those of users, raise any error
+    except Exception:
+        # environments in other processes, and those of users, raise any error
         return None
 
 

@@ -53,6 +53,7 @@ class MaskRule:
 
     def without_choice(self, masks: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The numbers of the rows of `masks` [B, A] in which a choice has no allowed value."""
+        # One call for all choices of all rows: this runs in every step.
         return np.flatnonzero(~np.logical_or.reduceat(masks, self._starts, axis=1).all(axis=1))
 
     def require_choice(self, masks: NDArray[np.bool_]) -> None:
@@ -145,7 +146,8 @@ class MaskValidator:
             raise MaskError(f"{self.algorithm} does not use action masks here; leave action_masks out")
         try:
             array = np.asarray(given)
-        except ValueError:  # rows of different lengths
+        except ValueError:
+            # rows of different lengths
             array = self.rule.row(given)
         rows = [given] if array.ndim <= 1 else list(array)
         if len(rows) != count:
@@ -165,6 +167,7 @@ class MaskValidator:
         masked = ability(env, VectorEnvAbilities, "has_masks")
         if not (self.required or reordered) or masked is None:
             return
+        # Masks in `info` show only after a reset.
         if (given := masked.has_masks or env.reset(0).action_mask is not None) and reordered:
             orders = [", ".join(path for path, _ in leaf_spaces(each, "")) for each in (self._space, env.action_space)]
             raise MaskError(
@@ -211,6 +214,7 @@ class GoalRules:
         env = self._environment()
         if env is None:
             raise UsageError("hindsight replay needs the environment for rewards; give the agent an environment")
+        # `compute_reward` of gymnasium's goal environments takes an info for each row.
         arguments: tuple[object, ...] = achieved.numpy(force=True), goal.numpy(force=True), [{} for _ in goal]
         reward = self._call(env, "compute_reward", arguments)
         numbers = reward.dtype.kind in "biuf"
@@ -223,10 +227,12 @@ class GoalRules:
         terminated = None
         if self._call(env, "has_wrapper_attr", ("compute_terminated",)):
             over = self._call(env, "compute_terminated", arguments)
-            if over.shape != (len(goal),):  # the method does not accept batches
+            if over.shape != (len(goal),):
+                # the method does not accept batches
                 over = np.array([self._call(env, "compute_terminated", row) for row in zip(*arguments, strict=True)])
             terminated = torch.from_numpy(over.astype(bool)).to(goal.device)
         return torch.as_tensor(reward, dtype=torch.float32), terminated
 
     def _call(self, env: GoalEnv, name: str, arguments: tuple[object, ...]) -> NDArray[np.generic]:
+        # All copies give the same rewards, so one of them is enough.
         return np.asarray(env.env_method(name, *arguments, indices=[0])[0])

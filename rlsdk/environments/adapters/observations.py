@@ -16,7 +16,7 @@ from torch import Tensor
 from rlsdk import spaces
 from rlsdk.environments.adapters.checks import Environment, attribute_of, named
 from rlsdk.errors import DivergenceError, EnvironmentFault, ObservationError, UnsupportedSpaceError, UsageError, shown
-from rlsdk.records import EnvStep, Features, Observation
+from rlsdk.records import EnvStep, Observation
 from rlsdk.spaces import MAX_DEPTH, Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
 
 T = TypeVar("T")
@@ -26,8 +26,7 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 class ObservationBatcher:
     """Stacks B observations of a space to one array or tensor [B, ...] per leaf, in the dtype of rlsdk for this space.
 
-    Properties of the space are looked up once, because the batcher is used at every environment step. Rows are written one by
-    one and checked together.
+    Rows are written one by one and checked together.
     """
 
     def __init__(self, space: Space, path: str = "observation", first: int = 0) -> None:
@@ -36,6 +35,7 @@ class ObservationBatcher:
         self.children = {key: ObservationBatcher(child, f"{path}[{key!r}]", first) for key, child in parts_of(space)}
         if self.children:
             return
+        # Looked up once, because the batcher is used at every environment step.
         self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
         self.is_float, self.bounds = self.dtype.kind == "f", _integer_bounds(space)
 
@@ -61,6 +61,7 @@ class ObservationBatcher:
 
     def arrays(self, values: Sequence[object]) -> Arrays:
         """The observations as new numpy arrays [B, ..]. Raises ObservationError as a call of the batcher."""
+        # New arrays each time, because environments may reuse their own.
         target = self.allocate(len(values))
         for row, value in enumerate(values):
             self.write(target, row, value)
@@ -73,7 +74,7 @@ class ObservationBatcher:
         Raises:
             ObservationError: as a call of the batcher.
         """
-        found = self._whole(value, count)
+        found = self._copied_batch(value, count)
         if found is None:
             rows, alone = batch_of(self.space, value, self.path)
             if alone or len(rows) != count:
@@ -83,13 +84,14 @@ class ObservationBatcher:
         self.check(found)
         return tensors_of(found)
 
-    def _whole(self, value: Any, count: int) -> Arrays | None:
+    def _copied_batch(self, value: Any, count: int) -> Arrays | None:
         """A copy of stacked observations; None if they must be converted row by row, which is much slower."""
+        # One copy of all rows; a loop over rows takes much longer.
         if not self.children:
-            fits = type(value) is np.ndarray and value.shape == (count, *self.shape) and self._keeps(value.dtype)
+            fits = type(value) is np.ndarray and value.shape == (count, *self.shape) and self._fits(value.dtype)
             return np.array(value, self.dtype) if fits else None
         try:
-            parts = {key: child._whole(value[key], count) for key, child in self.children.items()}
+            parts = {key: child._copied_batch(value[key], count) for key, child in self.children.items()}
         except (KeyError, IndexError, TypeError):
             return None
         whole = {key: part for key, part in parts.items() if part is not None}
@@ -99,7 +101,7 @@ class ObservationBatcher:
             return tuple(whole.values())
         return {str(key): part for key, part in whole.items()}
 
-    def _keeps(self, dtype: np.dtype[np.generic]) -> bool:
+    def _fits(self, dtype: np.dtype[np.generic]) -> bool:
         """Whether numbers of `dtype` can be copied without a check of each number."""
         return dtype == self.dtype or (self.is_float and dtype.kind == "f")
 
@@ -122,21 +124,24 @@ class ObservationBatcher:
                 for (key, child), part in zip(self.children.items(), _values(target), strict=True):
                     child.write(part, row, value[key])
             except (KeyError, IndexError, TypeError):
+                # Only after a failure: checking the keys first would take longer than copying the parts.
                 _explain_parts(self.space, value, self.first + row, self.path)
         elif (
             type(value) is np.ndarray
             and value.shape == self.shape
-            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))  # `_keeps`, but faster
+            # `_fits`, without a call of it: this runs for each environment in every step
+            and (value.dtype == self.dtype or (self.is_float and value.dtype.kind == "f"))
         ):
             target[row] = value
         else:
-            target[row] = self._converted(value, row)
+            target[row] = self._convert(value, row)
 
-    def _converted(self, value: object, row: int) -> Array:
+    def _convert(self, value: object, row: int) -> Array:
         """`value` as an array of the leaf's shape and dtype. Conversions that change integers raise ObservationError."""
         try:
             array = np.asarray(value)
         except ValueError:
+            # Lists of different lengths; the kind of dtype leads to the message below.
             array = np.empty(0, object)
         where = f"{self.path} of environment {self.first + row}"
         if array.dtype.kind not in "biuf":
@@ -322,6 +327,7 @@ class ActionDecoder:
             # if the sum of squares is finite, all numbers are; if it is not, it may only have overflowed
             if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
                 raise not_finite(array)
+            # np.clip takes twice as long for the few numbers of a step
             array = np.minimum(np.maximum(array, bounds[0]), bounds[1])
         # without clipping the array is copied, because an environment may write into its action
         return array.astype(self.dtype, copy=bounds is None)
@@ -456,11 +462,11 @@ def spaces_of(env: Environment) -> tuple[Space, Space]:
     Raises:
         EnvironmentFault: the environment lacks a space. UnsupportedSpaceError: see `to_space`.
     """
-    observation, action = _of(env, "observation_space"), _of(env, "action_space")
+    observation, action = _space_of(env, "observation_space"), _space_of(env, "action_space")
     return to_space(observation, "observation"), to_space(action, "action")
 
 
-def _of(env: Environment, name: str) -> object:
+def _space_of(env: Environment, name: str) -> object:
     if (space := attribute_of(env, name, MISSING)) is MISSING:
         fix = f"set self.{name} to a space of gymnasium in __init__, or {name} in the class"
         raise EnvironmentFault(f"environment {named(env)} has no {name}; {fix}")
@@ -475,6 +481,7 @@ def _require_size(space: object, path: str) -> None:
     if isinstance(space, gym_spaces.Discrete):
         choices = int(space.n)
     elif isinstance(space, gym_spaces.MultiDiscrete):
+        # As floats, whose sum does not overflow.
         choices = int(space.nvec.astype(float).sum())
     else:
         return
@@ -494,45 +501,6 @@ def _require_storable(space: object, path: str, depth: int) -> None:
             raise UnsupportedSpaceError(
                 f"{path} has the key {shown(key, 50)} of {len(key)} characters; at most {MAX_KEY} are accepted: shorten it"
             )
-
-
-def to_actions(space: Space, actions: object, count: int, path: str = "actions") -> Features:
-    """The actions of `count` environments as tensors [B, ..], nested as the space.
-
-    Raises:
-        UsageError: the actions have another number or shape, or are not numbers.
-    """
-    if parts := parts_of(space):
-        columns = _columns(space, actions, count, path)
-        found = {
-            str(key): to_actions(child, column, count, f"{path}[{key!r}]")
-            for (key, child), column in zip(parts, columns, strict=True)
-        }
-        return found if isinstance(space, Dict) else tuple(found.values())
-    if isinstance(actions, torch.Tensor):
-        actions = actions.numpy(force=True)
-    shape = (count, *shape_of(space))
-    try:
-        array = np.asarray(actions)
-    except ValueError:
-        array = np.empty(0, object)
-    kinds = "biuf" if isinstance(space, Box) else "biu"
-    if array.dtype.kind not in kinds or array.size != math.prod(shape) or array.shape[:1] != (count,):
-        raise UsageError(f"{path} are {shown(actions)}; this environment takes an array of shape {shape}")
-    return torch.from_numpy(np.array(array.reshape(shape), dtype=array.dtype if isinstance(space, Box) else np.int64))
-
-
-def _columns(space: Space, actions: Any, count: int, path: str) -> list[object]:
-    """The actions of each part of a Dict or Tuple space, for all environments."""
-    keys = [key for key, _ in parts_of(space)]
-    try:
-        # a mapping (or a tuple for a Tuple space) has an entry for each part; a list has an entry for each environment
-        by_part = isinstance(actions, Mapping) if isinstance(space, Dict) else isinstance(actions, tuple)
-        if by_part:
-            return [actions[key] for key in keys]
-        return [[action[key] for action in actions] for key in keys]
-    except (KeyError, IndexError, TypeError):
-        raise UsageError(f"{path} are {shown(actions)}; give {count} actions with the parts {keys}") from None
 
 
 LOOP = "for numpy arrays, step rlsdk_sb3.NumpyVectorEnv(env), or model.get_env()"
@@ -584,7 +552,8 @@ def shape_of_value(value: Any, path: str) -> tuple[int, ...]:
     """
     try:
         return np.shape(value)
-    except (ValueError, TypeError, RuntimeError):  # lists of different lengths
+    except (ValueError, TypeError, RuntimeError):
+        # lists of different lengths
         pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping)
         hint = "; reset gives (observation, info): pass its first part" if pair else ""
         raise ObservationError(f"{path} is a {type(value).__name__} that makes no array{hint}") from None

@@ -9,7 +9,6 @@ import dis
 import functools
 import inspect
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType
@@ -52,19 +51,6 @@ def capture(environment: object) -> dict[str, object]:
     return {"layout": json.dumps(layers), "arrays": arrays}
 
 
-MOVED = {
-    r"rlsdk\.environments\.toy\.": "rlsdk_envs.toy.",
-    r"rlsdk\.environments\.wrappers\.atari\.": "rlsdk_envs.atari.",
-    r"rlsdk\.environments\.wrappers\.(\w+\.)?": "rlsdk_envs.wrappers.",
-}
-"""Beginning of the names of classes in files written before the classes moved, as a pattern -> where they are now."""
-
-
-def _present_name(stored: object) -> str:
-    name = str(stored)
-    return next((re.sub(before, now, name) for before, now in MOVED.items() if re.match(before, name)), name)
-
-
 def restore(environment: Any, state: Any) -> None:
     """Restore a state from `capture` in an environment that was made in the same way.
 
@@ -78,7 +64,8 @@ def restore(environment: Any, state: Any) -> None:
         arrays: dict[str, Tensor] = state.get("arrays", {})
         reader = Reader([_read(arrays[name]) for name in sorted(arrays, key=int)])
         stored, layers = json.loads(state["layout"]), list(_layers(environment))
-        if [_present_name(entry["class"]) for entry in stored] != [_name(layer) for layer in layers]:
+        # without their modules, which may change: the state itself is checked below, attribute by attribute
+        if [entry["class"].rpartition(".")[2] for entry in stored] != [type(layer).__name__ for layer in layers]:
             raise ArtifactError(
                 f"the file holds the state of {stored[0]['class']}, wrapped otherwise than {named(environment)}"
                 " or of another kind; make it as for the training, or begin new episodes: load(..., force_reset=True)"

@@ -7,42 +7,30 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from rlsdk.errors import ArtifactError
+from rlsdk.runtime.process import put_back as put_back_torch
 
-MERSENNE_WORDS = 624
-BUFFERED = {"has_uint32": (0, 1), "uinteger": (0, 2**32 - 1)}
-"""The entries for the unused half of a 64-bit word. All numpy generators except MT19937 have them."""
-LARGEST = 2**128 - 1
-Entries: TypeAlias = Mapping[str, Any]
-"""The entries of a state; see `STATES`."""
-PERMUTED: Entries = {
-    "bit_generator": None,
-    "state": {"state": (0, LARGEST), "inc": (0, LARGEST)},
-    **BUFFERED,
+KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+"""The generators of numpy that a file may name."""
+WORDS = 2**128 - 1
+LARGEST = {
+    "pos": 624,
+    "buffer_pos": 4,
+    "has_uint32": 1,
+    "has_gauss": 1,
+    "uinteger": 2**32 - 1,
+    "state": WORDS,
+    "inc": WORDS,
 }
-STATES: Mapping[str, Entries] = {
-    "PCG64": PERMUTED,
-    "PCG64DXSM": PERMUTED,
-    "MT19937": {"bit_generator": None, "state": {"key": (np.uint32, MERSENNE_WORDS), "pos": (0, MERSENNE_WORDS)}},
-    "Philox": {
-        "bit_generator": None,
-        "state": {"counter": (np.uint64, 4), "key": (np.uint64, 2)},
-        "buffer": (np.uint64, 4),
-        "buffer_pos": (0, 4),
-        **BUFFERED,
-    },
-    "SFC64": {"bit_generator": None, "state": {"state": (np.uint64, 4)}, **BUFFERED},
-}
-"""Name of a numpy generator -> the entries of its state: (least, largest) of a whole number, (type, length) of an array of
-words, a table of further entries, or None where other code checks the value."""
-LEGACY = {**STATES["MT19937"], "has_gauss": (0, 1), "gauss": None}
+"""Name of a whole number in the state of a generator -> its largest value."""
 
 
 def numpy_generator(state: Any) -> np.random.Generator:
@@ -52,29 +40,26 @@ def numpy_generator(state: Any) -> np.random.Generator:
         ArtifactError: no generator can have this state.
     """
     name = state.get("bit_generator") if isinstance(state, dict) else None
-    if not isinstance(name, str) or name not in STATES:
+    if not isinstance(name, str) or name not in KINDS:
         raise _refused(f"the generator {name!r}")
-    _require_state(state, STATES[name])
+    made = getattr(np.random, name)(0)
+    _require_like(name, state, made.state)
     # numpy accepts these two states, but the generators then repeat a few numbers, or always give the same one
-    if STATES[name] is PERMUTED and state["state"]["inc"] % 2 == 0:
+    if state["state"].get("inc", 1) % 2 == 0:
         raise _refused("a generator with an even increment")
     if name == "MT19937" and not state["state"]["key"].any():
         raise _refused("a generator that gives no random numbers")
-    made = getattr(np.random, name)()
     made.state = state
     return np.random.Generator(made)
 
 
 def legacy_generator(state: Any) -> np.random.RandomState:
     """The `RandomState` with `state` as its `get_state(legacy=False)`. Raises ArtifactError as `numpy_generator`."""
-    _require_state(state, LEGACY)
-    if state["bit_generator"] != "MT19937":
-        raise _refused("a legacy generator of another kind")
-    if not state["state"]["key"].any():
-        raise _refused("a generator that gives no random numbers")
-    if type(state["gauss"]) is not float:
-        raise _refused("a legacy generator without a number")
-    made = np.random.RandomState()
+    made = np.random.RandomState(0)
+    _require_like("RandomState", state, made.get_state(legacy=False))
+    numpy_generator(
+        {name: state[name] for name in ("bit_generator", "state")}
+    )  # refuses what no Mersenne twister can have
     made.set_state(state)
     return made
 
@@ -82,35 +67,54 @@ def legacy_generator(state: Any) -> np.random.RandomState:
 def python_generator(state: Any) -> random.Random:
     """The `random.Random` with `state` as its `getstate()`. Raises ArtifactError as `numpy_generator`."""
     version, words, gauss = state if isinstance(state, tuple) and len(state) == 3 else (None, None, None)
-    if version != 3 or not isinstance(words, tuple) or len(words) != MERSENNE_WORDS + 1:
-        raise _refused("a generator of another length")
-    if not all(type(word) is int and 0 <= word < 2**32 for word in words) or words[-1] > MERSENNE_WORDS:
+    if version != 3 or not isinstance(words, tuple) or not (gauss is None or type(gauss) is float):
+        raise _refused("a generator of another kind")
+    if not words or not all(type(word) is int and 0 <= word < 2**32 for word in words):
         raise _refused("a generator with numbers out of range")
-    if not any(words[:-1]) or not (gauss is None or type(gauss) is float):
-        raise _refused("a generator that gives no random numbers")
+    key = np.array(words[:-1], np.uint32)
+    numpy_generator(
+        {"bit_generator": "MT19937", "state": {"key": key, "pos": words[-1]}}
+    )  # it is a Mersenne twister, too
     made = random.Random()  # noqa: S311  # a generator of the environment, not for security
     made.setstate(state)
     return made
 
 
-def _require_state(state: object, wanted: Entries) -> None:
-    """Raises ArtifactError unless `state` has exactly the entries of `wanted`, within their bounds; see `STATES`."""
-    if not isinstance(state, dict) or set(state) != set(wanted):
-        raise _refused(f"a generator without exactly {sorted(wanted)}")
-    for name, kind in wanted.items():
-        if isinstance(kind, dict):
-            _require_state(state[name], kind)
-        elif kind is not None:
-            _require_number(name, state[name], *kind)
+def torch_generator(state: NDArray[Any]) -> torch.Generator:
+    """The `torch.Generator` with `state` as its `get_state()`. Raises ValueError if no generator can have this state."""
+    made = torch.Generator()
+    put_back_torch(made, torch.from_numpy(state))
+    return made
 
 
-def _require_number(name: str, value: object, low: int | type[np.generic], high: int) -> None:
-    """Raises ArtifactError unless `value` is a whole number from `low` to `high`, or `high` words of the type `low`."""
-    if isinstance(low, int):
-        if type(value) is not int or not low <= value <= high:
-            raise _refused(f"a generator with {name} = {value!r}")
-    elif not isinstance(value, np.ndarray) or value.dtype != low or value.shape != (high,):
-        raise _refused(f"a generator whose {name} is not {high} numbers of kind {np.dtype(low)}")
+GENERATORS: dict[type, tuple[str, Callable[[Any], object]]] = {
+    np.random.Generator: ("generator", lambda made: made.bit_generator.state),
+    np.random.RandomState: ("legacy", lambda made: made.get_state(legacy=False)),
+    random.Random: ("random", random.Random.getstate),
+    torch.Generator: ("torch", lambda made: made.get_state().numpy()),
+}
+"""Class of a generator -> (its kind in files, the function that reads its state)."""
+MAKERS: dict[str, Callable[[Any], object]] = {
+    "generator": numpy_generator,
+    "legacy": legacy_generator,
+    "random": python_generator,
+    "torch": torch_generator,
+}
+"""Kind of a generator in files -> the function that makes one with a state, after checking the state."""
+
+
+def _require_like(name: str, state: object, other: object) -> None:
+    """Raises ArtifactError unless `state` has the entries, types and shapes of `other`, and whole numbers within `LARGEST`."""
+    if isinstance(other, dict):
+        if not isinstance(state, dict) or set(state) != set(other):
+            raise _refused(f"a generator whose {name} has not exactly the entries {sorted(other)}")
+        for inner, value in other.items():
+            _require_like(inner, state[inner], value)
+    elif isinstance(other, np.ndarray):
+        if not isinstance(state, np.ndarray) or (state.dtype, state.shape) != (other.dtype, other.shape):
+            raise _refused(f"a generator whose {name} is not {other.size} numbers of kind {other.dtype}")
+    elif type(state) is not type(other) or (isinstance(state, int) and not 0 <= state <= LARGEST[name]):
+        raise _refused(f"a generator with {name} = {state!r}")
 
 
 def _refused(what: str) -> ArtifactError:

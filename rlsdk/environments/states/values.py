@@ -21,10 +21,9 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk.environments.states import generators
-from rlsdk.environments.states.generators import class_name
+from rlsdk.environments.states.generators import GENERATORS, MAKERS, class_name
 from rlsdk.errors import ArtifactError
 from rlsdk.runtime.files import may_be_place
-from rlsdk.runtime.process import put_back
 
 JSON_SCALARS = (bool, int, str, type(None))
 CONSTANTS = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, partial, PurePath)
@@ -90,10 +89,8 @@ class Writer:
 
     def _generator(self, value: object, where: str) -> dict[str, object]:
         kind, read = GENERATORS[type(value)]
-        return {kind: self(read(value), where)}
-
-    def _torch_generator(self, value: torch.Generator, where: str) -> dict[str, object]:
-        return {"torch": self._array(value.get_state().numpy(), where)}
+        state = read(value)
+        return {kind: self._array(state, where) if isinstance(state, np.ndarray) else self(state, where)}
 
     def _space(self, value: object, where: str) -> dict[str, object]:
         return {"space": [self(vars(part).get("_np_random"), where) for part in parts_of(value)]}
@@ -113,16 +110,9 @@ class Writer:
         return {type(value).__name__: [self(item, f"{where}[{i}]") for i, item in enumerate(items)]}
 
 
-GENERATORS: dict[type, tuple[str, Callable[[Any], object]]] = {
-    np.random.Generator: ("generator", lambda made: made.bit_generator.state),
-    np.random.RandomState: ("legacy", lambda made: made.get_state(legacy=False)),
-    random.Random: ("random", random.Random.getstate),
-}
-"""Class of a generator -> (its kind in files, the function that reads its state)."""
 ENCODERS: dict[type, Callable[[Writer, Any, str], dict[str, object]]] = {
     np.ndarray: Writer._array,
     **dict.fromkeys(GENERATORS, Writer._generator),
-    torch.Generator: Writer._torch_generator,
     torch.Tensor: Writer._tensor,
     dict: Writer._dict,
     deque: Writer._deque,
@@ -252,14 +242,9 @@ class Reader:
             part._np_random = generator
         return present
 
-    def _generator(self, code: dict[str, object], present: object) -> object:
+    def _generator(self, code: dict[str, Any], present: object) -> object:
         ((kind, state),) = code.items()
-        return MAKERS[kind](self(state))
-
-    def _torch_generator(self, code: dict[str, Any], present: object) -> torch.Generator:
-        made = torch.Generator()
-        put_back(made, torch.from_numpy(self._array(code["torch"])))
-        return made
+        return MAKERS[kind](self._array(state) if kind == "torch" else self(state))
 
     def _simulation(self, code: dict[str, Any], present: object) -> object:
         stored = code["simulation"]
@@ -288,19 +273,12 @@ class Reader:
         return CONTAINERS[kind](map(_hashable, made) if kind.endswith("set") else made)
 
 
-MAKERS: dict[str, Callable[[Any], object]] = {
-    "generator": generators.numpy_generator,
-    "legacy": generators.legacy_generator,
-    "random": generators.python_generator,
-}
-"""Kind of a generator in files -> the function that makes one with a state, after checking the state."""
 READERS: dict[str, Callable[[Reader, dict[str, Any], object], object]] = {
     "array": Reader._array,
     "scalar": Reader._scalar,
     "tensor": Reader._tensor,
     "space": Reader._space,
     **dict.fromkeys(MAKERS, Reader._generator),
-    "torch": Reader._torch_generator,
     "simulation": Reader._simulation,
     "dict": Reader._dict,
     "deque": Reader._deque,

@@ -88,6 +88,13 @@ class SteppedVector:
     def require_steps(self) -> None:
         """Do nothing, because these environments can be stepped."""
 
+    def map(self, work: Any, items: Any) -> list[Any]:
+        """Raises UsageError: all environments are stepped together, so none plays an episode of its own."""
+        raise UsageError(
+            f"{self.name!r} plays no single episodes; population methods need make_vec_env(id, n, vectorization='sync' or"
+            " 'async'), the name of an executor, or an object with a method `map`"
+        )
+
     def set_options(self, options: object = None) -> None:
         """Set the options of the next reset; see `ResetOptions.set`. Resets at the end of episodes get none."""
         self.reset_options.set(options, self.num_envs)
@@ -198,15 +205,11 @@ class Seeds:
     The latter is used once, for the first reset, and only if this reset has no seed.
     """
 
-    def __init__(self, first: int | None = None, offset: int = 0) -> None:
-        """`offset`: the number of the first environment among all environments that share the seed.
-
-        Raises:
-            SettingsError: the seed is not a whole number that torch's generators accept.
-        """
+    def __init__(self, first: int | None = None) -> None:
+        """Raises SettingsError when the seed is not a whole number that torch's generators accept."""
         if first is not None:
             checked_seed(first)
-        self.first, self._pending, self.offset = first, first is not None, offset
+        self.first, self._pending = first, first is not None
 
     def first_pending(self) -> int | None:
         """The seed with which the environments were made, at the first call; None at later calls."""
@@ -217,7 +220,7 @@ class Seeds:
     def of(self, seed: int | None, count: int) -> list[int | None]:
         pending = self.first_pending()
         seed = pending if seed is None else seed
-        return [None if seed is None else seed_of(seed, self.offset + i) for i in range(count)]
+        return [None if seed is None else seed_of(seed, i) for i in range(count)]
 
 
 class ResetOptions:

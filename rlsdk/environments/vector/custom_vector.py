@@ -23,7 +23,7 @@ from rlsdk.environments.vector.connected import (
 )
 from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
 from rlsdk.environments.vector.sync_vector import device_of
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, raised, shown
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raised, shown
 from rlsdk.interfaces import State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
@@ -191,17 +191,9 @@ class CustomVectorEnv(SteppedVector):
         return self._moves, resets_of(self.env)
 
     def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """The result of `map` of the object, for population methods.
-
-        Raises:
-            UsageError: the object has no method `map`.
-        """
-        if (env := self._able("map")) is None:
-            raise UsageError(
-                f"{self.name!r} is a vector by itself and plays no single episodes; population methods need"
-                " make_vec_env(id, n, vectorization='sync' or 'async'), or a method `map`"
-            )
-        return env.map(work, items)
+        """The result of `map` of the object, for population methods. Raises UsageError if it has no such method."""
+        env = self._able("map")
+        return super().map(work, items) if env is None else env.map(work, items)
 
     def close(self) -> None:
         self._call(self.env.close, "close")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import gymnasium
 import numpy as np
@@ -19,7 +19,7 @@ from rlsdk.environments.adapters.checks import (
     Indices,
     call_of,
     chosen,
-    mended_by,
+    hint_for,
     name_of,
     success,
     wrappers_of,
@@ -28,7 +28,7 @@ from rlsdk.environments.adapters.masks import INFO, METHOD, MaskRule
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher, Tensors
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SPACES_OF_VECTORS, Options, SteppedVector, fingerprint, seed_spaces
-from rlsdk.environments.vector.stepping import LATE, InfoEntries
+from rlsdk.environments.vector.stepping import LATE, Faults, InfoEntries
 from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
@@ -175,11 +175,8 @@ class NativeVectorEnv(SteppedVector):
     ) -> dict[str, Tensor]:
         """The declared entries, float32 [B] each; 0 in the rows of `filler` bool [B]. `ended`: see `infos_of`."""
         entries, rows = InfoEntries(self.info_names, self.num_envs), infos_of(infos, self.num_envs, ended)
-        for i in np.flatnonzero(~filler):
-            try:
-                entries.write(int(i), rows[i])
-            except EnvironmentFault as error:
-                raise EnvironmentFault(f"environment {self.name!r} (number {i}) {error}") from None
+        for i in np.flatnonzero(~filler).tolist():
+            self._named(i, entries.write, i, rows[i])
         return entries.tensors()
 
     def reset_infos(self) -> list[dict[str, object]]:
@@ -200,7 +197,7 @@ class NativeVectorEnv(SteppedVector):
         try:
             return call()
         except Exception as error:
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{mended_by(error)}") from error
+            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
 
     def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:
         """The masks [B, A] in `infos`.
@@ -253,7 +250,7 @@ class NativeVectorEnv(SteppedVector):
         values = self._each(source, "is_success") if "is_success" in source else None
         rows = np.flatnonzero(ended)
         numbers = rows.tolist()
-        successes = [None if values is None else self._success(values[i]) for i in numbers]
+        successes = [None if values is None else self._named(i, success, {"is_success": values[i]}) for i in numbers]
         columns = numbers, self._returns[rows].tolist(), self._lengths[rows].tolist(), successes
         self._returns[rows], self._lengths[rows] = 0.0, 0
         return tuple(map(Episode, *columns))
@@ -272,11 +269,9 @@ class NativeVectorEnv(SteppedVector):
             )
         return values
 
-    def _success(self, value: object) -> bool | None:
-        try:
-            return success({"is_success": value})
-        except EnvironmentFault as error:
-            raise EnvironmentFault(f"environment {self.name!r} {error}") from None
+    def _named(self, i: int, check: Callable[..., ResultT], *arguments: object) -> ResultT:
+        """The result of `check(*arguments)`. Its errors name environment `i` and the step of its episode."""
+        return Faults(self.name, range(self.num_envs)).named(i, int(self._lengths[i]), check, *arguments)
 
     def _stack(self, values: object) -> Tensors:
         """Observations [B, ..] as tensors; raises EnvironmentFault where they are not B, or not those of the space."""
@@ -339,13 +334,6 @@ class NativeVectorEnv(SteppedVector):
         if not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
             raise UsageError(f"{self.name!r} is a vector by itself: it has no separate environments")
         return self.env.unwrapped
-
-    def map(self, work: object, items: object) -> NoReturn:
-        """Raises UsageError: the vector environment steps all copies together, so it cannot play single episodes."""
-        raise UsageError(
-            f"{self.name!r} is a vector by itself and plays no single episodes; use make_vec_env(id, n,"
-            " vectorization='sync' or 'async')"
-        )
 
     def close(self) -> None:
         self._ask(self.env.close)

@@ -18,18 +18,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk.environments.adapters.checks import (
-    FLAGS,
     FLOAT32_MAX,
     LARGEST_INT,
-    NUMBERS,
     STEP,
+    USUAL,
     Environment,
     Indices,
     call_of,
     chosen,
     entry,
     flag,
-    mended_by,
+    hint_for,
     number,
     read,
     require_info,
@@ -45,6 +44,7 @@ from rlsdk.environments.adapters.observations import (
     Arrays,
     GymSpace,
     ObservationBatcher,
+    concatenated,
     rows_of,
     tensors_of,
 )
@@ -73,8 +73,11 @@ LARGEST = 1e38
 """If the absolute sum of the rewards of a step reaches this number, each reward is checked."""
 
 
-class SteppedEnvironments:
-    """Steps B gymnasium environments with the same spaces. The subclass `EnvironmentGroup` adds all other methods."""
+class EnvironmentGroup:
+    """B gymnasium environments with the same spaces. A step that ends an episode also resets its environment.
+
+    The same code runs in this process (`SyncVectorEnv`) and in other processes (`VectorWorker`).
+    """
 
     def __init__(
         self,
@@ -97,7 +100,11 @@ class SteppedEnvironments:
         self.has_masks = self.methods is not None
         self._copied = self.stacker.copied
         self._is_float = bool(self._copied) and self._copied[0].kind == "f"
-        self._allocate: Callable[[], Arrays] = lambda: arrays.observation
+        (shape, dtype), count = self._plain, len(self.environments)
+        # every step and reset writes observations to new arrays, so that their records need no copy
+        self._allocate: Callable[[], Arrays] = partial(self.stacker.allocate, count)
+        if shape is not None:
+            self._allocate = partial(np.empty, (count, *shape), dtype)
         self._steps: list[Callable[[object], StepResult]] = [environment.step for environment in environments]
         self._returns = [0.0] * len(self.environments)
         self._clock, self._began = 0, [0] * len(self.environments)
@@ -136,13 +143,8 @@ class SteppedEnvironments:
                 result = seen, reward, terminated, truncated, info = step(actions[i])
             except Exception as error:
                 self._faults.explain_step(i, result, actions[i], error)
-            if (
-                type(terminated) not in FLAGS
-                or type(truncated) not in FLAGS
-                or type(reward) not in NUMBERS
-                or (type(reward) is int and abs(reward) > LARGEST_INT)
-                or type(info) is not dict
-            ):
+            kinds = type(reward), type(terminated), type(truncated), type(info)
+            if kinds not in USUAL or (type(reward) is int and abs(reward) > LARGEST_INT):
                 reward, terminated, truncated = self._faults.checked(i, self.episode_step(i), result)
             rewards.append(float(reward))
             if type(seen) is type(target) is np.ndarray and seen.shape == shape and seen.dtype in copied:
@@ -197,7 +199,7 @@ class SteppedEnvironments:
                 seed_spaces(self.environments[i], seed)
             result = self.environments[i].reset(seed=seed, **more)
         except Exception as error:
-            self._faults.blame(i, raised(error, "reset") + mended_by(error), error)
+            self._faults.blame(i, raised(error, "reset") + hint_for(error), error)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
             self._faults.blame(i, f"reset must return (observation, info), info a dict; it returned {shown(result)}")
         seen, (first, self.reset_infos[i]) = self.arrays.observation, result
@@ -243,15 +245,6 @@ class SteppedEnvironments:
         except MaskError as error:
             raise MaskError(f"environment {self.name!r}, {call}: {error}") from None
 
-
-# A group of environments that are stepped together. Their infos can be recorded and their states read and restored.
-#
-# The same code runs in this process (`sync_vector.py`) and in the processes of `process_vector.py`.
-
-
-class EnvironmentGroup(SteppedEnvironments):
-    """B gymnasium environments with the same spaces. A step that ends an episode also resets its environment."""
-
     def reset(self, seeds: Sequence[int | None], options: Sequence[Options] = ()) -> None:
         """Start an episode in every environment. `options`: those of each environment's `reset`, or empty for none.
 
@@ -267,12 +260,9 @@ class EnvironmentGroup(SteppedEnvironments):
             self._bounds_checked = True
             self._faults.warn_outside(self.stacker, self.arrays.observation)
 
-    def renew(self) -> None:
-        """Let every step and reset write observations to new arrays from now on. By default the same arrays are reused."""
-        (shape, dtype), count = self.stacker.plain, len(self.environments)
-        self._allocate = partial(self.stacker.allocate, count)
-        if shape is not None:
-            self._allocate = partial(np.empty, (count, *shape), dtype)
+    def write_to(self, arrays: StepArrays) -> None:
+        """Let all steps and resets write to these arrays from now on, which other processes read."""
+        self.arrays, self._allocate = arrays, lambda: arrays.observation
 
     @property
     def keeps_infos(self) -> bool:
@@ -300,7 +290,7 @@ class EnvironmentGroup(SteppedEnvironments):
             result = step(action)
             info = result[-1] if isinstance(result, tuple) and len(result) == 5 else None
             if not isinstance(info, Mapping):
-                return result  # `SteppedEnvironments.step` raises the error
+                return result  # `EnvironmentGroup.step` raises the error
             if self.infos:
                 self.infos[i] = dict(info)
             if self.entries.names:
@@ -362,7 +352,7 @@ class EnvironmentGroup(SteppedEnvironments):
         except RlsdkError:
             raise
         except Exception as error:
-            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{mended_by(error)}") from error
+            raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
 
     def close(self) -> None:
         """Close every environment, and then raise EnvironmentFault if the `close` of one of them raised an error."""
@@ -391,6 +381,10 @@ class Ended:
     successes: list[bool | None]
 
 
+Contents: TypeAlias = "tuple[Arrays, ...]"
+"""Observations, rewards, both flags and masks of a step."""
+
+
 class StepArrays:
     """The arrays into which environments write the results of a step or reset, with one row per environment."""
 
@@ -408,6 +402,15 @@ class StepArrays:
         view.reward, view.mask = self.reward[start:end], self.mask[start:end]
         view.terminated, view.truncated = self.terminated[start:end], self.truncated[start:end]
         return view
+
+    def contents(self) -> Contents:
+        """The arrays, to be sent to the process that joins them."""
+        return self.observation, self.reward, self.terminated, self.truncated, self.mask
+
+    def join(self, parts: Sequence[Contents]) -> None:
+        """Replace the arrays by the concatenated contents of parts."""
+        joined: list[Any] = [concatenated(column) for column in zip(*parts, strict=True)]
+        self.observation, self.reward, self.terminated, self.truncated, self.mask = joined
 
 
 class StepRecords:
@@ -513,7 +516,7 @@ class Faults:
         """Raises EnvironmentFault, because `step` raised `error`, or returned a `result` that is not a tuple of five."""
         if result is not None:
             self.blame(i, STEP)
-        self.blame(i, raised(error, f"step({shown(action)})") + mended_by(error), error)
+        self.blame(i, raised(error, f"step({shown(action)})") + hint_for(error), error)
 
     def explain_rewards(self, rewards: Sequence[float], actions: ActionRows) -> None:
         """Raises EnvironmentFault for the first reward outside the range of float32. Does nothing if there is none."""

@@ -17,13 +17,13 @@ from rlsdk.environments.adapters.checks import (
 )
 from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.environments.states import masks_in, read_state, state_of, states_in
-from rlsdk.environments.vector.connected import SteppedVector, VectorWrapper, has_members
+from rlsdk.environments.vector.connected import Options, SteppedVector, VectorWrapper, has_members
 from rlsdk.environments.vector.stepping import EnvironmentGroup, ItemT, ResultT, StepArrays, StepRecords, Work
 from rlsdk.errors import EnvironmentFault
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.runtime.files import LastPrepared
-from rlsdk.runtime.process import is_same
+from rlsdk.runtime.process import is_same_device
 from rlsdk.spaces import Space
 from rlsdk.tree import map_tensors
 
@@ -55,7 +55,6 @@ class SyncVectorEnv(SteppedVector):
         arrays = StepArrays(observation_space, action_space, count, np.zeros)
         numbers = range(count if count > 1 else 0) if numbers is None else numbers
         self.group = EnvironmentGroup(environments, arrays, name, numbers)
-        self.group.renew()
         self.environments = self.group.environments
         self.fingerprint, self.wrappers = self.group.fingerprint, self.group.wrappers
         self.get_attr, self.set_attr, self.env_method = self.group.get_attr, self.group.set_attr, self.group.env_method
@@ -72,8 +71,12 @@ class SyncVectorEnv(SteppedVector):
 
     def reset(self, seed: int | None = None) -> Observation:
         """Start an episode in every environment. With a seed, each environment gets its own seed, derived from it."""
-        self.reset_seeds = self.seeds.of(seed, self.num_envs)
-        self.group.reset(self.reset_seeds, self.reset_options.take())
+        return self.begin(self.seeds.of(seed, self.num_envs), self.reset_options.take())
+
+    def begin(self, seeds: Sequence[int | None], options: Sequence[Options] = ()) -> Observation:
+        """Start an episode in every environment with its own seed and options."""
+        self.reset_seeds = seeds
+        self.group.reset(seeds, options)
         return self._records.first(self.group.has_masks)
 
     def step(self, action: Tensor) -> EnvStep:
@@ -147,7 +150,7 @@ def device_of(env: object) -> str:
 def on_device(env: VectorEnv, device: str) -> VectorEnv:
     """The environment with its tensors on `device`; unchanged if they are there anyway."""
     own = device_of(env)
-    return env if is_same(own, device) else OnDevice(env, own, device)
+    return env if is_same_device(own, device) else OnDevice(env, own, device)
 
 
 class OnDevice(VectorWrapper):

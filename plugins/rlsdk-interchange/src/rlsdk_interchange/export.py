@@ -16,6 +16,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,6 +49,7 @@ from rlsdk_interchange.bounds import within_bounds
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
 _IN_CARDS = "Trained with rlsdk for"
 """Text that identifies a model card: every model card contains it."""
+_SEAL = "<!-- unedited: "
 TOLERANCE = 1e-5
 ROWS = 3
 """Batch size of the examples with which the policy is traced."""
@@ -63,7 +65,7 @@ class Exported:
     states: tuple[tuple[str, tuple[int, ...]], ...]
     """(dtype, shape without the batch axis) of each state."""
     card: Path | None = None
-    """The model card; None if none was written."""
+    """The model card; None if none was written, or the one there was edited and left as it is."""
 
 
 class ExportedPolicy(nn.Module):
@@ -204,9 +206,7 @@ def export(
         DivergenceError: a parameter of the policy is NaN, which the file could not report.
     """
     target = target_of(path, format)
-    page = target.with_suffix(".md") if card else None
-    if page is not None:
-        _require_own_card(page)
+    page = _page(target.with_suffix(".md")) if card else None
     module = _module(agent, masks)
     program = _traced(module)
     _require_agreement(program, module)
@@ -219,18 +219,33 @@ def export(
     )
     exported = Exported(target, tuple(module.input_names), tuple(module.output_names), states, page)
     if page is not None:
-        write_whole(page, model_card(agent, exported, results).encode())
+        write_whole(page, sealed(model_card(agent, exported, results)).encode())
     return exported
 
 
-def _require_own_card(card: Path) -> None:
-    """Check that a model card would not replace a file that is not a model card.
+def _page(card: Path) -> Path | None:
+    """The file to write a model card to; None, with a warning, if there is a card that somebody has edited.
 
     Raises:
-        SettingsError: it would.
+        SettingsError: the card would replace a file that is not a model card.
     """
-    if card.exists() and _IN_CARDS not in card.read_text(encoding="utf-8", errors="replace"):
+    text = card.read_bytes().decode(errors="replace") if card.exists() else None
+    if text is None or not is_edited(text):
+        return card
+    if _IN_CARDS not in text:
         raise SettingsError(f"the model card would replace {card}, which is another text; choose another file")
+    warnings.warn(f"{card} was edited and stays as it is; move it away to get a new model card", stacklevel=3)
+    return None
+
+
+def sealed(card: str) -> str:
+    """A model card with a last line, invisible on the page, by which `is_edited` recognizes it."""
+    return f"{card}\n{_SEAL}{sha256(card.encode()).hexdigest()[:16]} -->\n"
+
+
+def is_edited(card: str) -> bool:
+    """Whether a text is anything but the result of `sealed`."""
+    return card != sealed(card.rpartition(f"\n{_SEAL}")[0])
 
 
 def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # the name that `export` uses

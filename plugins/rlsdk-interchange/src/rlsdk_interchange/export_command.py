@@ -38,7 +38,8 @@ def export_policy(
     target = target_of(out or file.with_name(stem + FORMATS.get(chosen, "")), chosen)
     exported = export(load(file), target, chosen, masks=masks, results=results_of(file))
     typer.echo(f"{exported.path}: inputs {', '.join(exported.inputs)}; outputs {', '.join(exported.outputs)}")
-    typer.echo(f"{exported.card}: model card")
+    if exported.card is not None:
+        typer.echo(f"{exported.card}: model card")
 
 
 def results_of(file: Path) -> str | None:

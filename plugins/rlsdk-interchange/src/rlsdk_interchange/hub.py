@@ -7,6 +7,7 @@ the hub's address itself (`HF_TOKEN`, `HF_ENDPOINT`, `hf auth login`).
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -14,14 +15,17 @@ from rlsdk.agent import inspect_file, load
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
 from rlsdk.runs import find_agent
 from rlsdk.runtime.packages import pip_install
-from rlsdk_interchange.export import model_card
+from rlsdk_interchange.export import is_edited, model_card, sealed
 
 FILE = "agent.rlsdk"
+PAGE = "README.md"
 HEADER = "---\nlibrary_name: rlsdk\ntags: [reinforcement-learning, rlsdk]\n---\n\n"
 
 
 def push(path: str | Path, repo: str, *, private: bool = False, results: str | None = None) -> str:
     """Upload an agent file and its model card to a repository, which is created if it does not exist. Return its address.
+
+    A README.md there that somebody has written or edited stays as it is.
 
     Args:
         path: the agent file; it is uploaded as `agent.rlsdk`.
@@ -35,17 +39,32 @@ def push(path: str | Path, repo: str, *, private: bool = False, results: str | N
     """
     library = _library()
     _require_name(repo)
-    card = HEADER + model_card(load(path), results=results)
+    card = sealed(HEADER + model_card(load(path), results=results))
     source = find_agent(Path(path))  # with the suffix that `load` found
     try:
         api = library.HfApi()
         address = api.create_repo(repo, private=private, exist_ok=True)
-        files = [(FILE, source.read_bytes()), ("README.md", card.encode())]
+        files = [(FILE, source.read_bytes()), *([] if _has_own_page(library, repo) else [(PAGE, card.encode())])]
         changes = [library.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files]
         api.create_commit(repo, operations=changes, commit_message=f"Agent {source.name}")
     except Exception as error:  # any error of the network or the hub
         raise ArtifactError(f"{source} was not uploaded to {repo!r}: {_reason(error, _is_answer(error))}") from error
     return str(address)
+
+
+def _has_own_page(library: ModuleType, repo: str) -> bool:
+    """Whether a repository has a README.md that is not an unedited model card; if so, a warning names it."""
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        text = Path(library.hf_hub_download(repo, PAGE)).read_bytes().decode(errors="replace")
+    except EntryNotFoundError:
+        return False
+    if own := is_edited(text):
+        warnings.warn(
+            f"{PAGE} of {repo} was edited and stays as it is; delete it to get a new model card", stacklevel=3
+        )
+    return own
 
 
 def pull(repo: str, *, revision: str | None = None) -> Path:

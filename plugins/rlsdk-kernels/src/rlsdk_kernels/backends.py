@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rlsdk_kernels.compiled_library import has_onednn, is_ahead_of_mkl
 from rlsdk_kernels.numpy_backend import NUMPY, Activation, Array, Backend, relu_vjp, tanh_vjp
-from rlsdk_kernels.processor import has_onednn, is_ahead_of_mkl
 
 NUMPY_WIDTH = 128
 """Up to this width of layers, numpy is faster than torch: its calls take a third of the time, and the arithmetic is small."""

@@ -31,8 +31,7 @@ from rlsdk.kernels import (
 )
 from rlsdk.records import Act, Observation
 from rlsdk_kernels.backends import NUMPY_WIDTH
-from rlsdk_kernels.compiled_library import may_compile
-from rlsdk_kernels.processor import has_avx2
+from rlsdk_kernels.compiled_library import has_avx2, may_compile
 
 InputsT = TypeVar("InputsT")
 KeptT = TypeVar("KeptT")
@@ -115,7 +114,7 @@ def greedy_acting(
     off = hooked or backend_name(choice) is None
     if off or next(encoder.parameters(), None) is not None or not is_dense(modules):
         return None
-    from rlsdk_kernels.greedy_acting import GreedyActing
+    from rlsdk_kernels.dense_acting import GreedyActing
 
     return GreedyActing(modules, actions, values_per_action)
 
@@ -133,11 +132,11 @@ def squashed_policy(
         from rlsdk_kernels.dense_choice import can_be_compiled, without_compiled
 
         if all(map(can_be_compiled, parts)):
-            from rlsdk_kernels.compiled_squashed import CompiledSquashedPolicy
+            from rlsdk_kernels.squashed_policy import CompiledSquashedPolicy
 
             return CompiledSquashedPolicy(layers)
         name = without_compiled(layers.body).name
-    from rlsdk_kernels.squashed_kernel import SquashedKernel
+    from rlsdk_kernels.squashed_policy import SquashedKernel
 
     return SquashedKernel(layers, name, reference)
 
@@ -209,8 +208,7 @@ def graphed_acting(act: Acts, network: nn.Module, setting: str, as_written: bool
     """
     if as_written or setting != "auto" or not torch.cuda.is_available():
         return act
-    from rlsdk_kernels.cuda_graphs import is_known
-    from rlsdk_kernels.graphed_acting import GraphedActing
+    from rlsdk_kernels.cuda_graphs import GraphedActing, is_known
 
     return GraphedActing(act, network) if all(map(is_known, network.modules())) else act
 
@@ -221,7 +219,7 @@ def graphed_transition(
     """Return the step of an environment as a CUDA graph; None if `generator` is on the CPU. See `GraphedTransition`."""
     if generator.device.type != "cuda":
         return None
-    from rlsdk_kernels.graphed_transition import GraphedTransition
+    from rlsdk_kernels.cuda_graphs import GraphedTransition
 
     return GraphedTransition(step, env, generator)
 
@@ -235,11 +233,11 @@ def optimizer_step(
     """
     group = optimizer.param_groups[0]
     if choice == "adam" and group["fused"] and not group.get("decoupled_weight_decay"):
-        from rlsdk_kernels.fused_adam import AdamKernel
+        from rlsdk_kernels.optimizer_steps import AdamKernel
 
         return AdamKernel(optimizer, flat).step
     if choice == "rmsprop":
-        from rlsdk_kernels.rmsprop_kernel import RmspropKernel
+        from rlsdk_kernels.optimizer_steps import RmspropKernel
 
         return RmspropKernel(optimizer, flat).step
     return lambda *_: False
@@ -298,7 +296,7 @@ def convolutions(
     `scale`."""
     if hooked:
         return reference
-    from rlsdk_kernels.convolutions import ConvolutionKernel, is_convolutional
+    from rlsdk_kernels.layer_products import ConvolutionKernel, is_convolutional
 
     return ConvolutionKernel(modules, scale, reference) if is_convolutional(modules) else reference
 
@@ -307,6 +305,6 @@ def graphed_update(
     step: Callable[..., ResultT], algorithm: object, counters: tuple[str, ...]
 ) -> Callable[..., ResultT] | None:
     """Return the method `step` of an algorithm as CUDA graphs; None if it must be called as written."""
-    from rlsdk_kernels.graphed_update import graphs_of
+    from rlsdk_kernels.cuda_graphs import graphs_of
 
     return graphs_of(step, algorithm, counters)

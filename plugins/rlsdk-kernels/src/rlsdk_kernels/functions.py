@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rlsdk.kernels import kernel_states
 from rlsdk.records import StepData
-from rlsdk_kernels import compiled_huber, compiled_vectors
+from rlsdk_kernels import compiled_values, compiled_vectors
 from rlsdk_kernels.compiled_library import may_compile
 from rlsdk_kernels.compiled_values import CompiledValues
 from rlsdk_kernels.pairwise_huber import pairwise_huber as by_sorting
@@ -32,7 +32,7 @@ def pairwise_huber(
 @cache
 def _fastest(now: str) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor] | None]:
     compiled = not torch.compiler.is_compiling() and may_compile()
-    return compiled_huber.pairwise_huber if compiled else by_sorting
+    return compiled_values.pairwise_huber if compiled else by_sorting
 
 
 def discounted_sums(value: Tensor, weight: Tensor) -> Tensor | None:

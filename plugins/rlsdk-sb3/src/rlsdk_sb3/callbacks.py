@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, cast
 
 from rlsdk.callbacks import (
     Callback,
@@ -348,10 +348,13 @@ class EvalCallback(Evaluating):
     """
 
     calls_hooks = True
+    own_step: ClassVar[bool] = False
+    """Whether the class overrides `_on_step`, which then decides when to evaluate."""
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        cls.needs_infos = cls.needs_infos or cls._on_step is not EvalCallback._on_step
+        cls.own_step = cls._on_step is not EvalCallback._on_step
+        cls.needs_infos = cls.needs_infos or cls.own_step
 
     @property
     def evaluations_timesteps(self) -> list[int]:
@@ -387,11 +390,6 @@ class EvalCallback(Evaluating):
     def documented(self) -> AdaptedCallback:
         """What calls the methods of a `BaseCallback`."""
         return AdaptedCallback(self.hooks)
-
-    @property
-    def own_step(self) -> bool:
-        """Whether the class overrides `_on_step`, which then decides when to evaluate."""
-        return type(self)._on_step is not EvalCallback._on_step
 
     @property
     def watches_steps(self) -> bool:

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from rlsdk.environments import ConnectedEnv, connect, get_action_masks, to_actions, to_gymnasium
-from rlsdk.errors import UsageError, message_of
+from rlsdk.environments import ConnectedEnv, connect, get_action_masks, to_gymnasium
+from rlsdk.errors import UsageError, message_of, shown
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import EnvStep, Features
-from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of
+from rlsdk.spaces import Box, Dict, Space, Tuple, dtype_of, shape_of
 from rlsdk_sb3.steps import Array, Arrays, documented_infos
 
 Indices: TypeAlias = int | Sequence[int] | None
@@ -235,6 +236,52 @@ def to_arrays(space: Space, features: Features) -> Arrays:
         return tuple(to_arrays(child, part) for child, part in zip(space.spaces, features, strict=True))
     array: Array = features.numpy(force=True)
     return array.astype(space.dtype if isinstance(space, Box) else dtype_of(space), copy=False)
+
+
+def to_actions(space: Space, actions: object, count: int, path: str = "actions") -> Features:
+    """The actions of `count` environments as tensors [B, ..], nested as the space.
+
+    Raises:
+        UsageError: the actions have another number or shape, or are not numbers.
+    """
+    if parts := _parts(space):
+        columns = _columns(space, actions, count, path)
+        found = {
+            str(key): to_actions(child, column, count, f"{path}[{key!r}]")
+            for (key, child), column in zip(parts, columns, strict=True)
+        }
+        return found if isinstance(space, Dict) else tuple(found.values())
+    if isinstance(actions, torch.Tensor):
+        actions = actions.numpy(force=True)
+    shape = (count, *shape_of(space))
+    try:
+        array = np.asarray(actions)
+    except ValueError:
+        array = np.empty(0, object)
+    kinds = "biuf" if isinstance(space, Box) else "biu"
+    if array.dtype.kind not in kinds or array.size != math.prod(shape) or array.shape[:1] != (count,):
+        raise UsageError(f"{path} are {shown(actions)}; this environment takes an array of shape {shape}")
+    return torch.from_numpy(np.array(array.reshape(shape), dtype=array.dtype if isinstance(space, Box) else np.int64))
+
+
+def _columns(space: Space, actions: Any, count: int, path: str) -> list[object]:
+    """The actions of each part of a Dict or Tuple space, for all environments."""
+    keys = [key for key, _ in _parts(space)]
+    try:
+        # a mapping (or a tuple for a Tuple space) has an entry for each part; a list has an entry for each environment
+        by_part = isinstance(actions, Mapping) if isinstance(space, Dict) else isinstance(actions, tuple)
+        if by_part:
+            return [actions[key] for key in keys]
+        return [[action[key] for action in actions] for key in keys]
+    except (KeyError, IndexError, TypeError):
+        raise UsageError(f"{path} are {shown(actions)}; give {count} actions with the parts {keys}") from None
+
+
+def _parts(space: Space) -> list[tuple[str | int, Space]]:
+    """(key or position, space) of each part of a Dict or Tuple; an empty list for a leaf."""
+    if isinstance(space, Dict):
+        return list(space.spaces.items())
+    return list(enumerate(space.spaces)) if isinstance(space, Tuple) else []
 
 
 def pictures_of(env: ConnectedEnv) -> list[NDArray[np.uint8] | None]:

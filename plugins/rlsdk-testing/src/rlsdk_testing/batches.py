@@ -9,15 +9,17 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
+from rlsdk.kernels import kernels_off
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.runtime import limited_threads
 from rlsdk.tree import leaves, map_tensors
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_testing.equal_noise import EqualNoise
+from rlsdk_testing.networks import Found, held
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import ACTIONS, Subject, differing, flat_state
 
@@ -27,6 +29,8 @@ ROUNDING = 0.02
 """Two updates count as equal if they differ by at most this share of the update, where sums are formed in another order."""
 ROUNDING_OF_ZEROS = 1e-4
 """The same share where the changed terms are multiplied by 0."""
+ZERO = 1e-5
+"""A gradient counts as zero if its norm is at most this share of the largest one in its layer: it is the rounding of sums."""
 
 State = Mapping[str, Tensor]
 Batch = Any
@@ -148,8 +152,39 @@ class Learner:
         return bool(differing(dict(self.after(one)), dict(self.after(two))))
 
     def distance(self, one: State, two: State) -> float:
-        """Return the largest difference of a tensor between two states, as a share of how far the update moved it."""
-        return max((_distance(self.before.get(name), one[name], two.get(name)) for name in one), default=0.0)
+        """Return the largest difference of a tensor between two states, as a share of how far the update moved it.
+
+        Weights that move by rounding errors alone are left out, see `_moved_by_rounding`.
+        """
+        found = {name: _distance(self.before.get(name), one[name], two.get(name)) for name in one}
+        if max(found.values(), default=0.0) > ROUNDING_OF_ZEROS:  # that function makes an update
+            left_out = self._moved_by_rounding()
+            found = {name: share for name, share in found.items() if not any(part in name for part in left_out)}
+        return max(found.values(), default=0.0)
+
+    def _moved_by_rounding(self) -> list[str]:
+        """Return the names of weights whose gradient is zero but for rounding, compared with those of the same layer, and the
+        beginnings of the names of what optimizers store for them.
+
+        So is that of a bias in front of a normalization over the batch, which subtracts it again. Adam divides each gradient
+        by its size, so the sign of a rounding error becomes a whole step, and no two updates agree about it.
+        """
+        self.restore()
+        with kernels_off(), limited_threads(1):  # kernels leave no gradients behind
+            self.agent.parts.algorithm.update(self.batch, progress=0.5)
+        policy = self.agent.parts.policy
+        named = dict(policy.named_parameters()) if isinstance(policy, nn.Module) else {}
+        sizes = {name: float(weight.grad.norm()) for name, weight in named.items() if weight.grad is not None}
+        of_layer = {name: name.rpartition(".")[0] for name in sizes}
+        largest = {name: max(sizes[other] for other in sizes if of_layer[other] == of_layer[name]) for name in sizes}
+        left_out = {name: named[name] for name, size in sizes.items() if size < ZERO * largest[name]}
+        stored = [
+            f"{path.rpartition('.')[2]}/state/{place}/"
+            for path, optimizer in Found(self.agent).optimizers.items()
+            for place, weight in enumerate(held(optimizer))
+            if any(weight is each for each in left_out.values())
+        ]
+        return [*(f"policy/{name}" for name in left_out), *stored]
 
 
 def _snapshot(state: Mapping[str, object]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -20,7 +21,7 @@ from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.watched import TINY, Effect, Observed, apart, look_first, of_weights
+from rlsdk_testing.watched import TINY, Effect, Observed, apart, look_first, of_weights, watched
 
 EQUAL = 1e-3
 """Effects that differ by at most this share are equal: the rest is rounding of float32."""
@@ -28,6 +29,8 @@ FACTOR = 0.02
 """The largest error of a factor that must be 2."""
 PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The shares of the training at which schedules are looked at."""
+MOST_MOVES = 8
+"""The most moves of a target network in a call that makes no step of an optimizer, such as `collected`."""
 UNKNOWN = 0.1
 """The value for weights that are 0 by default, and for settings that are a text, and may be a number (`ent_coef = "auto"`)."""
 WEIGHTS = ("weight of", "coefficient of", "standard deviation of", "strength of")
@@ -260,7 +263,7 @@ def tau(subject: Subject) -> None:
     copies = Found(agent).copies()
     if not copies:
         raise NotApplicable("it has no target network")
-    moves: list[tuple[str, float]] = []
+    moves: list[tuple[str, float, int]] = []
     seen: list[Batch] = []
     with kernels_off(), moves_of_copies(agent, copies, moves), recording(agent.parts.algorithm, seen.append):
         steps = 24
@@ -269,8 +272,8 @@ def tau(subject: Subject) -> None:
             steps *= 2
         for progress in PLACES if seen else ():  # of a training without steps, all of this may be its first round
             agent.parts.algorithm.update(seen[-1], progress=progress)
-    accepted = [1.0 - (1.0 - share) ** count for count in range(1, 9)]
-    for path, moved in moves:
+    for path, moved, most in moves:
+        accepted = [1.0 - (1.0 - share) ** count for count in range(1, most + 1)]
         require(
             any(abs(moved - each) < FACTOR for each in accepted),
             f"with tau = {share} {path} moved by {moved:.3g} of its distance to the trained network at once",
@@ -279,16 +282,19 @@ def tau(subject: Subject) -> None:
 
 @contextmanager
 def moves_of_copies(
-    agent: Agent, copies: Mapping[str, tuple[torch.nn.Module, ...]], moves: list[tuple[str, float]]
+    agent: Agent, copies: Mapping[str, tuple[torch.nn.Module, ...]], moves: list[tuple[str, float, int]]
 ) -> Iterator[None]:
-    """Inside the `with` statement, note (path, share of the distance) for each move of a copy in `update` or `collected`."""
+    """Inside the `with` statement, note (path, share of the distance, most moves) for each move of a copy in `update` or
+    `collected`. A copy moves at most once with every step of an optimizer; without a step, the number is not known."""
 
     def called(method: Callable[..., object], *args: object, **kwargs: object) -> object:
         before = {path: tuple(map(_flat, pair)) for path, pair in copies.items()}
-        found = method(*args, **kwargs)
+        steps = Counter[str]()
+        with watched(agent, lambda step: steps.update([step.optimizer]), hold=False):
+            found = method(*args, **kwargs)
         for path, (copy, source) in copies.items():
             moved = _share(before[path], (_flat(copy), _flat(source)))
-            moves.extend([] if moved is None else [(path, moved)])
+            moves.extend([] if moved is None else [(path, moved, max(steps.values(), default=MOST_MOVES))])
         return found
 
     with wrapping(agent.parts.algorithm, called, "update", "collected"):

@@ -61,11 +61,11 @@ def state() -> dict[str, object]:
         "the locale": locale.setlocale(locale.LC_ALL),
         "numpy's print options": numpy.get_printoptions(),
         "numpy's error callback": numpy.geterrcall(),
-        **_of_posix(),
+        **of_posix(),
     }
 
 
-def _of_posix() -> dict[str, object]:
+def of_posix() -> dict[str, object]:
     """Return the states that Windows lacks."""
     found: dict[str, object] = {}
     if hasattr(signal, "pthread_sigmask"):

@@ -22,6 +22,7 @@ START_SECONDS = 120.0
 """The time limit of importing torch, rlsdk and the plugin."""
 GRACE = 2.0
 """Seconds within which processes must end after the clause that started them."""
+LEAVE = "leave what belongs to the whole process to the program, or put it back before your code returns"
 MOST_LOST = 8
 """If this many clauses in a row end the process or do not end, the clauses after them are not run."""
 
@@ -63,7 +64,8 @@ class Isolated:
             return self._lost_in(chosen, answer)
         outcome = CheckResult(**answer["outcome"])
         self._lost, self._slowest = 0, max(self._slowest, outcome.seconds)
-        return self._crashes.judged(self._alone(chosen, outcome, answer["strays"]))
+        outcome = self._crashes.judged(self._alone(chosen, outcome, answer["strays"]))
+        return self._apart(outcome, answer["changed"]) if answer["changed"] else outcome
 
     def close(self) -> None:
         """End the process and all processes that it started."""
@@ -106,6 +108,14 @@ class Isolated:
             return outcome
         detail = f"{outcome.detail}\n{detail}" if outcome.status == "failed" else detail
         return attrs.evolve(outcome, status="failed", detail=detail, remedy=remedy)
+
+    def _apart(self, outcome: CheckResult, changed: list[str]) -> CheckResult:
+        """Return the result of a clause after which the plugin had changed the process: failed. The next one is a new one."""
+        self.close()  # the clauses that follow would be checked with the change, and blamed for it
+        detail = f"it changed {', '.join(changed)}"
+        detail = f"{outcome.detail}\n{detail}" if outcome.status == "failed" else detail
+        remedy = outcome.remedy if outcome.status == "failed" else ""
+        return attrs.evolve(outcome, status="failed", detail=detail, remedy=remedy or LEAVE)
 
     def _in_a_debugger(self, chosen: Clause) -> str:
         call = f"rlsdk_testing.verify({self._request.algorithm!r}, {chosen.id!r})"

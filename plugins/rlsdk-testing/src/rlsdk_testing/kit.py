@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -128,14 +128,17 @@ def outcome_of(chosen: Clause, algorithm: str, settings: Mapping[str, object] | 
     If the plugin raises an exception, the result has the status "failed" and contains the exception as text.
     """
     from rlsdk.runtime import limited_threads
-    from rlsdk_testing.subject import Subject
+    from rlsdk_testing.subject import Subject, package_of_kernels
 
     began = time.perf_counter()
     exceptions: Mapping[str, str] = {}
     package = ""
     try:
         with limited_threads(1):
-            subject = Subject(algorithm, settings)
+            kernels = package_of_kernels(algorithm)
+            if kernels is not None and chosen.id != kernels.CLAUSE:
+                raise NotApplicable("the package has kernels and no algorithm")
+            subject: Any = kernels or Subject(algorithm, settings)
             exceptions, package = subject.exceptions, subject.package
             unseen = chosen.check(subject)
     except NotApplicable as reason:

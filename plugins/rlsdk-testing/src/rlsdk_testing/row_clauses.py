@@ -130,9 +130,14 @@ def duplicates(subject: Subject) -> None:
 
 
 def _effect(observed: Observed, batch: Batch) -> Effect:
-    """Return what an update does to weights. Running statistics may depend on the number of rows, so they are left out."""
-    found = observed.effect(batch, where=torch.arange(_rows_with_noise(batch)))
-    return of_weights(found, {step.optimizer for step in observed.steps})
+    """Return what an update does to weights. Running statistics may depend on the number of rows, so they are left out: a
+    variance that is estimated from n rows is n / (n - 1) times theirs."""
+    found = of_weights(
+        observed.effect(batch, where=torch.arange(_rows_with_noise(batch))), {step.optimizer for step in observed.steps}
+    )
+    policy = observed.agent.parts.policy
+    buffers = dict(policy.named_buffers()) if isinstance(policy, nn.Module) else {}
+    return {name: change for name, change in found.items() if name.removeprefix("policy/") not in buffers}
 
 
 def _ratio(one: Effect, two: Effect, name: str) -> float:

@@ -13,9 +13,10 @@ import attrs
 from rlsdk.errors import SettingsError
 from rlsdk.registry import find, require_loads
 from rlsdk_testing.isolation import Isolated
-from rlsdk_testing.kit import CheckResult, Clause, Crashes, clauses, outcome_of, result
+from rlsdk_testing.kit import CheckResult, Clause, Crashes, clauses, named_clause, outcome_of, result
 from rlsdk_testing.request import Request, require_settings
 from rlsdk_testing.strategies import thoroughly
+from rlsdk_testing.subject import package_of_kernels
 
 
 class InProcess:
@@ -47,6 +48,8 @@ def checker(request: Request, *, isolate: bool = True) -> Isolated | InProcess:
     Raises:
         PluginError: there is no such algorithm, or it does not load. SettingsError: it refuses the settings.
     """
+    if package_of_kernels(request.algorithm) is not None:
+        return InProcess(request)
     plugin = find(request.algorithm)
     if isolate and not plugin.is_registered and sys.executable:
         require_loads(plugin)
@@ -65,7 +68,8 @@ def outcomes(request: Request, *, seconds: float | None = None, isolate: bool = 
         raise SettingsError(f"seconds must be a number above 0, not {seconds!r}; leave it out for no limit")
     end = math.inf if seconds is None else time.monotonic() + seconds
     with checker(request, isolate=isolate) as chosen:
-        for each in clauses():
+        kernels = package_of_kernels(request.algorithm)
+        for each in clauses() if kernels is None else [named_clause(kernels.CLAUSE)]:
             left = end - time.monotonic()
             yield chosen.check(each, left) if left > 0 else result(each, "not run", f"the {seconds:g} s were over")
 

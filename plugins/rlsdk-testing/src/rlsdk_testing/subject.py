@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import gymnasium
@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
-from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load
+from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load, plugins
 from rlsdk.settings import glossary, merge
 from rlsdk.settings.actor_critic import memory_of
 from rlsdk.spaces import choices_of
@@ -68,6 +68,27 @@ WITHOUT_VECTORS: dict[str, spaces.Space[Any]] = {
 
 NAMED = ("Mlp", "Linear", "Cnn", "MultiInput")
 """The beginnings of policy names that state a kind of observation."""
+
+
+@attrs.frozen
+class Package:
+    """A plugin under test that has no algorithm, but kernels. Only the clause about these can be checked."""
+
+    plugin: Plugin
+    manifest: Manifest
+    package: str
+    exceptions: Mapping[str, str] = {}
+
+    CLAUSE: ClassVar[str] = "plugin.kernels-agree"
+
+
+def package_of_kernels(name: str) -> Package | None:
+    """Return the installed plugin with the id, package or `package/id` called `name`, if it has kernels and no algorithm."""
+    for plugin in plugins():
+        manifest, names = plugin.manifest, (plugin.id, plugin.distribution, plugin.qualified_id)
+        if manifest is not None and manifest.kernels and manifest.family is None and name in names:
+            return Package(plugin, manifest, plugin.module.partition(".")[0])
+    return None
 
 
 class Subject:

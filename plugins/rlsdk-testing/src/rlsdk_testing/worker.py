@@ -16,6 +16,7 @@ import torch
 
 from rlsdk.errors import RlsdkError
 from rlsdk.registry import end_with_parent
+from rlsdk_testing.import_state import changes, of_posix
 from rlsdk_testing.kit import CheckResult, broken, clauses, named_clause, outcome_of
 from rlsdk_testing.request import Request, require_settings
 
@@ -36,13 +37,31 @@ def child() -> None:
 
     with _prepared(commands.readline(), answer) as request:
         for line in commands:
-            name = json.loads(line)
+            name, before = json.loads(line), surroundings()
             outcome = _outcome(name, request)
             if os.getpid() != host:  # the plugin forked this process, which returned from the plugin's code
                 answer(stray=name)
                 leave(0)
-            answer(outcome=outcome.as_dict())
+            answer(outcome=outcome.as_dict(), changed=changes(before, surroundings()))
     leave(0)
+
+
+def surroundings() -> dict[str, object]:
+    """Return name -> value of what the clauses share in this process."""
+    folder = None
+    with contextlib.suppress(OSError):  # it may have been removed
+        folder = os.getcwd()
+    return {
+        "the working directory": folder,
+        "sys.path": list(sys.path),
+        "loaded modules": dict(sys.modules),
+        "environment variables": dict(os.environ),
+        "torch's default dtype": torch.get_default_dtype(),
+        "torch's default device": str(torch.get_default_device()),
+        "torch's grad mode": torch.is_grad_enabled(),
+        "torch's thread count": torch.get_num_threads(),
+        **of_posix(),
+    }
 
 
 def _outcome(name: str, request: Request) -> CheckResult:
