@@ -143,9 +143,8 @@ def _train(prepared: Prepared, interrupt: StopOnInterrupt, profilers: Sequence[C
             if agent.num_timesteps and _is_intact(agent, error):
                 checkpoints.save(agent)
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            directory.write_record(
-                attrs.evolve(record, status=status, error=str(error) or None, env_steps=agent.num_timesteps)
-            )
+            steps, why = agent.num_timesteps, str(error) or None
+            directory.write_record(attrs.evolve(record, status=status, error=why, env_steps=steps))
         raise
     finally:
         if agent.env is not None:
