@@ -87,9 +87,7 @@ def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch, cli: Any) -
     for name in ("rlsdk_datasets", "rlsdk_envs"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(vars(rlsdk.environments), "check_env", raising=False)
-    with pytest.raises(
-        UnknownNameError, match=r"^check_env is in rlsdk-envs, which is not installed: pip install .*rlsdk-envs"
-    ):
+    with pytest.raises(UnknownNameError, match=r"^check_env is in rlsdk-envs, which is not installed: pip install "):
         from rlsdk.environments import check_env  # noqa: F401
     assert "check_env" not in dir(rlsdk.environments)
     agent = rlsdk.make("ppo", env="CartPole-v1", n_steps=8, batch_size=8)
