@@ -15,7 +15,7 @@ import pytest
 import rlsdk
 import rlsdk.environments
 from rlsdk.agent.assembly import recorded_spaces
-from rlsdk.errors import ArtifactError, SettingsError, UsageError
+from rlsdk.errors import ArtifactError, SettingsError, UnknownNameError
 from rlsdk.runs.recorded_run import environment_of, require_same_dataset, with_dataset
 from rlsdk.settings import AgentConfig, DataReference, commented_toml, data_in, data_settings, structure, unstructure
 from rlsdk.spaces import Discrete, Space
@@ -87,12 +87,12 @@ def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch, cli: Any) -
     for name in ("rlsdk_datasets", "rlsdk_envs"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(vars(rlsdk.environments), "check_env", raising=False)
-    with pytest.raises(UsageError, match=r"^check_env needs the package rlsdk-envs .*: pip install .*rlsdk-envs"):
+    with pytest.raises(UnknownNameError, match=r"^check_env is in rlsdk-envs, which is not installed: pip install "):
         from rlsdk.environments import check_env  # noqa: F401
     assert "check_env" not in dir(rlsdk.environments)
     agent = rlsdk.make("ppo", env="CartPole-v1", n_steps=8, batch_size=8)
     with pytest.raises(
-        UsageError, match=r"^pretrain needs the package rlsdk-datasets .*: pip install .*rlsdk-datasets"
+        UnknownNameError, match=r"^pretrain is in rlsdk-datasets, which is not installed: pip install .*rlsdk-datasets"
     ):
         agent.pretrain("demo")
     monkeypatch.setenv("RLSDK_PLUGINS", "ppo")
