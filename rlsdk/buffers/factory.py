@@ -35,7 +35,7 @@ def build_replay(context: BuildContext, config: OffPolicyConfig) -> Memory:
     choice = config.replay_buffer_class or "uniform"
     if isinstance(choice, str) and choice not in MEMORIES:
         raise SettingsError(f"unknown replay_buffer_class {choice!r}; {suggest(choice, MEMORIES)}")
-    # nobody knows how long a round of episodes is
+    # the length of a round of episodes is unknown
     rounds = 1 if config.train_freq.unit == "episode" else config.train_freq.count
     if config.buffer_size < rounds * context.num_envs:
         raise SettingsError(

@@ -307,7 +307,7 @@ class Rows:
         assert self.finals is not None
         slot = self.storage["slot"]
         touched = torch.cat([where, where.new_tensor([self.head])])
-        # the rows are overwritten, so their final observations can never be asked for again
+        # the rows are overwritten, so their final observations are never needed again
         self.finals.release(slot[touched])
         slot[touched] = -1
         newest = tree.leaves(item.last_observation)

@@ -147,7 +147,7 @@ def _rendered(declared: Callable[..., object]) -> str:
 
 
 def _check_spelling(part: object, role: str, what: str) -> None:
-    # one object may play several roles, and their names are no misspellings of one another
+    # one object may play several roles, whose names are not misspellings of one another
     known = {name for kinds in ROLES.values() for kind in kinds for name in _members(kind)}
     own = sorted({*dir(type(part)), *getattr(part, "__dict__", ())} - known)
     for name in _members(ROLES[role][1]):

@@ -78,7 +78,7 @@ class ContinuousCritics(nn.Module):
         """
         values, vjp = self._kernels()[first].evaluate_inputs(torch.cat([features, unit_action], dim=-1))
         value, grad = value_of(values)
-        # the inputs are features and action in this order, and only the action's part is asked for
+        # the inputs are features and action in this order, and only the action's part is needed
         return value, vjp(grad)[:, features.shape[-1] :]
 
     def forward(self, features: Tensor, unit_action: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class OwnCritics(nn.Module):
         self, features: Features, unit_action: Tensor, value_of: ValueOf = mean_value, *, first: bool = False
     ) -> tuple[Tensor, Tensor]:
         """See `ContinuousCritics.action_gradient`; for actions [N, A]."""
-        # a leaf, so that autograd stops at the action instead of going on into the actor
+        # a leaf, so that autograd stops at the action and does not reach the actor
         leaf = unit_action.detach().requires_grad_()
         # auxiliary losses train the critics, and here only the action is differentiated
         with auxiliary_losses_left_out():
@@ -269,7 +269,7 @@ class _Attached(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        # 1 whatever the gradient of the outputs is: the loss is added to that of the algorithm
+        # always 1, independent of the gradient of the outputs: the loss is added to that of the algorithm
         return grad, grad.new_ones(())
 
 

@@ -335,7 +335,7 @@ def has_train_mode(*modules: nn.Module | None) -> bool:
 
 
 def _depends(module: nn.Module) -> bool:
-    # hooks may read `training`, and nobody knows what they do with it
+    # hooks may read `training`, with an unknown effect
     if isinstance(module, SWITCHED) or is_hooked(module):  # spectral_norm is a hook
         return True
     if isinstance(rate := vars(module).get("dropout"), float) and rate:  # of recurrent layers and attention

@@ -203,7 +203,7 @@ class RewardScale:
         over, counted = terminated.numpy(force=True) | truncated.numpy(force=True), valid.numpy(force=True)
         # a filler row has no reward; its return must not change the running one
         earned[~counted] = 0.0
-        # the return goes on from the last rollout
+        # the return continues from the last rollout
         earned[0] += self.gamma * self.returns
         weight = np.full_like(earned, self.gamma)
         # after the end of an episode the return starts from 0

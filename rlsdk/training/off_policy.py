@@ -72,7 +72,7 @@ class OffPolicyPlan:
         counter = ability(parts.buffer, BufferAbilities, "collected")
         listener = ability(parts.algorithm, AlgorithmAbilities, "collected")
         updating = ReplayUpdates(parts, training.streams)
-        # nobody knows how long an episode is, so a round of episodes is collected step by step
+        # the length of an episode is unknown, so a round of episodes is collected step by step
         length = 1 if self.episodes else self.train_every
         while cursor.env_steps < training.end:
             steps, episodes, whole, stopped = cursor.env_steps, tuple[Episode, ...](), False, False
@@ -124,7 +124,7 @@ class OffPolicyPlan:
             listener.collected(training.end + int(share * done), 1.0)  # exploration schedules are at their end
 
         metrics = updating.update(count, size, 0.0, each)
-        # the true count again, so that later steps go on from it
+        # the true count again, so that later steps continue from it
         listener.collected(training.end, 1.0)
         return metrics
 

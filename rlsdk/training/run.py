@@ -87,7 +87,7 @@ class Run:
         agent's count at which schedules end; None: at the end of the run."""
         self.agent, self.driven, self.cursor, self.callbacks = agent, driven, cursor, tuple(callbacks)
         self.total_timesteps = total_timesteps
-        # counts of this run; the agent's own go on from earlier runs
+        # counts of this run; the agent's own continue from earlier runs
         self.start = self.count
         self.end = self.start + total_timesteps
         self.origin = self.start - agent.num_timesteps
@@ -129,7 +129,7 @@ class Run:
         self.steps_in_round, self.episodes_in_round = 0, []
         self.episode_statistics.add(report, {} if report.metrics is None else _numbers(report.metrics, report))
         if cursor.env_steps >= self.unheard and not self.episode_statistics.finished_episodes:
-            # no episode has ended, so the log has no returns: say once why
+            # no episode has ended, so the log has no returns: explain that once
             steps = UNHEARD + int(cursor.env_steps - self.unheard) // self.agent.context.num_envs
             self.unheard = math.inf
             hint_of_silence(self.driven.env, steps, logs_episodes=self.driven.parts.plan.log_every == "episodes")
@@ -150,7 +150,7 @@ class Run:
         """
         for handle in self.handlers[event]:
             answer = handle(self, *details)
-            # the rest are called too: each sees every event, whatever another one answers
+            # the rest are called too: each sees every event, independent of another one's answer
             if answer is not None and says_stop(answer):
                 self.stopping = True
 

@@ -164,7 +164,7 @@ class InPlace:
 
     def _storage_for(self, first: Observation, length: int) -> RolloutStorage:
         """Return the storage of a rollout that begins with `first`. It is used again only after a whole rollout."""
-        # the storage goes on only if nobody reset the environments in between
+        # the storage continues only if the environments were not reset in between
         storage, self._storage, follows = self._storage, None, first is self._last
         if storage is not None and follows and storage.length == length:
             return storage

@@ -128,7 +128,7 @@ def train(run: Run, env: VectorEnv | None, *, log_every: int, threads: int | Non
                     _play(run, watched)
                     diverged = False
                 except DivergenceError as error:
-                    # raises the error unless a callback has restored the agent; then the training goes on
+                    # raises the error unless a callback has restored the agent; then the training continues
                     recover(run, error)
         except PluginError as error:
             raise plan_errors.of_algorithm(error, run.agent.spec.id) from None

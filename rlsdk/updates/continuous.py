@@ -71,7 +71,7 @@ class SoftActorCritic(Generic[ConfigT]):
         """
         before = self.config
         require_noise_stays(before.action_noise, config.action_noise)
-        # a learnt coefficient goes on from its value unless the setting itself changed
+        # a learnt coefficient continues from its value unless the setting itself changed
         if config.ent_coef != before.ent_coef:
             self.entropy.begin(config.ent_coef)
         self.entropy.target_entropy = config.target_entropy_for(self.actor.scale.size)
