@@ -109,7 +109,7 @@ class RecurrentMemory(nn.Module):
         begins[0] = True
         first_rows, segment, place = segments_of(begins)
         longest = int(place.max()) + 1
-        # zeros after the ends of short segments cannot change earlier outputs, and nobody reads theirs
+        # zeros after the ends of short segments cannot change earlier outputs, and theirs are not read
         padded = features.new_zeros(longest, len(first_rows), features.shape[-1])
         padded[place, segment] = features
         initial = forgotten(tuple(part[first_rows] for part in states), is_first[first_rows])
