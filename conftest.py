@@ -75,8 +75,8 @@ def pytest_collection_finish() -> None:
 def from_an_index() -> Iterator[None]:
     """Messages name packages as if rlsdk had been installed from an index; tests run in a copy of the repository."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packages, "_place", lambda name: (None, False))
-        patch.setattr(packages, "_record", lambda name: {})
+        patch.setattr(packages, "_origin_of", lambda name: (None, False))
+        patch.setattr(packages, "_origin_record", lambda name: {})
         yield
 
 
