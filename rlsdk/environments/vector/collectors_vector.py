@@ -11,7 +11,7 @@ from rlsdk.environments.states import OpaqueValue, state_of
 from rlsdk.environments.vector.connected import SteppedVector
 from rlsdk.environments.vector.process_vector import InWorkers
 from rlsdk.environments.vector.stepping import ResultT
-from rlsdk.environments.vector.worker import ByValue, MakesAttached, Request, numbers_in
+from rlsdk.environments.vector.worker import ByValue, MakesAttached, PackedRequest, Request, numbers_in
 from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk.executors.choice import SerialExecutor, done_now
 from rlsdk.executors.processes import Background
@@ -145,7 +145,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+    def _exchange(self, requests: Mapping[int, Request | PackedRequest]) -> dict[int, Any]:
         if self._background is not None:
             self._background.settle()  # a worker answers one request at a time, in the order of the pipe
         try:
@@ -155,7 +155,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
                 raise EnvironmentFault(f"environment {self.name!r} is closed") from error
             raise
 
-    def _again(self, index: int, request: Request, death: WorkerDied) -> Any:
+    def _again(self, index: int, request: Request | PackedRequest, death: WorkerDied) -> Any:
         where = f"environment {self.name!r}: the collector of {numbers_in(self.rows[index])}"
         if request.name == "step":  # its actions were chosen for observations that new episodes would not have
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")

@@ -43,6 +43,7 @@ from rlsdk.environments.vector.worker import (
     Assignment,
     Block,
     ByValue,
+    PackedRequest,
     Request,
     Stepped,
     arrays_in,
@@ -110,7 +111,7 @@ class InWorkers:
     def close(self) -> None:
         """Close the environments and end the workers."""
 
-    def _again(self, index: int, request: Request, death: WorkerDied) -> Any:
+    def _again(self, index: int, request: Request | PackedRequest, death: WorkerDied) -> Any:
         """Replace a worker that died, and return the answer of the new one to its request."""
         self.restarts += 1
         self._workers.replace(index)
@@ -124,13 +125,13 @@ class InWorkers:
         self._exchange({index: self._request("begin", seeds)})
 
     def _request(self, name: str, *arguments: object) -> Request:
-        return Request(name, arguments, infos=self.keeps_infos, info_names=self.info_names)
+        return Request(name, arguments, self.keeps_infos, self.info_names)
 
-    def _packed_request(self, name: str, *values: Packed) -> Request:
-        arrays: dict[str, Any] = dict(zip(("first", "second"), (value.data for value in values), strict=False))
-        return attrs.evolve(self._request(name, *(value.nest for value in values)), **arrays)
+    def _packed_request(self, name: str, *values: Packed) -> PackedRequest:
+        nests, arrays = tuple(value.nest for value in values), [value.data for value in values]
+        return PackedRequest(name, nests, self.keeps_infos, self.info_names, *arrays)
 
-    def _exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+    def _exchange(self, requests: Mapping[int, Request | PackedRequest]) -> dict[int, Any]:
         """Send each worker its request, and return worker -> answer."""
         if self._closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
@@ -320,13 +321,13 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
         """The processes, in the order of the environments they step."""
         return [worker.process for worker in self._started]
 
-    def _exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+    def _exchange(self, requests: Mapping[int, Request | PackedRequest]) -> dict[int, Any]:
         try:
             return super()._exchange(requests)
         except Exception as error:
             raise self._failed(error, next(iter(requests.values()))) from error.__cause__
 
-    def _failed(self, error: Exception, request: Request) -> Exception:
+    def _failed(self, error: Exception, request: Request | PackedRequest) -> Exception:
         """The error to raise when a request failed. Ends the processes if their environments may be at different steps."""
         unsent = error.__cause__ if isinstance(error, WorkError) else None
         if request.name not in LEAVE_RUNNING and unsent is None:
@@ -342,7 +343,7 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
             return EnvironmentFault(f"environment {self.name!r}{str(error).removeprefix(WORK)}")
         return error
 
-    def _again(self, index: int, request: Request, death: WorkerDied) -> Any:
+    def _again(self, index: int, request: Request | PackedRequest, death: WorkerDied) -> Any:
         self._deaths[index] += 1
         if self.options.restart and self._deaths[index] <= MAX_RESTARTS_IN_A_ROW:
             return super()._again(index, request, death)

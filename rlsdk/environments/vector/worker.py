@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import attrs
 import numpy as np
@@ -42,22 +42,30 @@ READ_AFTER = MOVES - {"step"}
 """Requests after which the state is read. After every step this would take too long."""
 
 
-# without slots, which take longer to pickle: a request is sent at every step
-@attrs.frozen(eq=False, slots=False)
-class Request:
+# a tuple: one is sent to each worker at every step, and other records take longer to pickle
+class Request(NamedTuple):
     """A request to a worker: `name` is the name of a method of `VectorWorker`, or of its `EnvironmentGroup`."""
 
     name: str
     arguments: tuple[Any, ...] = ()
-    """The arguments of the method, or the nestings of those that were packed (`Packed.nest`)."""
-    first: NDArray[np.uint8] | None = None
-    """The tensors of the first packed argument. As a field of its own it is sent through shared memory."""
-    second: NDArray[np.uint8] | None = None
-    """The tensors of the second packed argument."""
     infos: bool = False
     """Whether steps have infos."""
     info_names: tuple[str, ...] = ()
     """The entries of infos that steps have as numbers."""
+
+
+@attrs.frozen(eq=False)
+class PackedRequest:
+    """A request with packed arguments. Their tensors are fields of their own, which are sent through shared memory."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    """The nestings of the arguments (`Packed.nest`)."""
+    infos: bool
+    info_names: tuple[str, ...]
+    first: NDArray[np.uint8]
+    """The tensors of the first argument."""
+    second: NDArray[np.uint8] | None = None
 
 
 @attrs.frozen(eq=False)
@@ -126,12 +134,12 @@ class VectorWorker:
         self._attached: Attached | None = None
         self._fresh: Observation | None = None
 
-    def __call__(self, request: Request) -> tuple[object, Packed | None]:
+    def __call__(self, request: Request | PackedRequest) -> tuple[object, Packed | None]:
         env, arguments = self.env, request.arguments
         if (request.infos, request.info_names) != (env.keeps_infos, env.info_names):
             env.keep_infos(request.infos)
             env.select_info(request.info_names)
-        if request.first is not None:
+        if isinstance(request, PackedRequest):
             arrays = [each for each in (request.first, request.second) if each is not None]
             arguments = tuple(Packed(nest, data).value() for nest, data in zip(arguments, arrays, strict=True))
         # own methods first: those of the same name do more than the method of the group
