@@ -227,30 +227,31 @@ class Bound:
 
 
 BOUNDS = {
-    "SLOC of the core": Bound(28000, 20000),
-    "files of the core": Bound(163, 160),
-    "SLOC of all packages": Bound(48780, 44000),
-    "core files under 40 SLOC": Bound(3, 10),
-    "imports, % of the core's SLOC": Bound(10.9, 9),
-    "comment lines per 100 SLOC": Bound(0.77, 4, at_least=True),
-    "Protocols": Bound(57, 60),
+    "SLOC of the core": Bound(25400, 20000),
+    "files of the core": Bound(157, 160),
+    "SLOC of all packages": Bound(48700, 44000),
+    "core files under 40 SLOC": Bound(2, 10),
+    "import lines of the core": Bound(2810, 1800),
+    "comment lines per 100 SLOC": Bound(3.7, 4, at_least=True),
+    "Protocols": Bound(55, 60),
     "modules in import cycles": Bound(0, 0),
     "folders and root modules": Bound(31, 32),
-    "imports between them": Bound(178, 180),
+    "imports between them": Bound(175, 180),
     "longest chain of imports": Bound(15, 12),
-    "Any per 1,000 SLOC": Bound(13.9, 20),
+    "lines with Any": Bound(710, 880),
     "tensor functions with shapes, %": Bound(98, 80, at_least=True),
 }
-"""Bounds move towards the aims only. None can be met by cutting a file in two."""
+"""Bounds move towards the aims only. None can be met by cutting a file in two. Imports and `Any` are counted, not divided by
+the lines of the core: a share grows when the other lines become fewer, although nothing was added."""
 ENTERED = dict(
     zip(
         PATHS,
         (
-            ((110, 37, 36), (80, 22, 25)),
-            ((117, 33, 31), (85, 22, 25)),
-            ((289, 62, 50), (150, 40, 30)),
-            ((293, 67, 61), (160, 45, 61)),
-            ((847, 106, 110), (600, 110, 107)),
+            ((84, 37, 32), (80, 22, 25)),
+            ((99, 32, 30), (85, 22, 25)),
+            ((279, 60, 50), (150, 40, 30)),
+            ((283, 66, 60), (160, 45, 61)),
+            ((775, 104, 101), (600, 110, 107)),
         ),
         strict=True,
     )
@@ -268,14 +269,14 @@ def measured() -> dict[str, float]:
         "files of the core": core.files,
         "SLOC of all packages": Size.of(sources()).sloc,
         "core files under 40 SLOC": core.thin,
-        "imports, % of the core's SLOC": 100 * core.imports / core.sloc,
+        "import lines of the core": core.imports,
         "comment lines per 100 SLOC": 100 * core.comments / core.sloc,
         "Protocols": len(protocols()),
         "modules in import cycles": max((len(knot) for knot in knots(imports())), default=0),
         "folders and root modules": len(graph),
         "imports between them": sum(map(len, graph.values())),
         "longest chain of imports": floors(graph),
-        "Any per 1,000 SLOC": 1000 * anys.share,
+        "lines with Any": anys.some,
         "tensor functions with shapes, %": 100 * shapes.share,
     }
 

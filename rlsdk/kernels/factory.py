@@ -73,6 +73,8 @@ _tables: list[dict[str, Callable[..., Any] | None]] = []
 """The table with all `NAMES`, once it is known. Torch's compiler can read a list, but not call what a cache needs."""
 _computed: dict[str, Callable[..., Any]] = {}
 """The functions of torch that return a result, not a kernel."""
+COMPARED = ("rlsdk_kernels",)
+"""Packages whose kernels are not compared again at run time: their own tests compare every one with torch, at all sizes."""
 _owners: set[str] = set()
 """The packages of all kernels that were in a table."""
 
@@ -104,7 +106,8 @@ def _enter(table: Mapping[str, Callable[..., Any]]) -> None:
     _owners.update(map(_package, table.values()))
     _tables[:] = [dict.fromkeys(NAMES) | {name: table[name] for name in NAMES if name in table}]
     for name in _computed.keys() & table.keys():
-        _tables[0][name] = FirstUse(name, table[name], table[name], _computed[name])
+        if _package(table[name]) not in COMPARED:
+            _tables[0][name] = FirstUse(name, table[name], table[name], _computed[name])
 
 
 def _package(choose: Callable[..., Any]) -> str:
@@ -175,7 +178,7 @@ def replaceable(by_torch: Callable[ArgumentsT, ResultT]) -> Callable[ArgumentsT,
             found = _reject(name, choose, raised(error))
         if found is None:
             return by_torch(*args, **kwargs)
-        if place is not None and found is not args[place]:
+        if place is not None and found is not args[place] and _package(choose) not in COMPARED:
             found = FirstUse(name, choose, found, args[place])
         kernel: ResultT = found
         return kernel
