@@ -120,7 +120,7 @@ def _available() -> int:
 
 def _large(item: Any) -> dict[str, NDArray[np.generic]]:
     """Return name -> array for the fields of an attrs record that are large arrays; empty for other objects."""
-    found = dict[str, NDArray[np.generic]]()
+    found: dict[str, NDArray[np.generic]] = {}
     for name in _names(item.__class__):
         value = getattr(item, name)
         if isinstance(value, np.ndarray) and value.nbytes >= LARGE and not value.dtype.hasobject:
