@@ -15,7 +15,8 @@ import rlsdk
 from rlsdk.registry import discovery
 
 ROOT = Path(__file__).parents[1]
-PLUGINS = sorted(path.parent for path in ROOT.glob("*/rlsdk-*/pyproject.toml"))
+PLUGINS = sorted(path.parents[2] for path in ROOT.glob("*/rlsdk-*/src/*/rlsdk.toml"))
+"""The packages with a manifest; rlsdk-sb3 has none, because the core asks it by name."""
 CORES = ["0.0.9", "0.1.0", "0.1.9", "0.2.0", "1.0.0"]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import attrs
 
-from rlsdk.errors import shown
+from rlsdk.errors import closest, shown
 from rlsdk.settings.schedules import Piecewise, Schedule
 
 Validator = Callable[[object, "attrs.Attribute[Any]", object], None]
@@ -128,7 +128,9 @@ class Choice:
     def __call__(self, _: object, attribute: attrs.Attribute[object], value: object) -> None:
         if value not in self.options:
             known = ", ".join(map(repr, self.options))
-            raise ValueError(f"{attribute.name} = {shown(value, 60)} is not one of {known}")
+            near = closest(value, map(str, self.options)) if isinstance(value, str) else None
+            hint = f"; did you mean {near!r}?" if near is not None else ""
+            raise ValueError(f"{attribute.name} = {shown(value, 60)} is not one of {known}{hint}")
 
 
 def choice(*options: object) -> Validator:

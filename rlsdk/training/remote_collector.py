@@ -207,7 +207,7 @@ class CollectingCopy:
         self._collector: LocalCollector | None = None
 
     def __call__(self, shared: Shared, own: Part, fresh: Observation | None) -> Part:
-        """See `rlsdk.environments.vector.collectors_vector.Attached`."""
+        """See `rlsdk.environments.vector.worker.Attached`."""
         with limited_threads(shared.threads):
             return self._collect(shared, own, fresh)
 

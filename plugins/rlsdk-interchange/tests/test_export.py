@@ -18,7 +18,7 @@ from torch import nn
 import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk_envs.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
-from rlsdk_interchange.export import export, model_card
+from rlsdk_interchange.export import export, model_card, sealed
 from rlsdk_sb3 import BaseFeaturesExtractor
 
 ort = pytest.importorskip("onnxruntime")
@@ -267,7 +267,7 @@ def test_the_card_is_written_from_python_too(tmp_path: Path) -> None:
     agent = trained("trpo")
     exported = export(agent, tmp_path / "policy", "torch-export", results="Mean return 500")
     assert exported.card == tmp_path / "policy.md"
-    assert exported.card.read_text() == model_card(agent, exported, "Mean return 500")
+    assert exported.card.read_text() == sealed(model_card(agent, exported, "Mean return 500"))
     export(agent, tmp_path / "policy", "torch-export")
     assert "Mean return 500" not in exported.card.read_text()
     assert export(agent, tmp_path / "alone", "torch-export", card=False).card is None
