@@ -143,7 +143,8 @@ def test_the_example_kernel_takes_the_place_of_the_cores(tmp_path: Path, monkeyp
     expected = reference.discounted_sums(value, weight)
     with on_path(tmp_path):
         with pytest.warns(
-            RuntimeWarning, match="discounted_sums are offered by .*RLSDK_KERNELS=.*or uninstall all but one; torch computes"
+            RuntimeWarning,
+            match="discounted_sums are offered by .*RLSDK_KERNELS=.*or uninstall all but one; torch computes",
         ):
             factory.offered("discounted_sums")
         monkeypatch.setattr(loading, "entries", lambda: tuple(e for e in discovery.entries() if e.id != "kernels"))
