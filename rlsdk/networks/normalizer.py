@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -207,11 +207,13 @@ class RunningMoments:
 
     @property
     def mean(self) -> Vector:
-        return cast("Vector", self.mean_variance[0][0])
+        mean: Vector = self.mean_variance[0][0]
+        return mean
 
     @property
     def variance(self) -> Vector:
-        return cast("Vector", self.mean_variance[1][0])
+        variance: Vector = self.mean_variance[1][0]
+        return variance
 
     @property
     def center(self) -> Tensor:

@@ -139,12 +139,12 @@ class LocalCollector:
                 # layers do not change within a rollout, so policies may examine them once instead of at every step
                 act = self._act if self._preparing is None else self._bound(self._preparing.rollout_act())
                 rollout = act_and_step(self.env, act, state, length, on_step=on_step, fill=self._fill)
-        if grouped is None:
-            self.acting = (ActingState(rollout.last_observation, rollout.last_carry),)
-        else:
-            self.acting, rollout = grouped.split(rollout)
-        if self.normalizer is not None:
-            rollout = self.normalizer.rollout(rollout, self._estimates)
+            if grouped is None:
+                self.acting = (ActingState(rollout.last_observation, rollout.last_carry),)
+            else:
+                self.acting, rollout = grouped.split(rollout)
+            if self.normalizer is not None:
+                rollout = self.normalizer.rollout(rollout, self._estimates)
         if ends_round:
             self.end_round()
         return rollout

@@ -46,8 +46,10 @@ def act_and_step(
     `fill` computes the extras of all steps [T, B], if the policy leaves them out in single steps.
     """
     seen, carry = acting.observation, acting.carry
-    rows, storage, written = list[StepData[ExtrasT]](), None, 0
-    finals, episodes = list[Finals](), list[Episode]()
+    rows: list[StepData[ExtrasT]] = []
+    storage, written = None, 0
+    finals: list[Finals] = []
+    episodes: list[Episode] = []
     for t in range(length):
         act = act_on(seen, carry)
         step = env.step(act.action)

@@ -34,7 +34,8 @@ from rlsdk.runtime.packages import pip_install
 from rlsdk.storage import SafetensorsSerializer
 from rlsdk.storage.archive import inspect
 from rlsdk_interchange import hub
-from rlsdk_interchange.export import _require_own_card, model_card
+from rlsdk_interchange.export import is_edited, model_card
+from rlsdk_interchange.export import sealed as sealed_card
 from rlsdk_interchange.hub_commands import pull_file
 from rlsdk_lab.suite import load_suite
 from rlsdk_trackers.tracked_run import TrackedRun
@@ -159,8 +160,13 @@ def _read_hub(path: Path) -> None:
         raise
 
 
+def _read_card(path: Path) -> None:
+    """An altered card counts as edited: `export` leaves it as it is."""
+    is_edited(path.read_bytes().decode(errors="replace"))
+
+
 def _card(folder: Path) -> Path:
-    (folder / "agent.md").write_text(model_card(rlsdk.load(_agent(folder)), results="Mean return 9."))
+    (folder / "agent.md").write_text(sealed_card(model_card(rlsdk.load(_agent(folder)), results="Mean return 9.")))
     return folder / "agent.md"
 
 
@@ -315,7 +321,7 @@ FURTHER: dict[str, Kind] = {
     "tensors": Kind("archive", _tensors, _read_tensors),
     "zoo agent": Kind("archive", _zoo_agent, _read_zoo_agent),
     "agent of a hub": Kind("archive", _only_agent, _read_hub),
-    "card of a hub": Kind("bytes", _card, _require_own_card),
+    "card of a hub": Kind("bytes", _card, _read_card),
     "sweep.json": Kind("json", _sweep, _read_sweep),
     "sealed run.json": Kind("json", _sealed, _read_sealed),
     "key of seals": Kind("bytes", lambda folder: _key_in(_sealed(folder).parents[1]), _read_sealed),

@@ -151,7 +151,7 @@ def test_the_example_kernel_takes_the_place_of_the_cores(tmp_path: Path, monkeyp
         discovery.plugins(rescan=True)
         found = factory.offered("discounted_sums")
         assert found is not None
-        assert found.__module__ == "acme_kernel"
+        assert vars(found)["_choose"].__module__ == "acme_kernel"
         torch.testing.assert_close(factory.discounted_sums(value, weight), expected)
         torch.testing.assert_close(found(value[:1], weight[:1]), value[:1])
         monkeypatch.undo()
