@@ -307,8 +307,8 @@ class RolloutNormalizer:
     ) -> Rollout[CarryT, ExtrasT]:
         """The normalised rollout [T, B], or the raw rollout for a replay buffer. Its valid rows update the statistics.
 
-        `estimates` is that of the policy, see `rlsdk.interfaces.PolicyAbilities`. It gets normalised observations. The caller disables
-        gradients.
+        `estimates` is that of the policy, see `rlsdk.interfaces.PolicyAbilities`. It gets normalised observations. The
+        caller disables gradients.
         """
         # a replay buffer stores raw rows: they are normalized by the statistics of the time when they are sampled
         acted = rollout if self.keeps_raw and estimates is None else with_observations(rollout, self.observation)
