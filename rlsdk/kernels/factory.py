@@ -99,7 +99,8 @@ def _find_tables() -> list[dict[str, Callable[..., Any] | None]]:
     return _tables
 
 
-FORGET.append(_tables.clear)
+# the packages too: one that offers no kernels any more is not blamed as if it did
+FORGET.extend((_tables.clear, _owners.clear))
 
 
 def _enter(table: Mapping[str, Callable[..., Any]]) -> None:
