@@ -79,12 +79,12 @@ class ReplayBuffer(Rows):
         self.n_steps = min(n_steps, self.rows)
 
     def with_columns(self, columns: Columns) -> Self:
-        """Store `columns` too, and return this buffer; call it before the first row is self."""
+        """Store `columns` too, and return this buffer; call it before the first row is stored."""
         self.columns = columns
         return self
 
     def reconfigure(self, config: OffPolicyConfig) -> None:
-        """Use `gamma` and `n_steps` of new settings, also for rows that are already self.
+        """Use `gamma` and `n_steps` of new settings, also for rows that are already stored.
 
         Raises:
             UsageError: rows were stored with gamma = 0, so their discounts do not mark the ends of episodes.
@@ -127,7 +127,7 @@ class ReplayBuffer(Rows):
         raise UsageError("the replay buffer holds hardly anything that can be sampled; enlarge buffer_size")
 
     def usable(self, index: Tensor) -> Tensor:
-        """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are self."""
+        """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are stored."""
         valid: Tensor = self.take("valid", index)
         return valid if self.frames is None else valid & self.history(index)[1]
 

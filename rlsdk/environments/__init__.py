@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlsdk.environments.adapters.masks import GoalRules as GoalRules
     from rlsdk.environments.adapters.masks import get_action_masks as get_action_masks
     from rlsdk.environments.adapters.masks import is_masking_supported as is_masking_supported
+    from rlsdk.environments.adapters.observations import rows_of as rows_of
     from rlsdk.environments.adapters.observations import to_gymnasium as to_gymnasium
     from rlsdk.environments.adapters.observations import to_space as to_space
     from rlsdk.environments.gymnasium_adapter import connect as connect
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 HOMES = {
     **dict.fromkeys(("name_of", "named"), "rlsdk.environments.adapters.checks"),
     **dict.fromkeys(("GoalRules", "get_action_masks", "is_masking_supported"), "rlsdk.environments.adapters.masks"),
-    **dict.fromkeys(("to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
+    **dict.fromkeys(("rows_of", "to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
     "connect": "rlsdk.environments.gymnasium_adapter",
     **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
     "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",

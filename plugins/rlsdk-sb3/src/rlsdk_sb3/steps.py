@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rlsdk.environments import rows_of
 from rlsdk.errors import SettingsError
 from rlsdk.records import EnvStep, Episode, Features
 from rlsdk.tree import map_tensors
@@ -85,21 +86,11 @@ def documented_infos(step: EnvStep, finals: Arrays | None, seconds: float) -> li
     infos = [{**info, "TimeLimit.truncated": cut[i]} for i, info in enumerate(step.infos or [{} for _ in ended])]
     if finals is not None:
         for row, i in enumerate(np.flatnonzero(ended)):
-            infos[i]["terminal_observation"] = row_of(finals, row)
+            infos[i]["terminal_observation"] = rows_of(finals, row)
     for episode in step.episodes:
         context = {"r": episode.episode_return, "l": episode.length, "t": round(seconds, 6)}
         infos[episode.env].setdefault("episode", context)
     return infos
-
-
-def row_of(arrays: Arrays, row: int) -> Arrays:
-    """One row of arrays [B, ..]."""
-    if isinstance(arrays, dict):
-        return {key: row_of(value, row) for key, value in arrays.items()}
-    if isinstance(arrays, tuple):
-        return tuple(row_of(value, row) for value in arrays)
-    found: Array = arrays[row]
-    return found
 
 
 _known: WeakKeyDictionary[Run, tuple[EnvStep, Locals]] = WeakKeyDictionary()
