@@ -248,3 +248,31 @@ def test_a_request_that_cannot_be_sent_leaves_no_worker_waiting(tmp_path: Path) 
     script.write_text(UNSENDABLE)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "the work or an item cannot be sent to another process\n[(0, 2), (1, 3)]\n"
+
+
+IN_CALLBACK = """
+import os, signal, time, weakref
+from rlsdk.executors.workers import obey_parent_only
+
+class Thing:
+    pass
+
+def gone(_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.001)
+
+obey_parent_only()
+thing = Thing()
+seen = weakref.ref(thing, gone)
+try:
+    del thing
+    time.sleep(1000)
+except KeyboardInterrupt:
+    print("cleaned up")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM handlers")
+def test_an_interrupt_inside_a_callback_of_a_weak_reference_is_neither_lost_nor_printed() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_CALLBACK], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "cleaned up\n", "")

@@ -312,6 +312,18 @@ def _limited(number: int, frame: object) -> None:
 def _interrupted(number: int, frame: object) -> None:
     clean_up_undisturbed()
     _limited(number, frame)
+    # Python prints and drops what is raised while a destructor or a callback of a weak reference runs; this asks once more
+    reported = sys.unraisablehook
+
+    def dropped(problem: Any) -> None:
+        if issubclass(problem.exc_type, KeyboardInterrupt):
+            signal.signal(signal.SIGTERM, _interrupted)
+            # later and from a thread, as a handler that runs inside this function would be dropped as well
+            threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        else:
+            reported(problem)
+
+    sys.unraisablehook = dropped
     raise KeyboardInterrupt
 
 
