@@ -33,7 +33,6 @@ __all__ = [
     "SoftActorCriticConfig",
     "SoftActorCriticNetworkConfig",
     "UNIT",
-    "as_bounds",
     "parse_entropy_coefficient",
 ]
 
