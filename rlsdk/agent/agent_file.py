@@ -285,15 +285,12 @@ def restored_config(document: Manifest, replacements: Mapping[str, object]) -> d
         )
     settings = _without(settings, given.intersection(missing))  # remove the placeholders of objects
     for name, value in replacements.items():
-        stored: Any = settings.get(name)
-        recorded = isinstance(stored, Mapping) and set(stored) == {"name", "digest"}
+        stored = settings.get(name)
+        given_now = value
         # the path of recorded data must have the digest of the file
-        path = (
-            {"path": str(value), "digest": stored["digest"]}
-            if recorded and isinstance(value, str | PathLike)
-            else value
-        )
-        settings = merge(settings, nested(name.split("."), path))
+        if isinstance(stored, Mapping) and set(stored) == {"name", "digest"} and isinstance(value, str | PathLike):
+            given_now = {"path": str(value), "digest": stored["digest"]}
+        settings = merge(settings, nested(name.split("."), given_now))
     return settings
 
 

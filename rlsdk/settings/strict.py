@@ -136,8 +136,8 @@ def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
     return structure_class
 
 
-def _names(kind: type[Any]) -> list[str]:
-    return [field.name for field in attrs.fields(kind)]
+def _names(kind: type[object]) -> list[str]:
+    return [field.name for field in attrs.fields(cast("Any", kind))]
 
 
 def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
@@ -152,7 +152,7 @@ def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
         raise SettingsError("\n".join(_explain(group, values))) from None
 
 
-def _explain(group: ClassValidationError, values: Any) -> list[str]:
+def _explain(group: ClassValidationError, values: Mapping[str, object]) -> list[str]:
     """A line for each field of a table that is wrong. `values`: the table."""
     lines, kind = [], cast("type[Any]", group.cl)
     with_notes, without = group.group_exceptions()
@@ -160,8 +160,9 @@ def _explain(group: ClassValidationError, values: Any) -> list[str]:
         if isinstance(error, KeyError):
             lines.append(f"setting {note.name!r} is missing and has no default")
             continue
-        deeper = _explain(error, values[note.name]) if isinstance(error, ClassValidationError) else [str(error)]
-        text = "; ".join(deeper)
+        text = str(error)
+        if isinstance(error, ClassValidationError):
+            text = "; ".join(_explain(error, cast("Mapping[str, object]", values[note.name])))
         # Validators begin with the name of the field; converters do not know it.
         lines.append(text if note.name in text.split(" = ")[0] else f"{note.name}: {text}")
     for error in without:
