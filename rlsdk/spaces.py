@@ -232,60 +232,43 @@ def from_json(data: object) -> Space:
         ArtifactError: the data do not describe a space.
     """
     try:
-        return _from_json(_table(data), depth=0)
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        return _from_json(data, depth=0)
+    # The others are of values that are no table or no list.
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ArtifactError(f"the file does not describe a space: {type(error).__name__}: {error}") from None
 
 
-def _table(data: object) -> Mapping[str, object]:
-    if not isinstance(data, Mapping):
-        raise TypeError(f"{data!r} is not a table")
-    return data
-
-
-def _list(data: object) -> list[object]:
-    if not isinstance(data, list):
-        raise TypeError(f"{data!r} is not a list")
-    return data
-
-
-def _from_json(data: Mapping[str, object], depth: int) -> Space:
+def _from_json(data: Any, depth: int) -> Space:
     if depth > MAX_DEPTH:
         raise ValueError(f"spaces are nested more than {MAX_DEPTH} deep")
     kind = data["kind"]
     if kind == "Dict":
-        return Dict({str(key): _from_json(_table(child), depth + 1) for key, child in _table(data["spaces"]).items()})
+        return Dict({str(key): _from_json(child, depth + 1) for key, child in data["spaces"].items()})
     if kind == "Tuple":
-        return Tuple(tuple(_from_json(_table(child), depth + 1) for child in _list(data["spaces"])))
+        return Tuple(tuple(_from_json(child, depth + 1) for child in data["spaces"]))
     if kind == "Discrete":
         return Discrete(_count(data["n"]), _whole(data["start"]))
     if kind == "MultiDiscrete":
-        nvec, start = tuple(map(_count, _list(data["nvec"]))), tuple(map(_whole, _list(data["start"])))
+        nvec, start = tuple(map(_count, data["nvec"])), tuple(map(_whole, data["start"]))
         if len(nvec) != len(start) or not 0 < len(nvec) <= MAX_CHOICES:
             raise ValueError("nvec and start differ in length, or are none or too many")
         return MultiDiscrete(nvec, start)
     if kind == "MultiBinary":
         return MultiBinary(_shape_from_json(data, MAX_CHOICES))
     if kind == "Box":
-        return _box_from_json(data)
+        shape, dtype = _shape_from_json(data), np.dtype(str(data["dtype"]))
+        if dtype.kind not in "fiub":
+            raise ValueError(f"dtype {dtype} is not numeric")
+        low, high = (_bound_from_json(data[name], shape, dtype) for name in ("low", "high"))
+        return Box(low, high, shape, dtype.name)
     raise ValueError(f"unknown kind {kind!r}")
 
 
-def _shape_from_json(data: Mapping[str, object], most: int = MAX_ELEMENTS) -> tuple[int, ...]:
-    shape = tuple(map(_count, _list(data["shape"])))
+def _shape_from_json(data: Any, most: int = MAX_ELEMENTS) -> tuple[int, ...]:
+    shape = tuple(map(_count, data["shape"]))
     if len(shape) > MAX_DIMENSIONS or math.prod(shape) > most:
         raise ValueError(f"shape {shape} is too large")
     return shape
-
-
-def _box_from_json(data: Mapping[str, object]) -> Box:
-    shape = _shape_from_json(data)
-    dtype = np.dtype(str(data["dtype"]))
-    if dtype.kind not in "fiub":
-        raise ValueError(f"dtype {dtype} is not numeric")
-    return Box(
-        _bound_from_json(data["low"], shape, dtype), _bound_from_json(data["high"], shape, dtype), shape, dtype.name
-    )
 
 
 def _count(value: object) -> int:
@@ -301,6 +284,8 @@ def _whole(value: object) -> int:
 
 
 def _bound_from_json(values: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
-    flat = np.asarray([float(v) if isinstance(v, str) else v for v in _list(values)], dtype=dtype)
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is not a list")
+    flat = np.asarray([float(v) if isinstance(v, str) else v for v in values], dtype=dtype)
     # A view of one number takes no memory, so a small file cannot make a large array.
     return np.broadcast_to(flat.reshape(()), shape) if flat.size == 1 else flat.reshape(shape)

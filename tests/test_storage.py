@@ -173,7 +173,7 @@ def test_every_truncation_is_refused(saved: Path, tmp_path: Path) -> None:
         (manifest_edit(format=99), "format 99"),
         (manifest_edit(kind="other"), "'other' file"),
         (manifest_edit(members={}), "not the ones its manifest lists"),
-        (manifest_edit(config=None), "no settings"),
+        (manifest_edit(config=None), "config = None"),
         (manifest_edit(config={"policy": "MlpPolicy", "gamma": 7}), "gamma"),
         (manifest_edit(observation_space={"kind": "Ball"}), "space"),
         (manifest_edit(observation_space={"kind": "Discrete", "n": 9, "start": 0}), "does not fit"),

@@ -12,7 +12,7 @@ from typing import IO, Any, ClassVar, Generic, NoReturn, Self, cast
 from typing_extensions import TypeVar
 
 from rlsdk.agent import attributes, changes, learning, persistence, training_state
-from rlsdk.agent.agent_file import ConstructionLimit, bind, bytes_of, class_of
+from rlsdk.agent.agent_file import bind, class_of, construction_limit
 from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes, modes_are_plain
 from rlsdk.agent.assembly import from_arguments, reseed
 from rlsdk.agent.attributes import DeviceName, own, positive
@@ -87,7 +87,8 @@ class Agent(Generic[ConfigT]):
     """Records values of the user in addition to the metrics: `logger.record("my/value", x)`."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        self._assembled = from_arguments(self.spec, args, kwargs, class_name=type(self).__name__)
+        # past `__setattr__`, which looks a name up among settings and members
+        vars(self).update(_assembled=from_arguments(self.spec, args, kwargs, class_name=type(self).__name__))
 
     def __getattr__(self, name: str) -> Any:
         return attributes.read(self, vars(self).get("_assembled"), name)
@@ -451,7 +452,7 @@ class Agent(Generic[ConfigT]):
         kinds = cls, cast("type[Self]", Agent)
         kind, assembled = persistence.load(path, kinds, settings, replay=env is not None, force_reset=force_reset)
         agent = kind.__new__(kind)
-        agent._assembled = assembled
+        vars(agent).update(_assembled=assembled)
         if env is not None:  # after the restoring, as the number of environments may differ from the file's
             agent.set_env(env)
         return agent
@@ -537,7 +538,7 @@ def from_parameters(
         ArtifactError: a weight of the policy is missing, parameters do not fit, or the networks are far larger than they are.
         PluginError, SettingsError, EnvironmentFault: as for `make`.
     """
-    with ConstructionLimit(bytes_of(parameters)):
+    with construction_limit(parameters):
         agent = make(algorithm, env=env, policy=policy, **settings)
     inner = getattr(agent.policy, "inner", agent.policy)  # the policy inside the normalization
     if missing := sorted({name for name, _ in inner.named_parameters()} - set(parameters.get("policy", {}))):

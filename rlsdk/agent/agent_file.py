@@ -6,7 +6,7 @@ import math
 import platform
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOBase
@@ -53,21 +53,29 @@ NOT_RESTORED = ("env", *PLACES)
 """Settings (dotted names) that are not stored and must be passed again at loading, so that no file chooses where to write."""
 FREE = re.compile(r".*_kwargs\.")
 """Settings with arguments for classes of the user. It is unknown which of these arguments name files or folders."""
-MANIFEST: dict[str, type] = {
+Manifest = dict[str, Any]
+"""A manifest whose entries `require_manifest` has checked, so that code reads them without checks."""
+MAX_ENVS = 2**20
+ENTRIES: dict[str, type] = {
     "algorithm": str,
-    "plugin": dict,
-    "environment": str,
     "num_envs": int,
-    "num_timesteps": int,
-    "action_masks": bool,
     "seed": int,
     "config": dict,
     "not_stored": list,
-    "system": dict,
     "observation_space": dict,
     "action_space": dict,
 }
-"""Entry of a manifest -> its type; any entry may be missing or null."""
+"""Entry that every manifest has -> its type."""
+FURTHER_ENTRIES: dict[str, type] = {
+    "plugin": dict,
+    "environment": str,
+    "num_timesteps": int,
+    "action_masks": bool,
+    "system": dict,
+}
+"""Entry that may be missing or null -> its type."""
+RANGES = {"num_envs": range(1, MAX_ENVS + 1), "seed": range(2**63)}
+"""Entry -> its accepted numbers."""
 PACKAGES = ("rlsdk", "torch", "numpy", "gymnasium", "safetensors")
 
 
@@ -168,32 +176,39 @@ def describe_agent(agent: AssembledAgent) -> dict[str, object]:
     }
 
 
-def inspect_file(path: str | Path | IO[bytes]) -> dict[str, object]:
+def inspect_file(path: str | Path | IO[bytes]) -> Manifest:
     """Read the manifest of an agent file, with the dtype and shape of each tensor. Reads no tensor, and needs no plugin.
 
     Raises:
         ArtifactError: the file is missing, damaged, or not of an agent.
     """
-    document = archive.inspect(existing(path), kind=KIND)
-    require_manifest(document)
-    return document
+    return require_manifest(archive.inspect(existing(path), kind=KIND))
 
 
-def require_manifest(document: Mapping[str, object]) -> None:
-    """Check the types of the entries of a manifest.
+def require_manifest(document: Manifest) -> Manifest:
+    """Check the entries of a manifest that was read, and return it.
 
     Raises:
-        ArtifactError: an entry has another type.
+        ArtifactError: an entry is missing, or has another type or a number out of range.
     """
-    for name, kind in MANIFEST.items():
+    for name, kind in (ENTRIES | FURTHER_ENTRIES).items():
         value = document.get(name)
-        if value is not None and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
+        fits = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+        if not (fits or (value is None and name in FURTHER_ENTRIES)) or (name in RANGES and value not in RANGES[name]):
             raise ArtifactError(f"the file is damaged: its manifest has {name} = {repr(value)[:80]}")
-    for name in ("plugin", "system"):
-        entries = document.get(name)
-        given = entries.items() if isinstance(entries, dict) else ()
-        if wrong := [key for key, value in given if not isinstance(value, str | None)]:
-            raise ArtifactError(f"the file is damaged: {name} in its manifest has no text for {wrong[0][:80]!r}")
+    texts = {
+        "not_stored": document["not_stored"],
+        **{
+            name: [text for text in (document.get(name) or {}).values() if text is not None]
+            for name in ("plugin", "system")
+        },
+    }
+    for name, entries in texts.items():
+        if wrong := [entry for entry in entries if not isinstance(entry, str)]:
+            raise ArtifactError(
+                f"the file is damaged: {name} in its manifest has {repr(wrong[0])[:80]}, which is no text"
+            )
+    return document
 
 
 def _storable(value: Any) -> Any:
@@ -212,15 +227,17 @@ def _is_object(value: object) -> bool:
     return isinstance(value, Mapping) and (set(value) == {"object"} or value.get("kind") == "custom")
 
 
-def _objects(settings: Mapping[str, object], prefix: str = "") -> list[str]:
+def _objects(settings: Mapping[str, object]) -> list[str]:
     """The dotted names of settings that a file cannot store."""
-    names = []
-    for name, value in settings.items():
-        if _is_object(value):
-            names.append(prefix + name)
-        elif isinstance(value, Mapping):
-            names += _objects(value, f"{prefix}{name}.")
-    return names
+    return [name for name, value in _named(settings) if _is_object(value)]
+
+
+def _named(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield (dotted name, value) of all settings: of tables, and of the settings in them."""
+    for key, value in settings.items():
+        yield f"{prefix}{key}", value
+        if isinstance(value, Mapping):
+            yield from _named(value, f"{prefix}{key}.")
 
 
 def _without(settings: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
@@ -235,37 +252,23 @@ def _without(settings: Mapping[str, object], names: Iterable[str]) -> dict[str, 
     return left
 
 
-def _places(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of the arguments for classes of the user whose text may name a file or folder."""
-    for key, value in settings.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _places(value, f"{name}.")
-        elif FREE.match(name) and any(may_be_place(key, text) for text in _texts(value)):
-            yield name
-
-
 def _texts(value: object) -> Iterator[str]:
+    """Yield the texts of a setting and of the lists in it. Those of tables are settings of their own, see `_named`."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
-    elif isinstance(value, Mapping):
-        yield from _texts([*value, *value.values()])
+            yield from _texts([*item, *item.values()] if isinstance(item, Mapping) else item)
 
 
-def restored_config(document: Mapping[str, object], replacements: Mapping[str, object]) -> dict[str, object]:
+def restored_config(document: Manifest, replacements: Mapping[str, object]) -> dict[str, object]:
     """The settings of a file, where `replacements` (dotted name -> value) replace the stored values.
 
     Raises:
-        ArtifactError: the manifest is malformed, or `replacements` lack a setting that was an object or an argument that may
-        name a file or folder.
+        ArtifactError: `replacements` lack a setting that was an object or an argument that may name a file or folder.
     """
-    config, missing = document.get("config"), document.get("not_stored")
-    if not isinstance(config, dict) or not isinstance(missing, list) or not all(isinstance(n, str) for n in missing):
-        raise ArtifactError("the file is damaged: its manifest holds no settings")
-    settings, given = _without(config, NOT_RESTORED), _dotted(replacements)
+    missing: list[str] = document["not_stored"]
+    settings, given = _without(document["config"], NOT_RESTORED), {name for name, _ in _named(replacements)}
     whole = [f"{name}." for name in given if not any(other.startswith(f"{name}.") for other in given)]
     absent = [name for name in missing if name not in {*given, *NOT_RESTORED} and not name.startswith(tuple(whole))]
     if absent:
@@ -273,68 +276,43 @@ def restored_config(document: Mapping[str, object], replacements: Mapping[str, o
         raise ArtifactError(
             f"the agent was made with objects that files do not store; give {absent} again: load(..., {example})"
         )
-    if places := sorted(set(_places(settings)) - given):
+    free = [(name, value) for name, value in _named(settings) if FREE.match(name) and name not in given]
+    places = [name for name, value in free if any(may_be_place(name.rpartition(".")[2], t) for t in _texts(value))]
+    if places:
         raise ArtifactError(
-            f"the file's settings {places} may name files or folders, which no file may choose; give them again:"
-            f" load(..., custom_objects={{{places[0]!r}: ...}})"
+            f"the file's settings {sorted(places)} may name files or folders, which no file may choose; give them again:"
+            f" load(..., custom_objects={{{min(places)!r}: ...}})"
         )
     settings = _without(settings, given.intersection(missing))  # remove the placeholders of objects
     for name, value in replacements.items():
-        settings = merge(settings, nested(name.split("."), _with_digest(settings.get(name), value)))
+        stored = settings.get(name)
+        given_now = value
+        # the path of recorded data must have the digest of the file
+        if isinstance(stored, Mapping) and set(stored) == {"name", "digest"} and isinstance(value, str | PathLike):
+            given_now = {"path": str(value), "digest": stored["digest"]}
+        settings = merge(settings, nested(name.split("."), given_now))
     return settings
-
-
-def _with_digest(stored: object, given: object) -> object:
-    """A replacement that is the path of recorded data, with the stored digest that they must have; others are unchanged."""
-    if isinstance(stored, Mapping) and set(stored) == {"name", "digest"} and isinstance(given, str | PathLike):
-        return {"path": str(given), "digest": stored["digest"]}
-    return given
-
-
-def _dotted(settings: Mapping[str, object], prefix: str = "") -> set[str]:
-    """The dotted names of all settings, of tables and of the settings in them."""
-    names = set()
-    for key, value in settings.items():
-        names |= {f"{prefix}{key}"} | (_dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else set())
-    return names
-
-
-def policy_in(sections: Mapping[str, object]) -> dict[str, object]:
-    """The section with the policy's tensors; raises ArtifactError if the file has none."""
-    policy = sections.get("policy")
-    if not isinstance(policy, dict):
-        raise ArtifactError("the file is damaged: it has no section of a policy")
-    return policy
 
 
 _PACKAGE, _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), re.compile(r"[\w.!+-]{1,100}")
 UNKNOWN = "unknown"
 
 
-def made_with(document: Mapping[str, object]) -> tuple[str, str]:
+def made_with(document: Manifest) -> tuple[str, str]:
     """(distribution, version) of the plugin that a file was made with; `unknown` for an entry that is missing or malformed."""
-    named = document.get("plugin")
-    named = named if isinstance(named, dict) else {}
-    context = (named.get("distribution"), _PACKAGE), (named.get("version"), _VERSION)
-    name, number = (v if isinstance(v, str) and pattern.fullmatch(v) else UNKNOWN for v, pattern in context)
+    plugin = document.get("plugin") or {}
+    known = (plugin.get("distribution"), _PACKAGE), (plugin.get("version"), _VERSION)
+    name, number = (value if value and pattern.fullmatch(value) else UNKNOWN for value, pattern in known)
     return name, number
 
 
-def algorithm_in(document: Mapping[str, object]) -> str:
-    """The id of the algorithm of a file; raises ArtifactError if its manifest names none."""
-    name = document.get("algorithm")
-    if not isinstance(name, str):
-        raise ArtifactError("the file is damaged: its manifest names no algorithm")
-    return name
-
-
-def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
+def spec_for(document: Manifest) -> AlgorithmSpec:
     """The spec of the algorithm of a file. If several installed plugins offer the algorithm, that of the file's plugin.
 
     Raises:
-        ArtifactError: the file names no algorithm. PluginError: its plugin is not installed or is broken.
+        PluginError: its plugin is not installed or is broken.
     """
-    name, (distribution, _) = algorithm_in(document), made_with(document)
+    name, (distribution, _) = document["algorithm"], made_with(document)
     qualified = f"{distribution}/{name}"
     installed = any(plugin.qualified_id == qualified for plugin in plugins())
     try:
@@ -347,7 +325,7 @@ def spec_for(document: Mapping[str, object]) -> AlgorithmSpec:
         ) from error
 
 
-def upgraded(document: Mapping[str, object], sections: State, spec: AlgorithmSpec) -> tuple[dict[str, object], State]:
+def upgraded(document: Manifest, sections: State, spec: AlgorithmSpec) -> tuple[Manifest, State]:
     """(document, sections) of a file, converted to the form that the installed plugin writes.
 
     The plugin converts its settings and state with `AlgorithmSpec.upgrade`.
@@ -355,21 +333,20 @@ def upgraded(document: Mapping[str, object], sections: State, spec: AlgorithmSpe
     Raises:
         ArtifactError: that function fails. PluginError: it does not return settings and state.
     """
-    settings, missing = document.get("config"), document.get("not_stored")
-    if spec.upgrade is None or not isinstance(settings, dict) or not isinstance(missing, list):
-        return dict(document), dict(sections)
+    if spec.upgrade is None:
+        return document, sections
     _, number = made_with(document)
     with fitting(f"the file cannot be changed from version {number} of its plugin to the one that is installed"):
-        answer = spec.upgrade(dict(settings), dict(sections), number)
+        answer = spec.upgrade(dict(document["config"]), dict(sections), number)
     if not isinstance(answer, tuple) or len(answer) != 2 or not all(isinstance(part, dict) for part in answer):
         raise PluginError(f"{spec.id} is broken: its `upgrade` returned {shown(answer)}; return (settings, state)")
     settings, state = answer
-    left_out = [name for name in missing if isinstance(name, str) and name.partition(".")[0] in settings]
+    left_out = [name for name in document["not_stored"] if name.partition(".")[0] in settings]
     return {**document, "config": settings, "not_stored": left_out}, state
 
 
 @contextmanager
-def naming(source: Path | IO[bytes], document: Mapping[str, object], spec: AlgorithmSpec) -> Iterator[None]:
+def naming(source: Path | IO[bytes], document: Manifest, spec: AlgorithmSpec) -> Iterator[None]:
     """Add to errors inside the block the file, the version of the plugin it was made with, and the installed version."""
     try:
         yield
@@ -398,20 +375,15 @@ def blaming_the_file(own: bool) -> Iterator[None]:
         raise ArtifactError(f"the file is damaged, or of another version of its algorithm: {error}") from None
 
 
-def bytes_of(sections: Mapping[str, object]) -> int:
-    """The number of bytes of the tensors in `sections`."""
-    return sum(leaf.nbytes for leaf in tree.flatten(sections).values() if isinstance(leaf, Tensor))
-
-
-def require_finite(mine: State, stored: State, where: str) -> None:
+def require_finite(mine: Callable[[], State], stored: State, where: str) -> None:
     """Raise ArtifactError if a stored tensor has NaN or infinite values, unless the new agent has the same ones.
 
-    Training raises an error at such values before it could save them.
+    Training raises an error at such values before it could save them. `mine` returns the state of the new agent. It is called
+    only for such values, because hardly a file has them.
     """
-    own = tree.flatten(mine)
     for name, value in tree.flatten(stored).items():
         if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
-            built = own.get(name)
+            built = tree.flatten(mine()).get(name)
             if not isinstance(built, Tensor) or built.shape != value.shape or not torch.equal(built.cpu(), value):
                 raise ArtifactError(f"the file is damaged: {name} of its {where} holds NaN or infinity")
 
@@ -496,35 +468,36 @@ BY_SIZE = ("empty", "zeros", "ones", "rand", "randn", "full")
 OF_TENSOR = ("new_empty", "new_zeros", "new_ones", "new_full")
 
 
-class ConstructionLimit:
-    """Limits the total size of tensors that networks make inside the block, for the agent of a file with `size` bytes of
-    tensors.
+@contextmanager
+def construction_limit(state: State) -> Iterator[None]:
+    """Limit the total size of tensors that networks make inside the block, for the agent of a file with the tensors of `state`.
 
-    It is asked by the mode that seeds initial weights. A mode of its own would be called 700 times for a small agent.
+    The limit is checked by the mode that seeds initial weights. A mode of its own would be called 700 times for a small agent.
+
+    Raises:
+        ArtifactError: at an operation of torch, before it would allocate a tensor that passes the limit.
     """
+    size = sum(leaf.nbytes for leaf in tree.flatten(state).values() if isinstance(leaf, Tensor))
+    left, work_left = FREE_BYTES + PER_BYTE * size, FREE_WORK + float(size) ** 1.5
 
-    def __init__(self, size: int) -> None:
-        self.left = FREE_BYTES + PER_BYTE * size
-        self.work_left = FREE_WORK + float(size) ** 1.5
-
-    def __enter__(self) -> None:
-        self._before = BEFORE_OPERATION.set(self._charge)
-
-    def __exit__(self, *_: object) -> None:
-        BEFORE_OPERATION.reset(self._before)
-
-    def _charge(self, name: str, args: Sequence[object], options: Mapping[str, object]) -> None:
-        """Count one operation of torch. Raises ArtifactError before it would allocate a tensor that passes the limit."""
+    def charge(name: str, args: Sequence[object], options: Mapping[str, object]) -> None:
+        nonlocal left, work_left
         if name in BY_SIZE or name in OF_TENSOR:
             size, dtype = args[name in OF_TENSOR], options.get("dtype")
             itemsize = dtype.itemsize if isinstance(dtype, torch.dtype) else 4
-            self.left -= math.prod(size if isinstance(size, Sequence) else ()) * itemsize
+            left -= math.prod(size if isinstance(size, Sequence) else ()) * itemsize
         elif name == "linalg_qr" and isinstance(matrix := args[0], Tensor):
-            self.work_left -= matrix.numel() * min(matrix.shape[-2:])
-        if self.left < 0 or self.work_left < 0:
+            work_left -= matrix.numel() * min(matrix.shape[-2:])
+        if left < 0 or work_left < 0:
             raise ArtifactError(
                 "the file's settings and spaces describe networks that are far larger than the file; they do not belong to it"
             )
+
+    before = BEFORE_OPERATION.set(charge)
+    try:
+        yield
+    finally:
+        BEFORE_OPERATION.reset(before)
 
 
 class AnyAgent(Protocol):
@@ -581,14 +554,14 @@ def class_of(spec: AlgorithmSpec, base: type[AgentT]) -> type[AgentT]:
     return own
 
 
-def class_for(document: Mapping[str, object], asked: type[AgentT], base: type[AgentT]) -> type[AgentT]:
+def class_for(document: Manifest, asked: type[AgentT], base: type[AgentT]) -> type[AgentT]:
     """The class for the agent in a file: `asked`, the class whose `load` was called, or if that is `base` the plugin's class.
 
     Raises:
         ArtifactError: the file holds an agent of another algorithm than `asked`. PluginError: its plugin is not installed, or
         is broken.
     """
-    name = algorithm_in(document)
+    name = document["algorithm"]
     if asked is base:
         return class_of(spec_for(document), base)
     if asked.spec.id != name:

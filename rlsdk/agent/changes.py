@@ -153,17 +153,18 @@ def not_pickled(agent: object) -> UsageError:
 def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
     """Assemble a new agent and restore the state of the other, as from a file. Networks, optimisers and kernels share memory,
     and separate deep copies of these objects would not."""
-    state = training_state.sections_of(agent, include=training_state.memory_sections(agent.parts))
+    # algorithms may hold the tensors that they load
+    state = deepcopy(training_state.sections_of(agent, include=training_state.memory_sections(agent.parts)))
     env = _copied_environment(agent.env, memo)
     spaces = agent.context.observation_space, agent.context.action_space
     made = assemble(agent.spec, agent.config, spaces, agent.context.num_envs, env, class_name=agent.class_name)
     made.env_name, made.seed, made.start_time = agent.env_name, agent.seed, agent.start_time
     made.met_masks = agent.trains_with_masks
-    training_state.restore(made, deepcopy(state["policy"]), deepcopy(state["training"]))
+    training_state.restore(made, state)
     if made.parts.buffer is not None:
-        made.parts.buffer.load_state_dict(deepcopy(state["replay"]))
+        made.parts.buffer.load_state_dict(state["replay"])
     if "memories" in state:
-        training_state.restore_memories(made.parts, deepcopy(state["memories"]))
+        training_state.restore_memories(made.parts, state["memories"])
     return made
 
 

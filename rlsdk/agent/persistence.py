@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlsdk import tree
 from rlsdk.agent import agent_file, training_state
-from rlsdk.agent.agent_file import AgentT, ConstructionLimit
+from rlsdk.agent.agent_file import AgentT, Manifest, construction_limit
 from rlsdk.agent.assembled import AssembledAgent, PolicyTransfer, in_plain_modes
 from rlsdk.agent.assembly import assemble
 from rlsdk.agent.attributes import setting_names
@@ -38,7 +38,6 @@ from rlsdk.storage.journal import Journal
 from rlsdk.storage.tensors import nested_state
 from rlsdk.tree import flatten
 
-MAX_ENVS = 2**20
 Target = str | Path | IO[bytes]
 
 
@@ -90,7 +89,7 @@ def save_as_asked(
     return target if isinstance(target, Path) else None
 
 
-def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], dict[str, object], State]:
+def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], Manifest, State]:
     """Read (the path or file object, the manifest, the sections) of an agent file.
 
     The replay buffer is read only with `replay`, or from a file object, which may be closed later.
@@ -101,8 +100,9 @@ def read(path: Target, *, replay: bool) -> tuple[Path | IO[bytes], dict[str, obj
     source = agent_file.existing(path)
     wanted = (*SECTIONS, "memories") if replay or not isinstance(source, Path) else ("policy", "training")
     document, sections = archive.read(source, wanted, kind=agent_file.KIND)
-    agent_file.require_manifest(document)
-    return source, document, sections
+    if "policy" not in sections:
+        raise ArtifactError("the file is damaged: it has no section of a policy")
+    return source, agent_file.require_manifest(document), sections
 
 
 def chosen_device(wanted: str, env: object) -> str:
@@ -137,23 +137,18 @@ def load(
         with agent_file.blaming_the_file(of_file):
             config = structure(agent_file.restored_config(manifest, changes), spec.config_type)
         choose_device(config.device, config.policy)  # raises outside of the block below: the caller chose it
-        spaces = from_json(manifest.get("observation_space")), from_json(manifest.get("action_space"))
-        num_envs, seed = _count(manifest, "num_envs", 1, MAX_ENVS), _count(manifest, "seed")
+        spaces = from_json(manifest["observation_space"]), from_json(manifest["action_space"])
         with (
             agent_file.blaming_the_file(of_file),
             fitting("the file's settings and spaces make no agent"),
-            ConstructionLimit(
-                agent_file.bytes_of(sections)
-            ),  # before networks that no such file can fill take all memory
+            construction_limit(sections),  # before networks that no such file can fill take all memory
         ):
-            agent = assemble(spec, config, spaces, num_envs, None, class_name=kind.__name__)
+            agent = assemble(spec, config, spaces, manifest["num_envs"], None, class_name=kind.__name__)
         # before `restore`, which puts back the streams of a training on top
-        agent.seed, agent.as_stored = seed, as_stored
-        agent.streams.reseed(seed)
-        training_state.restore(agent, agent_file.policy_in(sections), sections.get("training"), changes)
-    agent.met_masks = document.get("action_masks") is True
-    env_name = document.get("environment")
-    agent.env_name = env_name if isinstance(env_name, str) else None
+        agent.seed, agent.as_stored = manifest["seed"], as_stored
+        agent.streams.reseed(agent.seed)
+        training_state.restore(agent, sections, changes)
+    agent.met_masks, agent.env_name = bool(document.get("action_masks")), document.get("environment")
     if force_reset and agent.stored_cursor is not None:
         agent.stored_cursor = replace(agent.stored_cursor, episodes=None)
     if agent.parts.buffer is not None or agent.parts.states:
@@ -161,13 +156,6 @@ def load(
         known = {name: sections[name] for name in ("replay", "memories") if name in sections}
         agent.pending_replay = partial(training_state.memories_in, source, document, known, spec)
     return kind, agent
-
-
-def _count(document: Mapping[str, object], name: str, least: int = 0, most: int = 2**63 - 1) -> int:
-    value = document.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ArtifactError(f"the file is damaged: its manifest has {name} = {value!r}")
-    return value
 
 
 def print_systems(path: Target) -> None:
@@ -192,8 +180,8 @@ class StoredPolicy:
     algorithm: str
     file: str
     """The name of the file, for messages."""
-    document: Mapping[str, object]
-    state: Mapping[str, object]
+    document: Manifest
+    state: State
 
     @staticmethod
     def read(path: Target) -> StoredPolicy:
@@ -205,23 +193,21 @@ class StoredPolicy:
         _, document, sections = read(path, replay=False)
         document, sections = agent_file.upgraded(document, sections, agent_file.spec_for(document))
         name = f"the file {path}" if isinstance(path, str | Path) else "the file"
-        return StoredPolicy(agent_file.algorithm_in(document), name, document, agent_file.policy_in(sections))
+        return StoredPolicy(document["algorithm"], name, document, sections["policy"])
 
     @property
     def spaces(self) -> tuple[Space, Space]:
         """The observation space and the action space of the file; raises ArtifactError if it has none."""
-        observation, action = (from_json(self.document.get(name)) for name in agent_file.SPACES)
+        observation, action = (from_json(self.document[name]) for name in agent_file.SPACES)
         return observation, action
 
     def settings_for(self, spec: AlgorithmSpec, given: Mapping[str, object]) -> dict[str, object]:
         """The settings `given`, and those of the file that define the policy, if the algorithm of `spec` has them.
 
         Raises:
-            SettingsError: `given` has no policy, and the algorithm lacks the file's. ArtifactError: the file is damaged.
+            SettingsError: `given` has no policy, and the algorithm lacks the file's.
         """
-        config = self.document.get("config")
-        if not isinstance(config, dict):
-            raise ArtifactError("the file is damaged: its manifest holds no settings")
+        config = self.document["config"]
         found = {name: config[name] for name in SHARED if config.get(name) is not None}
         if "policy" not in given and (policy := found.get("policy")) not in spec.policies:
             raise SettingsError(
@@ -231,7 +217,7 @@ class StoredPolicy:
         known = {name for name in _names(spec.config_type, "policy_kwargs") if name not in NOT_NETWORKS}
         networks = config.get("policy_kwargs")
         stored = networks if isinstance(networks, dict) else {}
-        missing = {str(name).removeprefix("policy_kwargs.") for name in _listed_of(self.document)}
+        missing = {name.removeprefix("policy_kwargs.") for name in self.document["not_stored"]}
         missing |= {name.replace("_class", "_kwargs") for name in missing}  # arguments of classes that are not stored
         chosen = {name: value for name, value in stored.items() if name in known and name not in missing}
         own = given.get("policy_kwargs")
@@ -253,7 +239,7 @@ class StoredPolicy:
         # a user who gives an environment and networks may want some that are far larger than the file
         of_file = env is None or "policy_kwargs" not in given
         try:
-            with ConstructionLimit(agent_file.bytes_of(self.state)) if of_file else nullcontext():
+            with construction_limit(self.state) if of_file else nullcontext():
                 yield
         except NetArchError as error:
             if not isinstance(own, Mapping) or "net_arch" in own:
@@ -273,7 +259,7 @@ class StoredPolicy:
         agent_file.require_same_places(self.document, agent.context)
         own = tree.flatten(agent.preprocessing.policy_state(agent.parts.policy))
         theirs, unchanged, merged = tree.flatten(self.state), dict[str, str](), dict[str, object]()
-        agent_file.require_finite(own, theirs, "policy")
+        agent_file.require_finite(lambda: own, theirs, "policy")
         for name, value in own.items():
             merged[name], why = _chosen(value, theirs, name)
             if why:
@@ -314,11 +300,6 @@ def _names(config_type: type[AgentConfig], field: str) -> tuple[str, ...]:
     """The names of the settings in the table `field` of a config class."""
     kind = type(getattr(structure({"policy": ""}, config_type), field, None))
     return tuple(getattr(entry, "name", "") for entry in getattr(kind, "__attrs_attrs__", ()))
-
-
-def _listed_of(document: Mapping[str, object]) -> list[object]:
-    listed = document.get("not_stored")
-    return listed if isinstance(listed, list) else []
 
 
 PLACES = "_metadata"
@@ -444,9 +425,9 @@ def _take_over_count(agent: AssembledAgent) -> None:
 
 
 def _parameters_in(path: str | Path | IO[bytes], agent: AssembledAgent) -> State:
-    document, stored = archive.read(agent_file.existing(path), ("policy", "training"), kind=agent_file.KIND)
+    _, document, stored = read(path, replay=False)
     agent_file.require_same_places(document, agent.context)
     _, sections = agent_file.upgraded(document, stored, agent.spec)
     training = sections.get("training", {})
     states = {"states": training["states"]} if "states" in training else {}
-    return {"policy": agent_file.policy_in(sections), **table_in(training, "algorithm"), **states}
+    return {"policy": sections["policy"], **table_in(training, "algorithm"), **states}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -88,8 +89,8 @@ def frozen_of(agent: AssembledAgent) -> State:
     return normalizer.frozen if normalizer is not None and any(normalizer.frozen.values()) else {}
 
 
-def restore(agent: AssembledAgent, policy: State, learning: State | None, changed: Iterable[str] = ()) -> None:
-    """Restore the sections `policy` and `training` of a file in an agent that was just assembled.
+def restore(agent: AssembledAgent, sections: State, changed: Iterable[str] = ()) -> None:
+    """Restore the sections `policy` and, if there is one, `training` of a file in an agent that was just assembled.
 
     Raises:
         ArtifactError: they do not fit the agent; the message names the settings that were `changed`.
@@ -99,12 +100,12 @@ def restore(agent: AssembledAgent, policy: State, learning: State | None, change
         f"the file does not fit the {names} that load was given; give what the agent was made with, or make a new one"
     )
     with fitting(given if names else "the file does not fit its own settings"):
-        parts = agent.parts
-        agent_file.require_finite(agent.preprocessing.policy_state(parts.policy), policy, "policy")
+        parts, policy, learning = agent.parts, sections["policy"], sections.get("training")
+        agent_file.require_finite(lambda: agent.preprocessing.policy_state(parts.policy), policy, "policy")
         agent.preprocessing.load_policy_state(parts.policy, policy)
         if not learning:
             return
-        agent_file.require_finite(parts.algorithm.state_dict(), learning["algorithm"], "algorithm")
+        agent_file.require_finite(parts.algorithm.state_dict, learning["algorithm"], "algorithm")
         parts.algorithm.load_state_dict(learning["algorithm"])
         restore_further(parts, learning)
         agent.streams.load_state_dict(learning["streams"])
@@ -114,7 +115,7 @@ def restore(agent: AssembledAgent, policy: State, learning: State | None, change
             EpisodeStatistics(1).load_state_dict(log)
         ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(learning.get("ahead", {}).items()))
         for weights in ahead:
-            agent_file.require_finite(parts.behavior_policy.state_dict(), weights.policy, "ahead")
+            agent_file.require_finite(parts.behavior_policy.state_dict, weights.policy, "ahead")
             agent_file.require_same_shapes(parts.behavior_policy.state_dict(), weights.policy, "ahead")
         if frozen and agent.preprocessing.normalizer is not None:
             agent.preprocessing.normalizer.freeze(frozen)
@@ -155,7 +156,7 @@ def restore_states(parts: Parts, section: State) -> None:
     for name, state in parts.states.items():
         if not isinstance(state, Buffer):
             stored = section["states"][name]
-            agent_file.require_finite(stored_state(state), stored, name)
+            agent_file.require_finite(partial(stored_state, state), stored, name)
             restore_state(state, stored)
 
 
@@ -179,7 +180,7 @@ MEMORIES = "memories"
 
 
 def memories_in(
-    source: Path | IO[bytes], document: Mapping[str, object], known: State, spec: AlgorithmSpec
+    source: Path | IO[bytes], document: agent_file.Manifest, known: State, spec: AlgorithmSpec
 ) -> dict[str, State]:
     """The sections `replay` and `memories` of an agent file. They are read when they are needed, so that loading an agent for
     prediction is fast.

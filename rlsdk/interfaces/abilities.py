@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any, NoReturn, TypeVar, cast, get_origin, get_type_hints
@@ -90,76 +91,94 @@ def check_part(part: object, role: str, algorithm: str) -> None:
     """
     what = f"{algorithm!r}: its {role}, {type(part).__name__},"
     required, optional = ROLES[role]
-    if missing := [name for name in _members(required) if not hasattr(part, name)]:
+    if missing := [name for name in _calls(required) if not hasattr(part, name)]:
         raise PluginError(
             f"{what} has no {', '.join(missing)}; see rlsdk.interfaces.{required.__name__} for what each part does"
         )
     for kind in (required, optional):
-        for name in _members(kind):
-            if hasattr(part, name):
-                _check_call(part, kind, name, what)
-    _check_spelling(part, role, what)
-
-
-def _members(kind: type[object]) -> list[str]:
-    """The members of a Protocol, or of a class of abilities, in the order of declaration: its own, then those of its bases."""
-    if not is_protocol(kind):
-        return [name for name, member in vars(kind).items() if isinstance(member, Absent)]
-    members = get_protocol_members(kind)
-    return [name for owner in kind.__mro__ for name in vars(owner) if name in members]
-
-
-def _check_call(part: object, kind: type[object], name: str, what: str) -> None:
-    """Check that a member that must be a method is callable, with the arguments that rlsdk passes to it."""
-    declared, found = getattr(kind, name), getattr(part, name)
-    arguments: tuple[int, list[str]]
-    if (given := METHODS.get(name)) is not None and found is not None:
-        # a property in the class: its signature is that of the method it returns
-        arguments, call = (len(given), []), f"{name}({', '.join(given)})"
-    elif inspect.isfunction(declared):
-        arguments, call = _arguments(declared), f"{name}{_rendered(declared)}"
-    else:
-        return
-    if not callable(found):
-        raise PluginError(f"{what} has {name} = {found!r}, which is not a method; it is called as {call}: give it one")
-    try:
-        inspect.signature(found).bind(*[None] * arguments[0], **dict.fromkeys(arguments[1]))
-    except TypeError as error:
-        fix = f"see rlsdk.interfaces.{kind.__name__}"
-        raise PluginError(
-            f"{what} has {name}{inspect.signature(found)}, but it is called as {call} ({error}); {fix}"
-        ) from None
-    except ValueError:  # a builtin without a signature
-        return
-
-
-def _arguments(declared: Callable[..., object]) -> tuple[int, list[str]]:
-    """(number of positional arguments, names of required keyword arguments) of a Protocol's method, without self."""
-    _, *given = inspect.signature(declared).parameters.values()
-    names = [p.name for p in given if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in given), names
-
-
-def _rendered(declared: Callable[..., object]) -> str:
-    """The arguments of a Protocol's method as text, without self and types: `(batch, progress=)`."""
-    _, *given = inspect.signature(declared).parameters.values()
-    return f"({', '.join(p.name + ('=' if p.kind is p.KEYWORD_ONLY else '') for p in given)})"
-
-
-def _check_spelling(part: object, role: str, what: str) -> None:
-    # one object may play several roles, whose names are not misspellings of one another
-    known = {name for kinds in ROLES.values() for kind in kinds for name in _members(kind)}
-    own = sorted({*dir(type(part)), *getattr(part, "__dict__", ())} - known)
-    for name in _members(ROLES[role][1]):
-        if hasattr(part, name):
-            continue
-        # misspellings rarely change the first letter; other names of authors are near by chance
-        similar = [other for other in own if other[0] == name[0]]
-        if found := get_close_matches(name, similar, n=1, cutoff=SIMILAR):
+        for name, call in _calls(kind).items():
+            if call is not None and hasattr(part, name):
+                _check_call(part, kind, call, what)
+    for name, similar in _misspelt(type(part), frozenset(getattr(part, "__dict__", ())), role):
+        if not hasattr(part, name):
             raise PluginError(
-                f"{what} has {found[0]}, which nothing calls; rename it to {name}, the optional member of that name, or give"
+                f"{what} has {similar}, which nothing calls; rename it to {name}, the optional member of that name, or give"
                 " it a name less like it"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """How rlsdk calls a method of a part."""
+
+    name: str
+    positional: int
+    keywords: tuple[str, ...]
+    """The names of the required keyword arguments."""
+    text: str
+    """Such as `update(batch, progress=)`."""
+
+
+# every agent that is made checks five parts: without the cache this takes a tenth of the constructor's time
+@cache
+def _calls(kind: type[object]) -> dict[str, _Call | None]:
+    """Name -> call of each member of a Protocol, or of a class of abilities; None for a value. In the order of declaration:
+    its own, then those of its bases."""
+    if is_protocol(kind):
+        members = get_protocol_members(kind)
+        names = [name for owner in kind.__mro__ for name in vars(owner) if name in members]
+    else:
+        names = [name for name, member in vars(kind).items() if isinstance(member, Absent)]
+    return {name: _call(name, getattr(kind, name)) for name in names}
+
+
+def _call(name: str, declared: object) -> _Call | None:
+    if (given := METHODS.get(name)) is not None:  # a property: its signature is that of the method it returns
+        return _Call(name, len(given), (), f"{name}({', '.join(given)})")
+    if not inspect.isfunction(declared):
+        return None
+    _, *found = inspect.signature(declared).parameters.values()
+    keywords = tuple(p.name for p in found if p.kind is p.KEYWORD_ONLY and p.default is p.empty)
+    positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in found)
+    text = ", ".join(p.name + ("=" if p.kind is p.KEYWORD_ONLY else "") for p in found)
+    return _Call(name, positional, keywords, f"{name}({text})")
+
+
+def _check_call(part: object, kind: type[object], call: _Call, what: str) -> None:
+    """Check that a member that must be a method is callable, with the arguments that rlsdk passes to it."""
+    found = getattr(part, call.name)
+    if found is None and call.name in METHODS:
+        return
+    if not callable(found):
+        raise PluginError(
+            f"{what} has {call.name} = {found!r}, which is not a method; it is called as {call.text}: give it one"
+        )
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return
+    try:
+        signature.bind(*[None] * call.positional, **dict.fromkeys(call.keywords))
+    except TypeError as error:
+        raise PluginError(
+            f"{what} has {call.name}{signature}, but it is called as {call.text} ({error}); see"
+            f" rlsdk.interfaces.{kind.__name__}"
+        ) from None
+
+
+# comparing all names takes a millisecond, and agents of a process are of few classes
+@lru_cache(256)
+def _misspelt(kind: type[object], own: frozenset[str], role: str) -> tuple[tuple[str, str], ...]:
+    """(optional member of the role, similar name) for names of a class and the attributes `own` of its object."""
+    # one object may play several roles, whose names are not misspellings of one another
+    known = {name for kinds in ROLES.values() for each in kinds for name in _calls(each)}
+    names = sorted({*dir(kind), *own} - known)
+    found = []
+    for name in _calls(ROLES[role][1]):
+        # misspellings rarely change the first letter; other names of authors are near by chance
+        similar = get_close_matches(name, [other for other in names if other[0] == name[0]], n=1, cutoff=SIMILAR)
+        found += [(name, each) for each in similar]
+    return tuple(found)
 
 
 PLANS = (
@@ -438,7 +457,7 @@ def _of_module(self: nn.Module, name: str) -> object:
 @cache
 def _optional() -> frozenset[str]:
     """The optional members of parts, which rlsdk looks for."""
-    return frozenset(name for kinds in ROLES.values() for name in _members(kinds[1]))
+    return frozenset(name for kinds in ROLES.values() for name in _calls(kinds[1]))
 
 
 def _no_forward(self: nn.Module, *_: object) -> NoReturn:

@@ -100,7 +100,10 @@ class _Check:
         parts = [root._modules[name] for root in self.roots for name in self.only] if self.only else self.roots
         # Networks may share modules; each is compared once.
         modules = list(dict.fromkeys(chain.from_iterable(part.modules() for part in parts if part is not None)))
-        self._containers = [*(self.roots if self.only else ()), *(m for m in modules if _may_contain(m))]
+        # an empty container may get its first module later
+        lists = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+        containers = [module for module in modules if module._modules or isinstance(module, lists)]
+        self._containers = [*(self.roots if self.only else ()), *containers]
         self._leaves = [module._parameters for module in modules if module._parameters]
         tables = (*map(_values, map(_submodules, self._containers)), *map(_values, self._leaves))
         # the end mark reveals added entries
@@ -144,11 +147,6 @@ class Structure:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(*state["roots"], only=state["only"])  # type: ignore[misc]
-
-
-def _may_contain(module: nn.Module) -> bool:
-    """Whether a module contains others, or is a container to which some may be added."""
-    return bool(module._modules) or isinstance(module, nn.Sequential | nn.ModuleList | nn.ModuleDict)
 
 
 class KernelSlot(Generic[KernelT]):

@@ -353,16 +353,9 @@ def architecture(*networks: nn.Module) -> list[str]:
             # `extra_repr` of users may hold addresses or change from call to call
             arguments = module.extra_repr() if kind.__module__.startswith("torch.nn.modules.") else ""
             found.append(f"{name}: {kind.__module__}.{kind.__qualname__}({arguments})")
-            found += [f"{name}.{own} {_kind_of(value)}" for own, value in _tensors(module)]
+            tensors = chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
+            found += [f"{name}.{own} {tuple(value.shape)} {value.dtype}" for own, value in tensors]
     return found
-
-
-def _tensors(module: nn.Module) -> Iterable[tuple[str, Tensor]]:
-    return chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False))
-
-
-def _kind_of(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
 # The dueling head: values of actions from a value of the observation and advantages.

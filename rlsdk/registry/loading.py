@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
 import warnings
@@ -71,7 +72,8 @@ class Named:
             PluginError: there is none of that name, or its module imports something that this SDK does not have.
         """
         # First: otherwise a failing import inside the module would look as if the module were missing.
-        self.require_module()
+        if self.module not in sys.modules:
+            self.require_module()
         with self._naming_the_plugin():
             module, name = import_module(self.module), self.place.partition(":")[2]
         try:

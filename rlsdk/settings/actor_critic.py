@@ -12,7 +12,6 @@ from rlsdk.settings import glossary
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs, positional
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
-from rlsdk.settings.strict import structure
 
 __all__ = [
     "ACTIVATIONS",
@@ -20,19 +19,14 @@ __all__ = [
     "ActorCriticConfig",
     "ClippedPolicyConfig",
     "ClippedPolicySdeConfig",
-    "EXTRACTORS",
-    "KERNELS",
     "NetworkConfig",
-    "OPTIMIZERS",
     "RecurrentConfig",
     "UNIT",
     "arguments_of_class",
     "as_activation",
-    "as_features_extractor",
     "as_module_class",
     "as_net_arch",
     "as_optimizer",
-    "as_widths",
     "memory_of",
     "widths",
 ]
@@ -348,10 +342,6 @@ class RecurrentConfig(ActorCriticConfig):
 UNIT = in_range(0.0, 1.0)
 
 
-def _networks(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
-    return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
-
-
 @attrs.frozen
 class ClippedPolicyConfig(AgentConfig):
     """The constructor parameters of PPO, in order, with the defaults of PPO."""
@@ -383,7 +373,7 @@ class ClippedPolicyConfig(AgentConfig):
         default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
     )
     policy_kwargs: ActorCriticConfig = attrs.field(
-        factory=ActorCriticConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=ActorCriticConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
 

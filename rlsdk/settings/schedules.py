@@ -16,17 +16,13 @@ import attrs
 from rlsdk.errors import SettingsError, shown, suggest
 
 __all__ = [
-    "ACCEPTED",
     "Constant",
     "Custom",
-    "KINDS",
     "Linear",
-    "MAX_POINTS",
     "Piecewise",
     "Schedule",
     "ScheduleLike",
     "TrainFrequency",
-    "UNITS",
     "as_schedule",
     "as_train_frequency",
 ]

@@ -114,7 +114,7 @@ _converter.register_structure_hook_func(lambda kind: _origin(kind) is CallableOr
 
 @_converter.register_structure_hook_factory(attrs.has)
 def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
-    """Return the function that converts tables to `kind` field by field, and returns objects of `kind` unchanged."""
+    """Return the function that converts tables, or None for all defaults, to `kind` field by field."""
     from_table = make_dict_structure_fn(
         kind,
         _converter,
@@ -122,39 +122,54 @@ def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
         _cattrs_detailed_validation=True,
         _cattrs_prefer_attrib_converters=True,
     )
-    # Objects come from Python code, and were checked when they were made.
-    return lambda value, _: value if isinstance(value, kind) else from_table(value, kind)
+
+    def structure_class(value: object, _: object) -> object:
+        # Objects come from Python code, and were checked when they were made.
+        if isinstance(value, kind):
+            return value
+        if not isinstance(value, Mapping | None):
+            raise SettingsError(
+                f"{kind.__name__} needs a table of settings, got {value!r}; its names are {_names(kind)}"
+            )
+        return from_table(dict(value or {}), kind)
+
+    return structure_class
+
+
+def _names(kind: type[object]) -> list[str]:
+    return [field.name for field in attrs.fields(cast("Any", kind))]
 
 
 def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
-    """Return an object of the attrs class `kind`, made from plain values. Every field is checked.
+    """Return an object of the attrs class `kind`, made from plain values. Every field is checked, also in nested tables.
 
     Raises:
         SettingsError: a field is unknown, mistyped or out of range. The message names each such field and what it accepts.
     """
-    names = [f.name for f in attrs.fields(cast("Any", kind))]
-    if not isinstance(values, Mapping):
-        raise SettingsError(f"{kind.__name__} needs a table of settings, got {values!r}; its names are {names}")
     try:
-        return _converter.structure(dict(values), kind)
+        return _converter.structure(values, kind)
     except ClassValidationError as group:
-        raise SettingsError("\n".join(_explain(group, kind, values))) from None
+        raise SettingsError("\n".join(_explain(group, values))) from None
 
 
-def _explain(group: ClassValidationError, kind: type[Any], values: Mapping[str, object]) -> list[str]:
-    lines = []
+def _explain(group: ClassValidationError, values: Mapping[str, object]) -> list[str]:
+    """A line for each field of a table that is wrong. `values`: the table."""
+    lines, kind = [], cast("type[Any]", group.cl)
     with_notes, without = group.group_exceptions()
     for error, note in with_notes:
         if isinstance(error, KeyError):
             lines.append(f"setting {note.name!r} is missing and has no default")
             continue
-        text = "; ".join(_explain(error, kind, {})) if isinstance(error, ClassValidationError) else str(error)
+        text = str(error)
+        if isinstance(error, ClassValidationError):
+            text = "; ".join(_explain(error, cast("Mapping[str, object]", values[note.name])))
         # Validators begin with the name of the field; converters do not know it.
         lines.append(text if note.name in text.split(" = ")[0] else f"{note.name}: {text}")
     for error in without:
         if isinstance(error, ForbiddenExtraKeysError):
-            known = [f.name for f in attrs.fields(kind)]
-            lines += [f"unknown setting {name!r}; {_instead(name, known)}" for name in sorted(error.extra_fields)]
+            lines += [
+                f"unknown setting {name!r}; {_instead(name, _names(kind))}" for name in sorted(error.extra_fields)
+            ]
         else:
             name = _converted_wrongly(kind, values, str(error))
             lines.append(f"{name}: {error}" if name and name not in str(error) else str(error))
@@ -232,7 +247,7 @@ def evolve(config: ConfigT, changes: Mapping[str, object]) -> ConfigT:
         SettingsError: as `structure`.
     """
     kind = type(config)
-    current = {f.name: getattr(config, f.name) for f in attrs.fields(cast("Any", kind))}
+    current = {name: getattr(config, name) for name in _names(kind)}
     return structure({**current, **changes}, kind)
 
 
