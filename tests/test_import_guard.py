@@ -228,7 +228,6 @@ def test_info_names_what_cannot_be_loaded(
         ("import os; os.chdir('/')", "changed the working directory (put back)"),
         ("import os; os.environ['X'] = '1'", "changed environment variables: X (put back)"),
         ("import threading, time; threading.Thread(target=time.sleep, args=(600,)).start()", "started threads"),
-        ("import atexit, os; atexit.register(os._exit, 3)", ""),
     ],
 )
 def test_info_shows_what_loads_and_names_what_it_did(site: Site, first: str, words: str) -> None:
@@ -243,7 +242,7 @@ def test_info_shows_what_loads_and_names_what_it_did(site: Site, first: str, wor
     )
     assert "hyper-parameters:" in done.stdout
     assert words in done.stderr
-    assert done.returncode == (0 if words else 3)  # the function that the plugin registered runs last
+    assert done.returncode == 0
 
 
 SLOW = """

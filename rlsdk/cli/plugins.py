@@ -74,7 +74,7 @@ def _settings_of(plugin: Plugin) -> list[FieldDoc]:
 
     spec = load(plugin.qualified_id)
     try:
-        return describe(spec.config_type)
+        return list(describe(spec.config_type))
     except Exception as error:
         raise plugin.broken(f"its settings cannot be read: {type(error).__name__}: {error}") from error
 
