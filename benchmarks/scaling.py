@@ -30,8 +30,9 @@ import rlsdk
 from benchmarks.marked import write_table
 from rlsdk.environments import make_vec_env
 from rlsdk.executors import Executor, capacity, make_executor
-from rlsdk.runs import RunRequest, run_all
+from rlsdk.runs import RunRequest
 from rlsdk.runtime import quietly
+from rlsdk_lab.many_runs import run_all
 
 DOCS = Path(__file__).parents[1] / "docs"
 RAY = "benchmarks.scaling:small_pieces"

@@ -15,7 +15,7 @@ import pytest
 import rlsdk
 from rlsdk.cli import main
 from rlsdk.runs.directory import find_agent
-from rlsdk.runs.sweep import watching
+from rlsdk_lab.many_runs import watching
 
 SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
 

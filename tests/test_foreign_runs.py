@@ -21,12 +21,12 @@ from rlsdk.buffers import rows
 from rlsdk.buffers.rows import OnDisk
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.runs.directory import RunDirectory, claimed, read_metric
-from rlsdk.runs.request import RunRecord
+from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
-from rlsdk.runs.sweep import RunRequest, Sweep, stored, sweep
 from rlsdk.settings import load_settings
 from rlsdk_lab import Bench, Cell, Suite, bench, scores_below
 from rlsdk_lab.plotting import plot_runs
+from rlsdk_lab.sweep import Sweep, stored, sweep
 from tests.test_resumed_options import BASE
 
 MODULE = """

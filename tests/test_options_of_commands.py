@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 import rlsdk
-from rlsdk.cli import run as run_command
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.executors import make_executor
-from rlsdk.runs import sweep
 from rlsdk_interchange import record_episodes
 from rlsdk_lab import load_suite
 from rlsdk_lab.video import record_video
@@ -151,7 +149,22 @@ def test_a_stopped_sweep_names_the_command_that_continues(
     def stopped(plan: Any) -> list[Any]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep, "sweep", stopped)
-    assert run_command is not None
+    monkeypatch.setattr("rlsdk_lab.seeds_command.sweep", stopped)
     code, _, err = cli("run", "ppo", "--env", "CartPole-v1", "--steps", "64", "--seeds", "2", "--out", "two")
     assert (code, "continue with: rlsdk run ppo --resume --out two" in err) == (130, True)
+
+
+def test_without_the_package_of_several_seeds_one_line_names_it(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single run needs nothing of it, not even with the folder of an earlier run of one seed."""
+    monkeypatch.setattr("rlsdk.runtime.lazy.find_spec", lambda name: None)
+    small = ("--env", "CartPole-v1", "--steps", "32", "--set", "n_steps=32", "--set", "batch_size=32")
+    words = "`rlsdk run` with several seeds is in rlsdk-lab, which is not installed: pip install "
+    Path("runs").mkdir()
+    Path("runs/sweep.json").write_text("{}")
+    for more in ((*small, "--seeds", "2", "--out", "two"), ("--resume", "--out", "runs")):
+        code, out, err = cli("run", "ppo", *more)
+        assert (code, out, err.count("\n")) == (1, "", 1), err
+        assert err.startswith(f"error: {words}")
+    assert not Path("two").exists()
+    assert cli("run", "ppo", *small, "--out", "one")[0] == 0
+    assert cli("run", "ppo", "--resume", "--steps", "64", "--out", "one")[0] == 0

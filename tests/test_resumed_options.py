@@ -17,7 +17,7 @@ from rlsdk.cli.run import run_training
 from rlsdk.errors import SettingsError
 from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
-from rlsdk.runs.sweep import Sweep, stored, sweep
+from rlsdk_lab.sweep import Sweep, stored, sweep
 from rlsdk_testing.subject import differing, flat_state
 
 STEPS, STOP = 48, 24

@@ -31,8 +31,8 @@ from rlsdk.registry.discovery import misfit
 from rlsdk.runs import EvaluationRequest, evaluate_stored
 from rlsdk.runs.request import RunRequest
 from rlsdk.runs.runner import run
-from rlsdk.runs.sweep import Sweep, sweep
 from rlsdk_interchange.sb3 import import_sb3
+from rlsdk_lab.sweep import Sweep, sweep
 from rlsdk_testing import Subject, run_checks, verify
 from tests.plugin_site import Site
 from tests.test_public_api import described as public_api
@@ -170,7 +170,7 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk_testing.run_checks": lambda w: run_checks("bad"),
     "rlsdk_testing.Subject": lambda w: Subject("bad"),
     "rlsdk.runs.runner.run": lambda w: run(request(w)),
-    "rlsdk.runs.sweep.sweep": lambda w: sweep(Sweep(request=request(w), seeds=(0, 1), jobs=1, executor="in-process")),
+    "rlsdk_lab.sweep.sweep": lambda w: sweep(Sweep(request=request(w), seeds=(0, 1), jobs=1, executor="in-process")),
     "rlsdk_lab.tune": lambda w: rlsdk_lab.tune(
         rlsdk_lab.Tuning(algorithm="bad", env="CartPole-v1", steps=8, trials=1, out=w.folder / "tuning")
     ),

@@ -11,7 +11,7 @@ import pytest
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import run_episodes
-from rlsdk.runs.sweep import EvaluationRequest, evaluate_stored
+from rlsdk.runs.stored_evaluation import EvaluationRequest, evaluate_stored
 from rlsdk_ppo import PPO
 
 

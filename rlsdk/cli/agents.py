@@ -49,7 +49,7 @@ def evaluate_file(
 ) -> None:
     """Evaluate a saved agent: run episodes and report the returns."""
     from rlsdk.runs.directory import find_agent
-    from rlsdk.runs.sweep import EvaluationRequest, evaluate_stored
+    from rlsdk.runs.stored_evaluation import EvaluationRequest, evaluate_stored
 
     env = changed_environment(env, env_kwargs, wrapper)
     agent = find_agent(file)

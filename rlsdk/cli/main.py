@@ -44,12 +44,11 @@ OWN: Mapping[str, tuple[str, str, str]] = {
         "Show the contents of an agent file or data set.",
         "inspect runs/pendulum",
     ),
-    "doctor": ("rlsdk.cli.plugins:diagnose", "Check the installation.", "doctor"),
 }
 """Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
 PACKAGES: Mapping[str, str] = {
     **dict.fromkeys(("bench", "compare", "plot", "record", "tune"), "rlsdk-lab"),
-    **dict.fromkeys(("check", "new"), "rlsdk-testing"),
+    **dict.fromkeys(("check", "doctor", "new"), "rlsdk-testing"),
     **dict.fromkeys(("export", "import", "pull", "push", "record-episodes"), "rlsdk-interchange"),
     "zoo": "rlsdk-zoo",
 }

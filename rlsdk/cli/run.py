@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,20 +13,17 @@ import attrs
 import typer
 
 from rlsdk.cli.completions import Algorithm
-from rlsdk.cli.main import interrupted
 from rlsdk.cli.options import EnvKwargs, Wrappers, with_request_options
 from rlsdk.errors import SettingsError
 from rlsdk.registry import AlgorithmSpec, find, load
 from rlsdk.runs.request import RunRequest
+from rlsdk.runtime.lazy import of_package
 from rlsdk.runtime.output import counted, is_quiet, print_line, quietly
 from rlsdk.settings import load_settings, merge, parse_assignments
 from rlsdk.settings.load import changed_environment
 
 if TYPE_CHECKING:
     from rlsdk.runs.runner import RunResult
-    from rlsdk.runs.sweep import SeedResult, Sweep
-
-DEFAULT_EXECUTOR = "processes"
 
 
 @with_request_options
@@ -57,7 +54,7 @@ def run_training(
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""
     find(algorithm)  # first, because the imports below are slow
-    env, resume, executor = options["env"], options["resume"], options["executor"]
+    env, resume = options["env"], options["resume"]
     _require_one_start(options, config=config is not None, no_preset=no_preset)
     settings = settings_from(load(algorithm), assignments, dataset, config)
     # Only if the file chooses it: what the user gives needs no trust.
@@ -66,17 +63,24 @@ def run_training(
     options["env"] = _environment(env, settings, env_kwargs, wrapper, resume=resume)
     settings |= {name: value for name, value in (("seed", seed), ("device", device)) if value is not None}
 
+    from rlsdk.runs.directory import SEEDS
     from rlsdk.runs.runner import run
 
     options["sinks"] = tuple(options["sinks"] or ()) or None
-    if executor is None and options["collectors"] is not None:
-        options["executor"] = DEFAULT_EXECUTOR
+    if options["executor"] is None and options["collectors"] is not None:
+        options["executor"] = "processes"
     use_preset = not no_preset and config is None
     request = RunRequest(algorithm=algorithm, settings=settings, use_preset=use_preset, **options)
     with quietly(quiet or as_json):
-        plan = _sweep(request, seeds, jobs, executor)
-        results = _run_seeds(plan) if plan is not None else [_report(run(request), algorithm)]
-    _finish(results, as_json=as_json)
+        if seeds is not None or (resume and request.out is not None and (request.out / SEEDS).exists()):
+            rows = of_package("rlsdk-lab", "`rlsdk run` with several seeds").run_seeds(request, seeds, jobs)
+        else:
+            _require_alone(request, jobs)
+            rows = [_report(run(request), algorithm)]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+    if any(row["error"] is not None for row in rows):
+        raise typer.Exit(1)
 
 
 def _require_one_start(options: Mapping[str, object], *, config: bool, no_preset: bool) -> None:
@@ -124,77 +128,23 @@ def _environment(
     return changed_environment(base, arguments, wrappers)
 
 
-def _sweep(request: RunRequest, seeds: int | None, jobs: int | None, executor: str | None) -> Sweep | None:
-    """Return the sweep over seeds to run; None for a single run."""
-    from rlsdk.runs.sweep import Sweep, jobs_for, require_same_seeds, seeds_from, stored
+def _require_alone(request: RunRequest, jobs: int | None) -> None:
+    """Check that a single run has no option for several seeds.
 
-    if request.resume:
-        known = stored(request, jobs)
-        require_same_seeds(request, known, seeds)
-        if known is not None:
-            return known
-    if seeds is not None and request.collectors is not None:
-        raise SettingsError(
-            "--collectors and --seeds both share out the cores; give one of them, and start runs one by one for both"
-        )
-    if seeds is None:
-        if jobs is not None:
-            raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
-        jobs_for(None, 1, request.threads, executor or DEFAULT_EXECUTOR)  # raises SettingsError for an unknown executor
-        if executor is not None and request.collectors is None and not request.resume:
-            raise SettingsError("--executor belongs to --seeds or --collectors; add one of them, or leave it out")
-        return None
-    chosen = seeds_from(request.settings.get("seed"), seeds)
-    at_a_time = jobs_for(jobs, seeds, request.threads, executor or DEFAULT_EXECUTOR)
-    of_seed = attrs.evolve(request, executor=None)  # the executor of a run is for its collectors
-    return Sweep(request=of_seed, seeds=chosen, jobs=at_a_time, executor=executor or DEFAULT_EXECUTOR)
+    Raises:
+        SettingsError: it has one.
+    """
+    if jobs is not None:
+        raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
+    if request.executor is not None and request.collectors is None and not request.resume:
+        raise SettingsError("--executor belongs to --seeds or --collectors; add one of them, or leave it out")
 
 
-def _run_seeds(plan: Sweep) -> list[SeedResult]:
-    """Run the seeds and print a summary."""
-    from rlsdk.runs.recorded_run import place_of
-    from rlsdk.runs.sweep import SUMMARY, folder_of, sweep
+def _report(result: RunResult, algorithm: str) -> dict[str, object]:
+    """Print the result of the run, and return it as a row of `--json`.
 
-    # Chosen now, so that the command for continuing can name it.
-    plan = attrs.evolve(plan, request=attrs.evolve(plan.request, out=folder_of(plan)))
-    name = f"{plan.request.algorithm} on {place_of(plan.request)}"
-    print_line(f"{name}: {_listed(plan.seeds)}, {plan.jobs} at a time")
-    again = shlex.join(["rlsdk", "run", plan.request.algorithm, "--resume", "--out", str(plan.request.out)])
-    with interrupted(f"what ran is saved, continue with: {again}"):
-        results = sweep(plan)
-    means = [result.mean for result in results if result.mean is not None]
-    if means:
-        spread = f" (from {min(means):.2f} to {max(means):.2f})" if len(means) > 1 else ""
-        print_line(f"{counted(len(means), 'seed')}: mean return {sum(means) / len(means):.2f}{spread}")
-    folder = results[0].folder.parent
-    pictures = sorted(path.name for path in folder.glob("*.png"))  # of reports of installed packages
-    print_line(f"files: {folder}/ ({', '.join([SUMMARY, *pictures])}, seed-*/)")
-    return results
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    """Return `seed 3` or `seeds 0 to 4`, for consecutive seeds."""
-    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-
-
-def _finish(results: Sequence[SeedResult], *, as_json: bool) -> None:
-    """Print the results as JSON with `as_json`. End with exit code 1 if a seed failed."""
-    if as_json:
-        typer.echo(json.dumps([_as_dict(result) for result in results], indent=1))
-    if failed := sum(result.error is not None for result in results):
-        print_line(f"{failed} of {counted(len(results), 'seed')} failed; the causes are in summary.json", sys.stderr)
-        raise typer.Exit(1)
-
-
-def _as_dict(result: SeedResult) -> dict[str, object]:
-    names = ("mean", "std", "error")
-    return {"seed": result.seed, "folder": str(result.folder), **{name: getattr(result, name) for name in names}}
-
-
-def _report(result: RunResult, algorithm: str) -> SeedResult:
-    """Print the result of the run. If it was interrupted, print how to continue it and end with exit code 130."""
-    from rlsdk.runs.sweep import SeedResult
-
+    If the run was interrupted, print how to continue it and end with exit code 130.
+    """
     folder, score = result.directory.path, result.evaluation
     if result.interrupted:
         print_line(
@@ -212,7 +162,7 @@ def _report(result: RunResult, algorithm: str) -> SeedResult:
     print_line(f"{result.env_steps:,} {result.unit} in {result.seconds:.0f} s; {reached}")
     print_line(f"files: {folder}/ (final.rlsdk, metrics.csv, config.toml, ...)")
     mean, std = (None, None) if score is None else (score.mean, score.std)
-    return SeedResult(seed=result.seed, folder=folder, mean=mean, std=std)
+    return {"seed": result.seed, "folder": str(folder), "mean": mean, "std": std, "error": None}
 
 
 OPTION_OF = {

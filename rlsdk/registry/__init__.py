@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from rlsdk.registry.discovery import plugins as plugins
     from rlsdk.registry.discovery import register as register
     from rlsdk.registry.discovery import unregister as unregister
+    from rlsdk.registry.guard import PluginSideEffect as PluginSideEffect
     from rlsdk.registry.hooks import hookimpl as hookimpl
     from rlsdk.registry.loading import Named as Named
     from rlsdk.registry.loading import extension as extension
     from rlsdk.registry.loading import extensions as extensions
     from rlsdk.registry.loading import extensions_of as extensions_of
     from rlsdk.registry.loading import load as load
+    from rlsdk.registry.manifest import HOOKS as HOOKS
     from rlsdk.registry.manifest import AlgorithmSpec as AlgorithmSpec
     from rlsdk.registry.manifest import Manifest as Manifest
     from rlsdk.registry.package_names import public_names as public_names
@@ -33,21 +35,17 @@ if TYPE_CHECKING:
     from rlsdk.registry.packaged_files import preset as preset
     from rlsdk.registry.packaged_files import preset_names as preset_names
     from rlsdk.registry.packaged_files import presets as presets
-    from rlsdk.registry.trial import ChildProcess as ChildProcess
-    from rlsdk.registry.trial import RunningProcess as RunningProcess
-    from rlsdk.registry.trial import end_with_parent as end_with_parent
-    from rlsdk.registry.trial import require_loads as require_loads
 
 HOMES = {
     **dict.fromkeys(("Plugin", "algorithms", "find", "plugins", "register"), "rlsdk.registry.discovery"),
     "unregister": "rlsdk.registry.discovery",
+    "PluginSideEffect": "rlsdk.registry.guard",
     "hookimpl": "rlsdk.registry.hooks",
     **dict.fromkeys(("Named", "extension", "extensions", "extensions_of", "load"), "rlsdk.registry.loading"),
-    **dict.fromkeys(("AlgorithmSpec", "Manifest"), "rlsdk.registry.manifest"),
+    **dict.fromkeys(("HOOKS", "AlgorithmSpec", "Manifest"), "rlsdk.registry.manifest"),
     "public_names": "rlsdk.registry.package_names",
     **dict.fromkeys(("Preset", "capabilities", "capabilities_file", "preset"), "rlsdk.registry.packaged_files"),
     **dict.fromkeys(("preset_names", "presets"), "rlsdk.registry.packaged_files"),
-    **dict.fromkeys(("ChildProcess", "RunningProcess", "end_with_parent", "require_loads"), "rlsdk.registry.trial"),
 }
 __all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
 __getattr__, __dir__ = attach(__name__, HOMES)

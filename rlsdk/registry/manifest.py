@@ -124,7 +124,7 @@ RESERVED = {
     "executors": ("in-process", "processes", "auto", "sync", "async", "native"),
     "vectorizers": ("in-process", "processes", "auto", "sync", "async"),
     "sinks": ("console", "csv", "jsonl", "tensorboard"),
-    "commands": ("list", "info", "config", "run", "eval", "inspect", "doctor"),
+    "commands": ("list", "info", "config", "run", "eval", "inspect"),
 }
 """Field of the manifest -> names that the SDK uses itself and that plugins may not use."""
 _WORD = (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "letters, digits, '-', '_' and '.'")

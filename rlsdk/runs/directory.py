@@ -28,23 +28,21 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from rlsdk.callbacks.checkpoint import replay_folder, set_aside
 from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.errors import ArtifactError, SettingsError, shown
 from rlsdk.executors.choice import is_place
-from rlsdk.runs.request import RunRecord, read_table, read_text
-from rlsdk.runtime.files import PLACES, write_json, write_whole
+from rlsdk.runs.request import RunRecord, RunRequest, places_in, read_table, read_text
+from rlsdk.runtime.files import write_json, write_whole
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import commented_toml
 from rlsdk.settings.load import environment_id
 
-if TYPE_CHECKING:
-    from rlsdk.runs.request import RunRequest
-
 T = TypeVar("T")
-
+Choices = RunRecord | RunRequest
+"""What decides which modules a run imports and where it writes."""
 
 RUN, SEEDS = "run.json", "sweep.json"
 KINDS = {
@@ -159,16 +157,20 @@ class RunDirectory:
         write_whole(self.config, data)
 
     def write_record(self, record: RunRecord) -> None:
-        """Replace run.json atomically. It is sealed if it names what only the user may choose, such as an own environment."""
-        table, executors = record.as_table(), (record.executor, record.vectorization)
-        asks = asks_for_trust(record.env, record.places, self.path, executors)
-        write_json(self.record, sealed(self.record, table) if asks else table)
+        """Replace run.json atomically."""
+        self.write_sealed(RUN, record.as_table(), record)
+
+    def write_sealed(self, name: str, table: Mapping[str, object], stored: Choices) -> None:
+        """Replace the record `name` atomically. It is sealed if `stored`, the choices in its content `table`, ask for that.
+
+        Such choices are the user's alone, for example an own environment.
+        """
+        file = self.path / name
+        write_json(file, sealed(file, table) if asks_for_trust(stored, self.path) else table)
 
     def needs_trust(self) -> bool:
         """Whether this run is refused without `--trust` although it was made here: there was no place for a key."""
-        record = self.read_record()
-        asks = asks_for_trust(record.env, record.places, self.path, (record.executor, record.vectorization))
-        return asks and record_made_here(self.record) is None
+        return asks_for_trust(self.read_record(), self.path) and record_made_here(self.record) is None
 
     def read_record(self) -> RunRecord:
         """Return the content of run.json.
@@ -377,24 +379,34 @@ def require_trusted(
     require_own_files(files, trust=False)
 
 
-def require_own_choices(
-    request: RunRequest, source: Path, env: str | None, places: Mapping[str, object], files: Iterable[Path]
+def require_resumable(
+    request: RunRequest, stored: Choices, source: Path, files: Iterable[Path], held: str = "a run"
 ) -> None:
-    """Check what the record `source` would decide for `request`: environment, paths, and the files that will be written.
+    """Check the record `source` of what `request` continues: its algorithm and environment, and what it would decide.
 
     Values that the request gives again are not checked, because the user chose them.
 
+    Args:
+        stored: the content of the record.
+        files: existing files that will be written.
+        held: what the folder holds, in errors.
+
     Raises:
-        SettingsError: a module would be imported, or a file outside the folder written, and the request does not trust it.
+        SettingsError: the record is of another algorithm or environment. It is also raised if a module would be imported, or a
+            file outside the folder written, and neither the request nor this machine vouches for the record.
     """
-    given = places_in(request.settings)
-    named = {name: place for name, place in places.items() if name not in given}
+    if stored.algorithm != request.algorithm:
+        raise SettingsError(f"{source.parent} holds {held} of {stored.algorithm!r}, not of {request.algorithm!r}")
+    require_same_environment(request.env, stored.env, f"{source.parent} holds {held} on")
+    named = {name: place for name, place in stored.places.items() if name not in request.places}
     trust = request.trust or record_made_here(source) is not None
-    if env is not None:
-        require_own_environment(env, source, trust=trust or request.env is not None)
+    if stored.env is not None:
+        require_own_environment(stored.env, source, trust=trust or request.env is not None)
     require_own_places(named, source.parent, str(source), trust=trust)
     # Not by the seal, which covers the record only: links may have been added since.
     require_own_files(files, trust=request.trust)
+    for given, name in ((request.executor, stored.executor), (request.vectorization, stored.vectorization)):
+        require_own_executor(name or "", str(source), trust=trust or given is not None)
 
 
 def require_same_environment(given: str | None, stored: str | None, held: str) -> None:
@@ -427,11 +439,12 @@ def require_own_environment(env: str, source: Path | str, *, trust: bool) -> str
     )
 
 
-def asks_for_trust(env: str | None, places: Mapping[str, object], folder: Path, executors: Iterable[str]) -> bool:
+def asks_for_trust(stored: Choices, folder: Path) -> bool:
     """Whether a record with these entries in `folder` is refused, unless it is trusted."""
-    if env is not None and refusal(env) is not None:
+    if stored.env is not None and refusal(stored.env) is not None:
         return True
-    return any(map(is_place, executors)) or not all(_is_inside(place, folder) for place in places.values())
+    imports = any(is_place(name or "") for name in (stored.executor, stored.vectorization))
+    return imports or not all(_is_inside(place, folder) for place in stored.places.values())
 
 
 def require_own_executor(executor: str, source: str, *, trust: bool) -> None:
@@ -445,30 +458,6 @@ def require_own_executor(executor: str, source: str, *, trust: bool) -> None:
             f"{source} names the executor {executor!r}, for which a module would be imported; give it again, or add --trust if"
             " you trust the file"
         )
-
-
-def places_in(settings: Mapping[str, object]) -> dict[str, str]:
-    """Return the settings in a nested table that are paths on disk: dotted name -> path."""
-    found = {}
-    for name in PLACES:
-        value: Any = settings
-        for key in name.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if value is not None:
-            found[name] = str(value)
-    return found
-
-
-def without_places(settings: Mapping[str, object]) -> set[str]:
-    """Return the dotted names of the settings in a nested table that are not paths on disk."""
-    return set(_dotted(settings)) - set(PLACES)
-
-
-def _dotted(settings: Mapping[str, object]) -> list[str]:
-    names = []
-    for name, value in settings.items():
-        names += [f"{name}.{inner}" for inner in _dotted(value)] if isinstance(value, Mapping) else [name]
-    return names
 
 
 def require_own_places(places: Mapping[str, object], folder: Path, source: str, *, trust: bool) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 from rlsdk.environments import make_vec_env
 from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.errors import RlsdkError, SettingsError, shown
-from rlsdk.registry import AlgorithmSpec, load
-from rlsdk.runs.request import RunRequest
+from rlsdk.registry import AlgorithmSpec
 from rlsdk.runtime.output import print_line
 from rlsdk.settings import DataReference, data_in, data_settings, load_settings
 
@@ -87,14 +86,6 @@ def environment_of(spec: AlgorithmSpec, settings: Mapping[str, object]) -> str |
         return name
     print_line(f"no environment, so no evaluation: {problem}; --env ID gives one")
     return None
-
-
-def place_of(request: RunRequest) -> str:
-    """Return the environment of a request, or the name of its data set if it has no environment."""
-    if request.env or request.settings.get("env"):
-        return str(request.env or request.settings["env"])
-    dataset = dataset_of(load(request.algorithm), request.settings)
-    return "" if dataset is None else dataset.name
 
 
 def _problem(name: str, spaces: tuple[object, object]) -> str | None:

@@ -11,12 +11,13 @@ import attrs
 from attrs.validators import deep_mapping, instance_of
 
 from rlsdk.errors import SettingsError, one_line, shown
-from rlsdk.registry import AlgorithmSpec, Preset, extension
+from rlsdk.registry import AlgorithmSpec, Preset, extension, load
 from rlsdk.registry.loading import is_offered
 from rlsdk.registry.packaged_files import named_preset
 from rlsdk.runtime.files import PLACES
 from rlsdk.runtime.packages import pip_install
-from rlsdk.settings import structure
+from rlsdk.settings import data_settings, merge, structure
+from rlsdk.settings.load import nested
 
 KindT = TypeVar("KindT")
 
@@ -228,12 +229,36 @@ class RunRequest:
             raise SettingsError("--stop-at needs evaluations, and --eval-every 0 asks for none; leave one of them out")
         return given
 
+    @property
+    def places(self) -> dict[str, str]:
+        """The settings that are paths on disk: dotted name -> path."""
+        return places_in(self.settings)
+
+    def fixed_settings(self) -> set[str]:
+        """Return the dotted names of the settings that a resumed run may not change: neither paths nor data sets."""
+        data = data_settings(load(self.algorithm).config_type)
+        return set(_dotted({name: value for name, value in self.settings.items() if name not in data})) - set(PLACES)
+
+    def to_resume(self) -> RunRequest:
+        """Return the request to resume this run. The folder has the settings, except paths and data sets."""
+        settings: dict[str, object] = {}
+        for name, place in self.places.items():
+            settings = merge(settings, nested(name.split("."), place))
+        for name in data_settings(load(self.algorithm).config_type):  # agent files do not store paths
+            settings |= {name: self.settings[name]} if self.settings.get(name) is not None else {}
+        return attrs.evolve(self, resume=True, n_envs=None, settings=settings)
+
     def as_table(self) -> dict[str, object]:
         """Return the options as a table for JSON, without `NOT_STORED`."""
         table = attrs.asdict(self)
         if self.policy_from is not None:
             table["policy_from"] = str(self.policy_from)
         return {name: value for name, value in table.items() if name not in NOT_STORED}
+
+    @staticmethod
+    def of_table(table: Mapping[str, object], source: str) -> RunRequest:
+        """Return the request of a result of `as_table`. `NOT_STORED` is ignored. Raises as `from_table`."""
+        return from_table(RunRequest, {**table, **dict.fromkeys(NOT_STORED)}, source)
 
 
 NOT_STORED = ("out", "resume", "trust")
@@ -257,6 +282,25 @@ def from_table(kind: type[KindT], table: Mapping[str, object], source: str) -> K
         return structure(given, kind)
     except SettingsError as error:
         raise SettingsError(f"{source} is damaged: {one_line('; '.join(str(error).splitlines()), 300)}") from None
+
+
+def places_in(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return the settings in a nested table that are paths on disk: dotted name -> path."""
+    found = {}
+    for name in PLACES:
+        value: Any = settings
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is not None:
+            found[name] = str(value)
+    return found
+
+
+def _dotted(settings: Mapping[str, object]) -> list[str]:
+    names = []
+    for name, value in settings.items():
+        names += [f"{name}.{inner}" for inner in _dotted(value)] if isinstance(value, Mapping) else [name]
+    return names
 
 
 PRESET_FILES = (".yaml", ".yml")

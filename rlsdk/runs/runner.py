@@ -29,6 +29,7 @@ from rlsdk.callbacks import (
 from rlsdk.callbacks.callback import steps_of_round
 from rlsdk.environments import ConnectedEnv, make_vec_env
 from rlsdk.environments.gymnasium_adapter import refusal
+from rlsdk.environments.vectorize import require_vectorization
 from rlsdk.errors import ArtifactError, EnvironmentFault, PluginError, RlsdkError, SettingsError, raised, suggest
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.registry import AlgorithmSpec, Preset, extension, extensions, load, preset
@@ -37,15 +38,17 @@ from rlsdk.runs.directory import (
     RunDirectory,
     find_agent,
     folder_name,
-    places_in,
-    record_made_here,
-    require_own_choices,
-    require_own_executor,
-    require_same_environment,
-    without_places,
+    require_resumable,
 )
 from rlsdk.runs.recorded_run import dataset_of, environment_of, require_same_dataset
-from rlsdk.runs.request import FinalEvaluation, RunRecord, RunRequest, chosen_preset, require_enough_steps
+from rlsdk.runs.request import (
+    FinalEvaluation,
+    RunRecord,
+    RunRequest,
+    chosen_preset,
+    places_in,
+    require_enough_steps,
+)
 from rlsdk.runtime.output import print_line
 from rlsdk.runtime.packages import pip_install
 from rlsdk.runtime.process import fresh_seed
@@ -320,6 +323,22 @@ def _started(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
             yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=False)
 
 
+def require_possible(request: RunRequest) -> None:
+    """Check a request for new runs without making an agent or a folder: with a mistake, each of several runs would fail.
+
+    Raises:
+        RlsdkError: the algorithm, the environment, the preset or a setting has an error.
+    """
+    require_vectorization(request.vectorization or "auto")
+    spec, env = load(request.algorithm), request.env or request.settings.get("env")
+    if env is None:
+        env = environment_of(spec, request.settings)
+    known = preset_of(request, spec, env if isinstance(env, str) else None)
+    bind(spec.config_type, (), {**starting_settings(spec, known, request.settings), "env": env, "seed": 0})
+    if isinstance(env, str):
+        make_vec_env(env).close()
+
+
 def preset_of(request: RunRequest, spec: AlgorithmSpec, env: str | None) -> Preset | None:
     """Return the preset to start from; None if there is none."""
     if request.preset is not None:
@@ -408,16 +427,15 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         raise SettingsError("--resume needs --out DIR, the directory of the run to continue")
     names = data_settings(spec.config_type)
     data = {name: value for name, value in request.settings.items() if name in names}
-    fixed = {name: value for name, value in request.settings.items() if name not in data}
-    # Paths and the device may differ on the machine where the run continues.
-    if without_places(fixed) - {"device"} or request.n_envs:
+    # The device may differ on the machine where the run continues.
+    if request.fixed_settings() - {"device"} or request.n_envs:
         raise SettingsError(
             "--resume continues with the settings of the run; leave out --n-envs, --set, --config and --seed"
         )
     directory = RunDirectory(request.out)
     with directory.taken_up(), contextlib.ExitStack() as unused:
         # `planned` first: `_checked` replaces the number of steps by that of the command.
-        planned, record = directory.read_record().steps, _checked(request, directory, spec)
+        planned, record = directory.read_record().steps, _checked(request, directory)
         require_same_dataset(spec, directory.config, data)
         makers = named_sinks(record.sinks)
         again = attrs.evolve(request, **{name: getattr(record, name) for name in ("vectorization", *COLLECTING)})
@@ -438,21 +456,15 @@ def _resumed(request: RunRequest, spec: AlgorithmSpec) -> Iterator[Prepared]:
         yield Prepared(agent=agent, directory=directory, record=record, sinks=makers, resumed=True)
 
 
-def _checked(request: RunRequest, directory: RunDirectory, spec: AlgorithmSpec) -> RunRecord:
+def _checked(request: RunRequest, directory: RunDirectory) -> RunRecord:
     """Return the record of a run to continue. The given options replace those of the record.
 
     Raises:
         SettingsError: the record is damaged, belongs to another run, or has entries that an untrusted file may not have.
     """
     stored = directory.read_record()
-    if stored.algorithm != spec.id:
-        raise SettingsError(f"{directory.path} holds a run of {stored.algorithm!r}, not of {spec.id!r}")
-    require_same_environment(request.env, stored.env, f"{directory.path} holds a run on")
-    require_own_choices(request, directory.record, stored.env, stored.places, directory.written())
-    trust = request.trust or record_made_here(directory.record) is not None
-    for name, given in (("executor", request.executor), ("vectorization", request.vectorization)):
-        require_own_executor(getattr(stored, name), str(directory.record), trust=trust or given is not None)
-    device, places = request.settings.get("device", stored.device), {**stored.places, **places_in(request.settings)}
+    require_resumable(request, stored, directory.record, directory.written())
+    device, places = request.settings.get("device", stored.device), {**stored.places, **request.places}
     fresh = {"places": places, "device": device, "status": "running", "error": None}
     return attrs.evolve(stored, **request.explicit(), **fresh)
 

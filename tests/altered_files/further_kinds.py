@@ -29,7 +29,7 @@ from rlsdk.registry import load
 from rlsdk.runs.directory import SEAL, record_made_here, sealed
 from rlsdk.runs.request import RunRequest, read_table
 from rlsdk.runs.runner import run
-from rlsdk.runs.sweep import EvaluationRequest, Sweep, evaluate_stored, stored, sweep
+from rlsdk.runs.stored_evaluation import EvaluationRequest, evaluate_stored
 from rlsdk.runtime.packages import pip_install
 from rlsdk.storage import SafetensorsSerializer
 from rlsdk.storage.archive import inspect
@@ -38,6 +38,7 @@ from rlsdk_interchange.export import is_edited, model_card
 from rlsdk_interchange.export import sealed as sealed_card
 from rlsdk_interchange.hub_commands import pull_file
 from rlsdk_lab.suite import load_suite
+from rlsdk_lab.sweep import Sweep, stored, sweep
 from rlsdk_trackers.tracked_run import TrackedRun
 from tests.altered_files.kinds import (
     KINDS,

@@ -23,7 +23,6 @@ from rlsdk.registry import capabilities, load, plugins, presets
 from rlsdk.runs.directory import RunDirectory, claimed
 from rlsdk.runs.request import RunRequest
 from rlsdk.runs.runner import run
-from rlsdk.runs.sweep import _progress
 from rlsdk.settings import load_settings
 from rlsdk.settings.constructor import bind
 from rlsdk.sinks import CsvSink, JsonlSink
@@ -36,6 +35,7 @@ from rlsdk_interchange.sb3_statistics import read_statistics, set_statistics
 from rlsdk_lab import Tuning, bench, tune
 from rlsdk_lab.benchmark import Bench
 from rlsdk_lab.curves import CurveSettings, curves
+from rlsdk_lab.many_runs import _progress
 from rlsdk_lab.report import write_report
 from rlsdk_lab.rl_zoo import rl_zoo_preset
 from rlsdk_lab.scores import score_of

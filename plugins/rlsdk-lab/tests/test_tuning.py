@@ -17,9 +17,9 @@ import pytest
 from rlsdk.errors import EnvironmentFault, SettingsError, WorkError
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load
-from rlsdk.runs.sweep import watching
 from rlsdk.settings import structure
 from rlsdk_lab import Range, Tuning, search_space, tune
+from rlsdk_lab.many_runs import watching
 from rlsdk_lab.trials import _Reports
 from rlsdk_lab.tuning import _open
 
@@ -173,7 +173,7 @@ def test_each_trial_is_a_piece_of_work_and_a_deadly_one_is_a_failed_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deadly = Deadly()
-    monkeypatch.setattr("rlsdk.runs.sweep.make_executor", lambda name, jobs: deadly)
+    monkeypatch.setattr("rlsdk_lab.many_runs.make_executor", lambda name, jobs: deadly)
     best = tune(plan(tmp_path, trials=3, jobs=2))
     assert (best.trials, best.failed, len(deadly.submitted)) == (3, 1, 3)
     assert {item.worker for item in deadly.submitted} <= {0, 1}
@@ -186,7 +186,7 @@ def test_trials_that_were_stopped_do_not_count(tmp_path: Path, monkeypatch: pyte
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("rlsdk.runs.sweep.make_executor", lambda name, jobs: Stopped())
+        patch.setattr("rlsdk_lab.many_runs.make_executor", lambda name, jobs: Stopped())
         with pytest.raises(KeyboardInterrupt):
             tune(plan(tmp_path))
     best = tune(plan(tmp_path))
@@ -238,7 +238,7 @@ def test_every_trial_writes_to_its_sinks_and_shows_its_progress(
     def slowly(folders: Mapping[str, Path]) -> Any:
         return watching(folders, seconds=0.01)
 
-    monkeypatch.setattr("rlsdk.runs.sweep.watching", slowly)
+    monkeypatch.setattr("rlsdk_lab.many_runs.watching", slowly)
     tune(plan(tmp_path, sinks=("tensorboard",)))
     assert all(list((tmp_path / f"trial-000{number}").rglob("events.*")) for number in (0, 1))
     lines = (tmp_path / "worker-0/log.txt").read_text().splitlines()

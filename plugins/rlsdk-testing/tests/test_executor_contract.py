@@ -10,7 +10,7 @@ from rlsdk_testing import ExecutorClause, executor_clauses, verify_executor
 HERE = ["in-process", "concurrent.futures:ThreadPoolExecutor"]
 ELSEWHERE = ["processes", "concurrent.futures:ProcessPoolExecutor", "loky:ProcessPoolExecutor"]
 QUICK = {("processes", "executor.submit"), ("processes", "executor.errors")}
-"""Cases of the fast suite, besides those that start no process. tests/test_sweep.py has more tests of `processes`."""
+"""Cases of the fast suite, besides those that start no process. tests/test_executors.py has more tests of `processes`."""
 CASES = [
     pytest.param(name, clause, marks=() if name in HERE or (name, clause.id) in QUICK else pytest.mark.slow)
     for name in (*HERE, *ELSEWHERE)

@@ -16,8 +16,9 @@ import pytest
 
 import rlsdk
 from rlsdk.errors import ArtifactError, ContractViolation, PluginError, SettingsError
-from rlsdk.registry import ChildProcess, find, load, unregister
+from rlsdk.registry import find, load, unregister
 from rlsdk_testing import CheckResult, clauses, isolation, kit, run_checks, running, verify
+from rlsdk_testing.child_process import ChildProcess
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import named_clause
 from rlsdk_testing.request import Request
@@ -365,8 +366,8 @@ def test_the_check_needs_no_guard_of_main_and_leaves_no_process(monkeypatch: pyt
         "from rlsdk_testing import running, clauses\n"
         "running.clauses = lambda: clauses()[:2]\n"
         "print([r.status for r in running.run_checks('tqc')])\n"
-        "from rlsdk.registry import trial; import os\n"
-        "print([m.command for m in trial._members(os.getpid()) if m.pid != os.getpid()])\n"
+        "from rlsdk_testing import child_process; import os\n"
+        "print([m.command for m in child_process._members(os.getpid()) if m.pid != os.getpid()])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["['passed', 'passed']", "[]"]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rlsdk_lab.rl_zoo import rl_zoo_preset as rl_zoo_preset
     from rlsdk_lab.scores import Score as Score
     from rlsdk_lab.scores import scores_below as scores_below
+    from rlsdk_lab.seeds_command import run_seeds as run_seeds
     from rlsdk_lab.suite import Cell as Cell
     from rlsdk_lab.suite import Suite as Suite
     from rlsdk_lab.suite import load_suite as load_suite
@@ -33,6 +34,7 @@ HOMES = {
     **dict.fromkeys(("Cell", "Suite", "load_suite", "suites"), "rlsdk_lab.suite"),
     "profiled": "rlsdk_lab.profiling",
     "rl_zoo_preset": "rlsdk_lab.rl_zoo",
+    "run_seeds": "rlsdk_lab.seeds_command",
     "Tuning": "rlsdk_lab.trials",
     "tune": "rlsdk_lab.tuning",
 }
@@ -49,6 +51,7 @@ __all__ = [
     "load_suite",
     "profiled",
     "rl_zoo_preset",
+    "run_seeds",
     "scores_below",
     "search_space",
     "suites",

@@ -64,8 +64,8 @@ def run_bench(
 
     Run the same command again to continue where it was stopped. A larger --seeds adds runs.
     """
-    from rlsdk.runs import jobs_for
     from rlsdk_lab import Bench, bench, load_suite
+    from rlsdk_lab.many_runs import jobs_for
     from rlsdk_lab.report import write_report
 
     if suite is None:

@@ -11,9 +11,10 @@ import attrs
 
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
 from rlsdk.registry import load, preset
-from rlsdk.runs import RunDirectory, RunRequest, folder_name, open_workers, read_table, require_trusted, run_all
+from rlsdk.runs import RunDirectory, RunRequest, folder_name, read_table, require_trusted
 from rlsdk.runtime import write_json
 from rlsdk.settings import data_in
+from rlsdk_lab.many_runs import open_workers, run_all
 from rlsdk_lab.scores import Score, score_of
 from rlsdk_lab.suite import Cell, Suite
 

@@ -20,10 +20,10 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, run_episodes
 from rlsdk.registry import load, preset
-from rlsdk.runs import require_shared
 from rlsdk.runtime import quietly
 from rlsdk.settings import DataReference, data_in, flat_scalars, merge
 from rlsdk.sinks import ConsoleSink, Logger, MetricSink, TensorBoardSink
+from rlsdk_lab.many_runs import require_shared
 from rlsdk_lab.ranges import Range, search_space
 from rlsdk_lab.study_journal import JOURNAL
 from rlsdk_lab.trial_logs import SinkRefused, trial_progress, trial_sinks

@@ -83,8 +83,9 @@ def tune_algorithm(
     where it was stopped. A larger --trials adds trials.
     """
     find(algorithm)  # first, because the imports below are slow
-    from rlsdk.runs import folder_name, jobs_for
+    from rlsdk.runs import folder_name
     from rlsdk_lab import Tuning, tune
+    from rlsdk_lab.many_runs import jobs_for
 
     settings = settings_from(load(algorithm), assignments, dataset)
     env = changed_environment(_environment(algorithm, settings, env), env_kwargs, wrapper)

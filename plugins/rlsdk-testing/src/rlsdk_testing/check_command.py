@@ -68,8 +68,9 @@ def _print(outcome: CheckResult) -> None:
 
 
 def _measure(algorithm: str) -> None:
-    from rlsdk.registry import find, require_loads
+    from rlsdk.registry import find
     from rlsdk_testing import capabilities
+    from rlsdk_testing.plugin_trial import require_loads
 
     require_loads(find(algorithm))
     typer.echo(f"{capabilities.write(find(algorithm), capabilities.measure(algorithm))}")

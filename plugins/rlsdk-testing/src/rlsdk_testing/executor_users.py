@@ -14,7 +14,7 @@ from rlsdk.errors import PluginError
 from rlsdk.executors import SerialExecutor
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load as load_spec
-from rlsdk.runs import EvaluationRequest, RunRequest, SeedResult, evaluate_stored, run_all
+from rlsdk.runs import EvaluationRequest, RunDirectory, RunRequest, evaluate_stored, run
 from rlsdk.runtime import quietly
 from rlsdk.runtime.packages import pip_install
 from rlsdk_testing.kit import require
@@ -26,21 +26,20 @@ COLLECTING = "ppo"
 
 
 def seeds_equal(executor: Executor) -> None:
-    """Check that a small run of two seeds has equal results and weights with the executor and in this process."""
+    """Check that two small runs with different seeds have equal results and weights with the executor and in this process."""
     _require_algorithm(ALGORITHM)
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        here, there = (_seeds(one, Path(folder) / name) for one, name in ((SerialExecutor(), "a"), (executor, "b")))
-        for mine, theirs in zip(here, there, strict=True):
-            require(theirs.error is None, f"seed {theirs.seed} failed: {theirs.error}")
-            scores = (mine.mean, mine.std), (theirs.mean, theirs.std)
-            require(scores[0] == scores[1], f"seed {mine.seed} has (mean, deviation) {scores[1]}, here {scores[0]}")
-            wrong = differing(*(flat_state(load(each.folder / "final.rlsdk")) for each in (mine, theirs)))
-            require(not wrong, f"seed {mine.seed} has other weights than here: {wrong[:3]}")
+        here, there = (_runs(one, Path(folder) / name) for one, name in ((SerialExecutor(), "a"), (executor, "b")))
+        for seed, (mine, theirs) in enumerate(zip(here, there, strict=True)):
+            scores = [each.read_record().final_evaluation for each in (mine, theirs)]
+            require(scores[0] == scores[1], f"seed {seed} has the evaluation {scores[1]}, here {scores[0]}")
+            wrong = differing(*(flat_state(load(each.final)) for each in (mine, theirs)))
+            require(not wrong, f"seed {seed} has other weights than here: {wrong[:3]}")
 
 
-def _seeds(executor: Executor, folder: Path) -> list[SeedResult]:
-    requests = {
-        f"seed {seed}": RunRequest(
+def _runs(executor: Executor, folder: Path) -> list[RunDirectory]:
+    requests = [
+        RunRequest(
             algorithm=ALGORITHM,
             env=ENV,
             steps=200,
@@ -52,9 +51,14 @@ def _seeds(executor: Executor, folder: Path) -> list[SeedResult]:
             vectorization="sync",
         )
         for seed in (0, 1)
-    }
+    ]
+    executor.map(_run_quietly, requests)
+    return [RunDirectory(folder / f"seed-{seed}") for seed in (0, 1)]
+
+
+def _run_quietly(request: RunRequest) -> None:
     with quietly(True):
-        return run_all(requests, executor)
+        run(request)
 
 
 def candidates_equal(name: str, workers: int) -> None:

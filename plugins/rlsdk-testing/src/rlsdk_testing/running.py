@@ -11,9 +11,10 @@ from types import TracebackType
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.registry import find, require_loads
+from rlsdk.registry import find
 from rlsdk_testing.isolation import Isolated
 from rlsdk_testing.kit import CheckResult, Clause, Crashes, clauses, named_clause, outcome_of, result
+from rlsdk_testing.plugin_trial import require_loads
 from rlsdk_testing.request import Request, require_settings
 from rlsdk_testing.strategies import thoroughly
 from rlsdk_testing.subject import package_of_kernels

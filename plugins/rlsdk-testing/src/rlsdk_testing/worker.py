@@ -15,7 +15,7 @@ from typing import IO, Any
 import torch
 
 from rlsdk.errors import RlsdkError
-from rlsdk.registry import end_with_parent
+from rlsdk_testing.child_process import end_with_parent
 from rlsdk_testing.import_state import changes, of_posix
 from rlsdk_testing.kit import CheckResult, broken, clauses, named_clause, outcome_of
 from rlsdk_testing.request import Request, require_settings

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from rlsdk.registry import ChildProcess, RunningProcess
+from rlsdk_testing.child_process import ChildProcess, RunningProcess
 
 POLL, LOOK = 0.05, 0.25
 """Seconds between checks whether the process is alive, and between checks of its memory."""

@@ -1,9 +1,8 @@
-"""Sweeps, which are runs with several seeds in parallel, and executors."""
+"""Sweeps, which are runs with several seeds in parallel."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,115 +13,21 @@ from typing import Any
 
 import attrs
 import pytest
-import torch
 
 from rlsdk.callbacks import StopOnInterrupt
-from rlsdk.environments import make_vec_env
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, WorkError
-from rlsdk.executors import SerialExecutor, make_executor
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
+from rlsdk.executors import SerialExecutor
 from rlsdk.runs.request import RunRequest
 from rlsdk.runs.runner import run
-from rlsdk.runs.sweep import Sweep, _run_named, jobs_for, open_workers, run_all, seeds_from, stored, sweep
-from rlsdk_ars import ARS
 from rlsdk_interchange import record_episodes
-from rlsdk_testing.subject import differing, flat_state
-from rlsdk_tqc import TQC
+from rlsdk_lab.many_runs import _run_named, jobs_for, open_workers, run_all
+from rlsdk_lab.sweep import Sweep, seeds_from, stored, sweep
 
 SMALL = RunRequest(algorithm="ars", env="CartPole-v1", steps=1500, eval_episodes=1, checkpoint_every=500)
 
 
 def plan(folder: Path, **changes: Any) -> Sweep:
     return Sweep(request=attrs.evolve(SMALL, out=folder), **{"seeds": (3, 4), "jobs": 2, **changes})
-
-
-def double(item: int) -> int:
-    return 2 * item
-
-
-def count_then_die(item: Path) -> int:
-    """End the process on the first call, and on every call for the name `always`. Otherwise return the number of calls."""
-    seen = item.read_text() if item.exists() else ""
-    item.write_text(seen + "x")
-    if not seen or item.name == "always":
-        os._exit(9)
-    return len(seen) + 1
-
-
-def refuse(item: int) -> int:
-    raise SettingsError("no") if item else ValueError("bad")
-
-
-@pytest.mark.parametrize("name", ["in-process", "processes"])
-def test_executors_answer_in_order(name: str) -> None:
-    executor = make_executor(name, 2)
-    try:
-        assert executor.map(double, [3, 1, 2]) == [6, 2, 4]
-        assert executor.map(double, []) == []
-        with pytest.raises(SettingsError, match="no"):
-            executor.map(refuse, [1])
-    finally:
-        executor.close()
-
-
-def test_what_ends_its_process_is_tried_once_more(tmp_path: Path) -> None:
-    executor = make_executor("processes", 2)
-    try:
-        assert executor.map(count_then_die, [tmp_path / "a", tmp_path / "b"]) == [2, 2]
-        with pytest.raises(WorkError, match=r"twice.*exit code 9"):
-            executor.map(count_then_die, [tmp_path / "always"])
-        with pytest.raises(ValueError, match="bad") as caught:
-            executor.map(refuse, [0])
-        assert "in refuse" in caught.value.__notes__[0]
-        assert executor.map(double, [1]) == [2]
-    finally:
-        executor.close()
-
-
-def test_unknown_executors_are_refused() -> None:
-    with pytest.raises(SettingsError, match="did you mean 'processes'"):
-        make_executor("process", 1)
-    with pytest.raises(SettingsError, match="1 or more"):
-        make_executor("processes", 0)
-    with pytest.raises(SettingsError, match="did you mean 'processes'"):
-        make_vec_env("CartPole-v1", vectorization="proceses")
-
-
-def test_candidates_are_the_same_wherever_they_are_played() -> None:
-    found = []
-    for kind in ("sync", "in-process", "processes"):
-        env = make_vec_env("CartPole-v1", vectorization=kind, workers=2)
-        settings: dict[str, Any] = {"n_delta": 3, "seed": 1, "normalize": {"norm_reward": False}}
-        found.append(flat_state(ARS("LinearPolicy", env, **settings).learn(600)))
-        env.close()
-    assert not differing(found[0], found[1])
-    assert not differing(found[0], found[2])
-
-
-def test_an_executor_steps_nothing() -> None:
-    env = make_vec_env("CartPole-v1", vectorization="in-process")
-    env.reset(0)
-    with pytest.raises(UsageError, match="whole episodes"):
-        env.step(torch.zeros(1, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_agents_that_step_refuse_an_executor(count: int) -> None:
-    env = make_vec_env("Pendulum-v1", count, vectorization="in-process")
-    with pytest.raises(UsageError, match="whole episodes"):
-        TQC("MlpPolicy", env, seed=0).learn(10)
-
-
-def test_a_fault_in_an_executor_names_the_environment() -> None:
-    def broken() -> Any:
-        import gymnasium
-
-        env = gymnasium.make("CartPole-v1")
-        env.unwrapped.step = lambda action: 1 / 0  # type: ignore[method-assign]
-        return env
-
-    env = make_vec_env(broken, vectorization="processes", workers=1)
-    with pytest.raises(EnvironmentFault, match=r"CartPole-v1.*ZeroDivisionError"):
-        ARS("LinearPolicy", env, n_delta=1, seed=0).learn(10)
 
 
 def test_seeds_may_run_from_another_thread(tmp_path: Path) -> None:
@@ -264,15 +169,6 @@ def test_a_machine_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> No
     with pytest.raises(SettingsError, match=r"does not see .*sweep\.json.* a folder that all machines share"):
         run_all({"seed 0": request}, SerialExecutor(), tmp_path / "sweep.json")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.usefixtures("from_an_index")
-def test_an_executor_in_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlsdk.executors.choice.is_offered", lambda kind, name: False)
-    with pytest.raises(
-        SettingsError, match="executor 'ray' is in a package that is not installed: pip install rlsdk-ray"
-    ):
-        make_executor("ray", 1)
 
 
 def test_work_that_was_begun_again_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
