@@ -23,7 +23,8 @@ from typing import Any
 import rlsdk
 from benchmarks.arguments import positive
 from benchmarks.trainers import Elsewhere, Trainer
-from rlsdk.environments import CollectorsVectorEnv, make_vec_env
+from rlsdk.environments import make_vec_env
+from rlsdk_parallel import CollectorsVectorEnv
 
 ENV = "HalfCheetah-v5"
 REPLAY = {"learning_starts": 200, "buffer_size": 100_000}

@@ -28,7 +28,6 @@ from rlsdk.registry.loading import is_offered
 from rlsdk.runtime.lazy import advice_of_sb3, of_package
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings.load import environment_id, text_of
-from rlsdk.spaces import Space
 
 NATIVE = "native"
 VECTORIZATIONS = ("auto", "sync", "async", NATIVE)
@@ -179,7 +178,7 @@ def _make(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
 def _in_collectors(makers: Sequence[_Maker], given: Mapping[str, object]) -> ConnectedEnv:
     """The vector environment whose copies are in collectors. `given`: the arguments of rlsdk-parallel, which checks them."""
 
-    def inspected() -> tuple[tuple[Space, Space], str]:
+    def inspected() -> tuple[object, str]:
         # a copy that cannot be made raises a clear error here; it is closed before processes start
         first = makers[0].bare()
         _require_new(makers, first)

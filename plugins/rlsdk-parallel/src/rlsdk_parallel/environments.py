@@ -18,7 +18,7 @@ from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, HasStatefu
 from rlsdk.records import Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Space
-from rlsdk.training import OffPolicyPlan
+from rlsdk.training import DrivenAgent, OffPolicyPlan
 from rlsdk_parallel.collector import RemoteCollector
 from rlsdk_parallel.worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
 
@@ -119,7 +119,7 @@ def require_collectors(count: object, num_envs: int, executor: str) -> None:
         )
 
 
-def check_agent(agent: Any, *, new: bool, collectors: int, max_lag: int, copies: bool) -> None:
+def check_agent(agent: DrivenAgent, *, new: bool, collectors: int, max_lag: int, copies: bool) -> None:
     """Check that an agent can train in collectors. A new one gets a group of environments for each, unless it has groups.
 
     `copies`: whether collectors act with copies of the policy, on the CPU.
@@ -129,7 +129,7 @@ def check_agent(agent: Any, *, new: bool, collectors: int, max_lag: int, copies:
     """
     if new and agent.config.env_groups == 1:
         agent.config = evolve(agent.config, {"env_groups": collectors})
-    groups, plan, name = agent.config.env_groups, agent.parts.plan, agent.spec.id
+    groups, plan, name = agent.config.env_groups, agent.parts.plan, agent.context.algorithm
     reason = None
     if ability(plan, PlanAbilities, "with_normalizer"):
         reason = "plays whole episodes, which executors do: use --vectorization processes"
@@ -150,7 +150,7 @@ def check_agent(agent: Any, *, new: bool, collectors: int, max_lag: int, copies:
         )
 
 
-def _require_lag(agent: Any, max_lag: int) -> None:
+def _require_lag(agent: DrivenAgent, max_lag: int) -> None:
     """Raise SettingsError if the algorithm cannot learn from steps that an older policy collected."""
     plan, allowing = agent.parts.plan, ability(agent.parts.algorithm, AlgorithmAbilities, "allows_lag")
     if isinstance(plan, OffPolicyPlan):
@@ -161,7 +161,7 @@ def _require_lag(agent: Any, max_lag: int) -> None:
             )
     elif allowing is None or not allowing.allows_lag:
         raise SettingsError(
-            f"{agent.spec.id} learns only from rollouts of its current policy, without importance weights that correct for an"
+            f"{agent.context.algorithm} learns only from rollouts of its current policy, without importance weights that correct for an"
             f" older one; leave out max_lag = {max_lag}"
         )
 
@@ -210,7 +210,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         self._executor, self.workers = executor, able.stateful_workers(parts)
         self.require_masks_alike()
 
-    def check_agent(self, agent: Any, *, new: bool) -> None:
+    def check_agent(self, agent: DrivenAgent, *, new: bool) -> None:
         """See `check_agent` of this module."""
         check_agent(agent, new=new, collectors=self.collectors, max_lag=self.max_lag, copies=True)
 

@@ -120,15 +120,16 @@ class PackedRequest:
     def unpacked(self) -> Request:
         """The request with its arguments."""
         arrays = [each for each in (self.first, self.second) if each is not None]
-        pairs = zip(self.request.arguments, arrays, strict=True)
-        return self.request._replace(arguments=tuple(Packed(nest, data).value() for nest, data in pairs))
+        plain, pairs = self.request, zip(self.request.arguments, arrays, strict=True)
+        arguments = tuple(Packed(nest, data).value() for nest, data in pairs)
+        return Request(plain.name, arguments, plain.infos, plain.info_names)
 
 
 # a tuple: one is sent by each worker at every step, and other records take longer to pickle
 class Answer(NamedTuple):
     """The answer to a request."""
 
-    result: Any
+    result: object
     """What the method returned."""
     contents: Any
     """Observations, rewards and flags after `reset` and `step`, else None."""
