@@ -23,7 +23,8 @@ from typing import Any
 import rlsdk
 from benchmarks.arguments import positive
 from benchmarks.trainers import Elsewhere, Trainer
-from rlsdk.environments import CollectorsVectorEnv, make_vec_env
+from rlsdk.environments import make_vec_env
+from rlsdk_parallel import CollectorsVectorEnv
 
 ENV = "HalfCheetah-v5"
 REPLAY = {"learning_starts": 200, "buffer_size": 100_000}
@@ -69,7 +70,7 @@ class Runner:
 
     def _elsewhere(self) -> list[float]:
         """Seconds of processor time that each collector has used."""
-        pids = self.env._workers.pids if isinstance(self.env, CollectorsVectorEnv) else []  # type: ignore[attr-defined]
+        pids = self.env.workers.pids if isinstance(self.env, CollectorsVectorEnv) else []  # type: ignore[attr-defined]
         ticks = os.sysconf("SC_CLK_TCK")
         fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split() for pid in pids]
         return [(int(own[11]) + int(own[12])) / ticks for own in fields]

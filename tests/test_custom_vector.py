@@ -12,11 +12,13 @@ from gymnasium import spaces
 
 import rlsdk
 from rlsdk.environments import connect, to_space
-from rlsdk.errors import EnvironmentFault, RlsdkError, UsageError
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.records import EnvStep, Episode, Observation
+from rlsdk.training import LocalCollector, group_generators
 from rlsdk_envs import check_env
 from rlsdk_sb3 import NumpyVectorEnv
+from rlsdk_testing.subject import differing, flat_state
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
 
@@ -224,3 +226,47 @@ def test_what_is_no_vector_environment_is_told() -> None:
     theirs = vectors.DummyVecEnv([lambda: __import__("gymnasium").make("CartPole-v1")])
     with pytest.raises(EnvironmentFault, match="of another library; make one of the same environments with"):
         TRPO("MlpPolicy", theirs)
+
+
+class OwnCollector(Points):
+    """Refuses new agents with a large rollout, and makes the collector of each training: here the usual one, counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.collected, self.left = list[int](), 0
+
+    def check_agent(self, agent: Any, *, new: bool) -> None:
+        if new and agent.config.n_steps > 100:
+            raise SettingsError("n_steps is more than 100; give fewer")
+
+    def collector(self, run: Any) -> Any:
+        agent = run.driven
+        env = agent.preprocessing.environment(agent.env)
+        inner = LocalCollector(
+            env, agent.acting, group_generators(agent.streams, 1), agent.preprocessing.rollouts(agent.parts)
+        )
+        collect = inner.collect
+
+        def counted(policy: Any, length: int, **options: Any) -> Any:
+            self.collected.append(length)
+            return collect(policy, length, **options)
+
+        def leave() -> bool:
+            self.left += 1
+            return True
+
+        vars(inner).update(collect=counted, leave=leave)
+        return inner
+
+
+def test_an_environment_may_make_the_collector() -> None:
+    settings: dict[str, Any] = {"n_steps": 8, "policy_kwargs": {"net_arch": [4]}, "seed": 0}
+    env = OwnCollector()
+    torch.manual_seed(0)
+    model = TRPO("MlpPolicy", env, **settings).learn(48)
+    assert (env.collected, env.left) == ([8, 8], 1)
+    torch.manual_seed(0)
+    same = TRPO("MlpPolicy", Points(), **settings).learn(48)
+    assert not differing(flat_state(model), flat_state(same))
+    with pytest.raises(SettingsError, match="n_steps is more than 100"):
+        TRPO("MlpPolicy", OwnCollector(), **{**settings, "n_steps": 200})

@@ -81,10 +81,13 @@ def test_a_run_takes_and_compares_them(lines: Path, tmp_path: Path) -> None:
     assert environment_of(SPEC, with_dataset(SPEC, {}, lines)) is None, "its spaces are not those of the data"
 
 
-def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("rlsdk_datasets", "rlsdk_envs")]:
+ABSENT = ("rlsdk_datasets", "rlsdk_envs", "rlsdk_parallel")
+
+
+def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch, cli: Any, tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ABSENT]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("rlsdk_datasets", "rlsdk_envs"):
+    for name in ABSENT:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(vars(rlsdk.environments), "check_env", raising=False)
     with pytest.raises(UnknownNameError, match=r"^check_env is in rlsdk-envs, which is not installed: pip install "):
@@ -95,7 +98,16 @@ def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch, cli: Any) -
         UnknownNameError, match=r"^pretrain is in rlsdk-datasets, which is not installed: pip install .*rlsdk-datasets"
     ):
         agent.pretrain("demo")
+    for given in ({"collectors": 2}, {"executor": "in-process"}, {"max_lag": 1}):
+        with pytest.raises(
+            UnknownNameError, match=r"^collectors is in rlsdk-parallel, .*: pip install .*rlsdk-parallel"
+        ):
+            rlsdk.environments.make_vec_env("CartPole-v1", 2, **given)  # type: ignore[arg-type]
     monkeypatch.setenv("RLSDK_PLUGINS", "ppo")
+    code, _, err = cli(
+        "run", "ppo", "--env", "CartPole-v1", "--n-envs", "2", "--collectors", "2", "--out", str(tmp_path / "a")
+    )
+    assert (code, err.count("\n"), "is in rlsdk-parallel, which is not installed" in err) == (1, 1, True), err
     code, _, err = cli("inspect", "demo.safetensors")
     assert (code, err.count("\n")) == (1, 1)
     assert "demo.safetensors is a file of rlsdk-datasets, which is not installed: pip install" in err

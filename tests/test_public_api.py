@@ -50,6 +50,7 @@ PACKAGES = [
     "rlsdk.storage",
     "rlsdk_lab",
     "rlsdk_lab.statistics",
+    "rlsdk_parallel",
     "rlsdk_testing",
     "rlsdk.training",
     "rlsdk.updates",

@@ -128,7 +128,7 @@ def work(environments, items):
 if __name__ == "__main__":
     env = make_vec_env("CartPole-v1", 2, vectorization="async", workers=2, start_method=sys.argv[1])
     assert env.map(work, [Item(np.ones(300_000), i) for i in range(4)]) == [300_000.0] * 4
-    print(env._workers._shared._memory.name)
+    print(env.workers._shared._memory.name)
 """
 
 

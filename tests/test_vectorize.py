@@ -277,7 +277,7 @@ def test_a_process_that_died_or_hangs_after_ctrl_c_is_replaced_at_the_next_step(
     )
     env.reset()
     for number in (signal.SIGKILL, signal.SIGSTOP):
-        first = env._workers.workers[0]
+        first = env.workers.workers[0]
 
         def interrupted(*_: object) -> None:
             raise KeyboardInterrupt

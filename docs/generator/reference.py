@@ -34,6 +34,7 @@ GROUPS = {
         "rlsdk_interchange",
         "rlsdk_datasets",
         "rlsdk.executors",
+        "rlsdk_parallel",
     ),
     "Parts of algorithms": (
         "rlsdk.interfaces",

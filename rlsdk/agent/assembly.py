@@ -11,7 +11,7 @@ from typing import TypeVar
 import attrs
 import torch
 
-from rlsdk.agent.assembled import AssembledAgent, architecture_of, in_plain_modes, take_groups, warn_of_unused_settings
+from rlsdk.agent.assembled import AssembledAgent, architecture_of, in_plain_modes, warn_of_unused_settings
 from rlsdk.agent.attributes import without_effect
 from rlsdk.agent.prediction import InputReader
 from rlsdk.agent.training_state import move, require_room
@@ -75,7 +75,7 @@ def from_arguments(
         agent.env_name = bare
     agent.masks.check_environment(env)
     warn_of_statistics(env, "the training environment")
-    take_groups(agent, env)
+    env.check_agent(agent, new=True)
     require_room(agent)
     warn_of_small_minibatches(agent)
     warn_of_unused_settings(agent)

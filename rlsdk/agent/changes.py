@@ -12,7 +12,6 @@ from rlsdk.agent.agent_file import AgentT
 from rlsdk.agent.assembled import (
     AssembledAgent,
     in_plain_modes,
-    require_collecting,
     require_same_layers,
     take_over_modes,
 )
@@ -48,7 +47,7 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
             f" normalize = {agent.config.normalize}, frame_stack = {agent.config.frame_stack}"
         )
     require_groups(envs.num_envs, agent.config.env_groups)
-    require_collecting(agent, envs)
+    envs.check_agent(agent, new=False)
     if envs.num_envs != agent.context.num_envs:
         _resize(agent, envs.num_envs)
     agent.met_masks = agent.trains_with_masks

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import time_ns
-from typing import Generic
 
-import attrs
 import torch
 from typing_extensions import TypeVar
 
@@ -18,7 +17,7 @@ from rlsdk.agent.assembled import AssembledAgent, require_same_layers
 from rlsdk.agent.assembly import assemble, observe_data_set
 from rlsdk.agent.attributes import positive
 from rlsdk.callbacks import Callback
-from rlsdk.environments import CollectorsVectorEnv, connect, fingerprint_of
+from rlsdk.environments import connect, fingerprint_of
 from rlsdk.errors import SettingsError, UsageError
 from rlsdk.interfaces import PlanAbilities, VectorEnv
 from rlsdk.interfaces.abilities import ability
@@ -103,8 +102,7 @@ def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
     """Set up the sinks of a run, and if the training continues, the statistics of the last run; return the run."""
     if not agent.logger_was_set:
         agent.logger.use(chosen_sinks(agent.config, request.name, fresh=request.fresh))
-    run.copies = lambda: acting_copies(agent)
-    run.copies()  # raises an error about agents that cannot be copied before anything is collected
+    run.copies = partial(acting_copies, agent)
     agent.logger.hyperparameters(flat_scalars(agent.config))
     run.tb_log_name, run.exact = request.name, request.exact
     if not request.fresh and agent.stored_log is not None:
@@ -112,34 +110,23 @@ def _begun(agent: AssembledAgent, request: Request, run: Run) -> Run:
     return run
 
 
-@attrs.frozen
-class ActingCopy(Generic[SettingsT]):
-    """A function that a collector calls to make an agent with the same settings for the collector's environments."""
-
-    spec: AlgorithmSpec
-    config: SettingsT
-    num_envs: int
-    """The number of environments of all collectors, because steps are counted over all of them."""
-    spaces: tuple[Space, Space]
-    """The spaces of the learner, whose weights belong to the entries of Dicts in its order."""
-
-    def __call__(self, env: VectorEnv) -> AssembledAgent[SettingsT]:
-        """The agent for the environments of one collector; the learner sends its weights at the start of every round."""
-        require_usable(self.spec)  # the collector may be on a machine with another version
-        return assemble(self.spec, self.config, self.spaces, self.num_envs, connect(env))
-
-
-def acting_copies(agent: AssembledAgent) -> ActingCopy | None:
-    """The function that makes agents in the collectors of `agent`; None if its environments are not in collectors.
+def acting_copies(agent: AssembledAgent) -> Callable[[VectorEnv], AssembledAgent]:
+    """A function that makes agents with the same settings for other environments, in other processes. It can be pickled.
 
     Raises:
         UsageError: layers were replaced, so that the settings no longer describe the networks.
     """
-    if not isinstance(agent.env, CollectorsVectorEnv):
-        return None
     require_same_layers(agent, "collectors cannot have copies of the policy")
     context, config = agent.context, evolve(agent.config, {"env_groups": 1})
-    return ActingCopy(agent.spec, config, context.num_envs, (context.observation_space, context.action_space))
+    # the learner's spaces, whose order of keys its weights have, and its number of environments: steps are counted over all
+    return partial(_copy, agent.spec, config, (context.observation_space, context.action_space), context.num_envs)
+
+
+def _copy(
+    spec: AlgorithmSpec, config: SettingsT, spaces: tuple[Space, Space], num_envs: int, env: VectorEnv
+) -> AssembledAgent[SettingsT]:
+    require_usable(spec)  # the collector may be on a machine with another version
+    return assemble(spec, config, spaces, num_envs, connect(env))
 
 
 def chosen_sinks(config: AgentConfig, name: str, *, fresh: bool) -> list[MetricSink]:

@@ -27,7 +27,6 @@ from rlsdk.storage.journal import FOLDER, join_parts
 from rlsdk.storage.tensors import nested_state
 from rlsdk.training import split_acting
 from rlsdk.training.run import EpisodeStatistics
-from rlsdk.training.trained_agent import ActingWeights
 from rlsdk.tree import flatten
 
 SECTIONS = ("policy", "training", "replay")
@@ -77,7 +76,7 @@ def _training(agent: AssembledAgent) -> State:
         counts |= {"env_steps": cursor.counts.env_steps, "updates": cursor.counts.updates}
         state |= cursor.state_dict()
     if agent.ahead:
-        state["ahead"] = {f"{number:03d}": weights.state_dict() for number, weights in enumerate(agent.ahead)}
+        state["ahead"] = {f"{number:03d}": dict(weights) for number, weights in enumerate(agent.ahead)}
     if frozen := frozen_of(agent):
         state["frozen"] = frozen
     return state if log is None else {**state, "log": log}
@@ -113,10 +112,11 @@ def restore(agent: AssembledAgent, sections: State, changed: Iterable[str] = ())
         cursor = StoredCursor.from_state(counts, learning) if "env_steps" in counts else None
         if log is not None:  # a damaged one is an error of the file, not of the next `learn`
             EpisodeStatistics(1).load_state_dict(log)
-        ahead = tuple(ActingWeights.from_state(entry) for _, entry in sorted(learning.get("ahead", {}).items()))
+        ahead = tuple(entry for _, entry in sorted(learning.get("ahead", {}).items()))
         for weights in ahead:
-            agent_file.require_finite(parts.behavior_policy.state_dict, weights.policy, "ahead")
-            agent_file.require_same_shapes(parts.behavior_policy.state_dict(), weights.policy, "ahead")
+            count_in(weights, "env_steps")
+            agent_file.require_finite(parts.behavior_policy.state_dict, weights["policy"], "ahead")
+            agent_file.require_same_shapes(parts.behavior_policy.state_dict(), weights["policy"], "ahead")
         if frozen and agent.preprocessing.normalizer is not None:
             agent.preprocessing.normalizer.freeze(frozen)
         agent.step_offset = count_in(counts, "step_offset", -MAX_COUNT)  # negative after `num_timesteps` was raised

@@ -21,15 +21,19 @@ if TYPE_CHECKING:
     from rlsdk.environments.gymnasium_adapter import connect as connect
     from rlsdk.environments.states import OpaqueValue as OpaqueValue
     from rlsdk.environments.states import read_state as read_state
-    from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv as CollectorsVectorEnv
     from rlsdk.environments.vector.connected import ConnectedEnv as ConnectedEnv
+    from rlsdk.environments.vector.connected import SteppedVector as SteppedVector
     from rlsdk.environments.vector.connected import fingerprint_of as fingerprint_of
     from rlsdk.environments.vector.connected import require_copies as require_copies
     from rlsdk.environments.vector.custom_vector import require_features as require_features
     from rlsdk.environments.vector.custom_vector import require_tensor as require_tensor
+    from rlsdk.environments.vector.process_vector import InWorkers as InWorkers
     from rlsdk.environments.vector.sync_vector import Waiting as Waiting
     from rlsdk.environments.vector.sync_vector import device_of as device_of
     from rlsdk.environments.vector.sync_vector import on_device as on_device
+    from rlsdk.environments.vector.worker import ByValue as ByValue
+    from rlsdk.environments.vector.worker import Request as Request
+    from rlsdk.environments.vector.worker import VectorWorker as VectorWorker
     from rlsdk.environments.vectorize import make_vec_env as make_vec_env
     from rlsdk.environments.wrapping import FrameStack as FrameStack
     from rlsdk.environments.wrapping import NormalizeObservation as NormalizeObservation
@@ -42,10 +46,13 @@ HOMES = {
     **dict.fromkeys(("rows_of", "to_gymnasium", "to_space"), "rlsdk.environments.adapters.observations"),
     "connect": "rlsdk.environments.gymnasium_adapter",
     **dict.fromkeys(("OpaqueValue", "read_state"), "rlsdk.environments.states"),
-    "CollectorsVectorEnv": "rlsdk.environments.vector.collectors_vector",
-    **dict.fromkeys(("ConnectedEnv", "fingerprint_of", "require_copies"), "rlsdk.environments.vector.connected"),
+    **dict.fromkeys(
+        ("ConnectedEnv", "SteppedVector", "fingerprint_of", "require_copies"), "rlsdk.environments.vector.connected"
+    ),
     **dict.fromkeys(("require_features", "require_tensor"), "rlsdk.environments.vector.custom_vector"),
     **dict.fromkeys(("Waiting", "device_of", "on_device"), "rlsdk.environments.vector.sync_vector"),
+    "InWorkers": "rlsdk.environments.vector.process_vector",
+    **dict.fromkeys(("ByValue", "Request", "VectorWorker"), "rlsdk.environments.vector.worker"),
     "make_vec_env": "rlsdk.environments.vectorize",
     **dict.fromkeys(("FrameStack", "NormalizeObservation", "NormalizeReward"), "rlsdk.environments.wrapping"),
     "warn_of_statistics": "rlsdk.environments.wrapping",

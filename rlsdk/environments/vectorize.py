@@ -17,7 +17,6 @@ import gymnasium
 from rlsdk.environments.adapters.checks import Environment, name_of
 from rlsdk.environments.adapters.observations import spaces_of
 from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, in_process, is_of_package, make_one
-from rlsdk.environments.vector.collectors_vector import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
 from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
@@ -26,13 +25,13 @@ from rlsdk.executors import choice
 from rlsdk.executors.workers import may_start_processes
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
-from rlsdk.runtime.lazy import advice_of_sb3
+from rlsdk.runtime.lazy import advice_of_sb3, of_package
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings.load import environment_id, text_of
 
 NATIVE = "native"
 VECTORIZATIONS = ("auto", "sync", "async", NATIVE)
-ENVS = "rlsdk-envs"
+ENVS, PARALLEL = "rlsdk-envs", "rlsdk-parallel"
 PACKAGES = {"c": ENVS, "torch": ENVS}
 """Further vectorization -> the package of this project that offers it."""
 WORTH_PROCESSES = 700e-6
@@ -100,15 +99,10 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
     _require_kinds(env_kwargs, wrappers)
     _require_processes(workers, timeout, start_method)
     sources = _sources(env, n_envs)
-    require_lag(max_lag, collectors)
-    if collectors is not None:
-        require_collectors(collectors, len(sources), executor)
-        _require_unused(vectorization=vectorization, workers=workers, restart=restart, start_method=start_method)
-    elif executor != "processes":
-        raise SettingsError(f"executor = {executor!r} is where collectors are; give collectors too, or leave it out")
     require_vectorization(vectorization)
-    arguments = dict(env_kwargs or {})
-    if offered or vectorization == NATIVE:
+    arguments, among = dict(env_kwargs or {}), {"collectors": collectors, "executor": executor, "max_lag": max_lag}
+    in_collectors = among != {"collectors": None, "executor": "processes", "max_lag": 0}
+    if (offered or vectorization == NATIVE) and not in_collectors:
         if wrappers or monitor_dir:
             raise SettingsError(
                 f"vectorization={vectorization!r} makes all copies together, without wrappers and monitor_dir"
@@ -124,8 +118,10 @@ def make_vec_env(  # noqa: PLR0913  # the signature of stable-baselines3
         monitors = [partial(monitor, filename=Path(monitor_dir) / str(i)) for i in range(len(sources))]
     makers = [_Maker(source, arguments, layers, each) for source, each in zip(sources, monitors, strict=True)]
     options = ProcessOptions(workers or os.cpu_count() or 1, timeout, restart, start_method)
-    if collectors is not None:
-        made = _make_collectors(makers, collectors, executor, seed, max_lag)
+    if in_collectors:
+        unused = {"vectorization": vectorization, "workers": workers, "restart": restart, "start_method": start_method}
+        made = _in_collectors(makers, {**among, "unused": unused})
+        made.seeds = Seeds(seed)
     else:
         made = _make(makers, vectorization, options, seed)
     made.env_id = _id_of(env, arguments, wrappers)
@@ -179,30 +175,17 @@ def _make(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
     return in_process([makers[0].in_monitor(first), *(maker() for maker in makers[1:])], seed)
 
 
-def _make_collectors(
-    makers: Sequence[_Maker], collectors: int, executor: str, seed: int | None, max_lag: int
-) -> ConnectedEnv:
-    """The vector environment whose copies are in collectors.
+def _in_collectors(makers: Sequence[_Maker], given: Mapping[str, object]) -> ConnectedEnv:
+    """The vector environment whose copies are in collectors. `given`: the arguments of rlsdk-parallel, which checks them."""
 
-    If the executor works in this process and `max_lag` is 0, it is a vector environment that steps all copies together.
-    """
-    if executor == IN_PROCESS and not max_lag:
-        here = _make(makers, "sync", ProcessOptions(1), seed)
-        here.collectors = collectors
-        return here
-    first = makers[0].bare()
-    pair, name = spaces_of(first), name_of(first)
-    _require_new(makers, first)
-    # Before the processes start, as above.
-    _close_trial(first)
-    elsewhere = choice.make_executor(executor, collectors)
-    try:
-        made = CollectorsVectorEnv(makers, pair, collectors, elsewhere, name=name, seed=seed)
-    # Ctrl-C must not leave the processes of the executor behind either.
-    except BaseException:
-        elsewhere.close()
-        raise
-    made.max_lag = max_lag
+    def inspected() -> tuple[object, str]:
+        # a copy that cannot be made raises a clear error here; it is closed before processes start
+        first = makers[0].bare()
+        _require_new(makers, first)
+        _close_trial(first)
+        return spaces_of(first), name_of(first)
+
+    made: ConnectedEnv = of_package(PARALLEL, "collectors").make_collectors(makers, inspected, **given)
     return made
 
 
@@ -250,13 +233,6 @@ def _require_processes(workers: object, timeout: object, start_method: object) -
     known = multiprocessing.get_all_start_methods()
     if start_method is not None and start_method not in known:
         raise SettingsError(f"start_method = {start_method!r} is unknown; accepted: None, {', '.join(known)}")
-
-
-def _require_unused(**given: object) -> None:
-    """Raises SettingsError when an argument that collectors do not use is given."""
-    for name, value in given.items():
-        if value not in (None, False, "auto"):
-            raise SettingsError(f"collectors step their environments themselves; leave out {name} = {value!r}")
 
 
 def _sources(env: object, n_envs: object) -> list[object]:
@@ -415,52 +391,3 @@ def _make_vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]
     if vector.num_envs != n_envs:
         raise EnvironmentFault(f"vectorization={name!r} made {vector.num_envs} environments, not {n_envs}")
     return vector
-
-
-IN_PROCESS = "in-process"
-"""The name of the executor that works in this process."""
-
-
-def require_lag(max_lag: object, collectors: int | None) -> None:
-    """Check `max_lag`, the number of rounds that collectors may be ahead of the learner.
-
-    Raises:
-        SettingsError: it is not a whole number of 0 or more, or it is positive without collectors.
-    """
-    if not isinstance(max_lag, int) or isinstance(max_lag, bool) or max_lag < 0:
-        raise SettingsError(f"max_lag = {max_lag!r} must be a whole number, 0 or more")
-    if max_lag and collectors is None:
-        raise SettingsError(
-            f"max_lag = {max_lag} is for collectors, which act while the learner updates; give collectors = 1 or more"
-            " (--collectors), or leave out max_lag"
-        )
-
-
-def require_collectors(count: object, num_envs: int, executor: str) -> None:
-    """Check the number of collectors that share `num_envs` environments, and their executor.
-
-    Warns when there are more collectors than cores.
-
-    Raises:
-        SettingsError: `count` is not a positive divisor of the number of environments, or there is no such executor.
-    """
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise SettingsError(f"collectors = {count!r} must be a positive whole number")
-    if count > num_envs:
-        raise SettingsError(
-            f"collectors = {count} for {num_envs} environment{'s' * (num_envs > 1)}: each collector needs one or more; give"
-            f" {count} environments (--n-envs, n_envs) or a multiple, or fewer collectors"
-        )
-    if num_envs % count:
-        raise SettingsError(f"collectors = {count} does not divide the {num_envs} environments; choose a divisor")
-    if not choice.is_executor(executor):
-        # Raises the error that lists the executors.
-        choice.make_executor(executor, 1)
-    cores = os.cpu_count() or count
-    if executor == "processes" and count > cores:
-        warnings.warn(
-            f"{count} collectors on a machine with {cores} cores: more than {cores} pay only where environments wait, as for a"
-            " simulator in another program",
-            RuntimeWarning,
-            stacklevel=4,
-        )

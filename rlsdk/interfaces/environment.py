@@ -96,6 +96,29 @@ class VectorEnvAbilities(Protocol):
     def set_options(self, options: object = None) -> None:
         """Set the options that `reset` of each environment gets next: a dict for all, or a list with one for each."""
 
+    def check_agent(self, agent: Any, *, new: bool) -> None:
+        """Check that an agent can train here, when it gets these environments.
+
+        Args:
+            agent: the state of the agent, with `config`, `parts` and `context`. If it is new, `config` may be replaced.
+            new: whether it was just made; otherwise it got other environments, as with `set_env`.
+
+        Raises:
+            SettingsError: it cannot; the message names the setting to change.
+        """
+
+    def collector(self, run: Any) -> Collector | None:
+        """Make a collector, when a training begins and after its settings changed; None: it collects as usual, with `step`.
+
+        Args:
+            run: the call of `learn`, a `rlsdk.callbacks.Run`. `run.driven` has the agent's state. `run.copies()` gives a
+                function (vector environment) -> a copy of that state, to act in other processes; it can be pickled.
+
+        A collector may have a method `leave`, called when it is replaced and when the training ends. It discards what was
+        collected ahead, and returns False if new episodes must begin.
+        """
+        ...
+
     def map(
         self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT], /
     ) -> list[ResultT]:

@@ -99,12 +99,15 @@ class Preprocessing:
         """The training environment, with stacked frames if `frame_stack` is set."""
         return env if self.frames is None else FrameStackEnv(env, self.frames, self.context.device)
 
-    def rollouts(self, parts: Parts) -> RolloutNormalizer | None:
-        """The normaliser of the collector's observations and rewards; None if the collector normalises nothing."""
+    def rollouts(self, parts: Parts, *, keeps_raw: bool = False) -> RolloutNormalizer | None:
+        """The normaliser of the collector's observations and rewards; None if the collector normalises nothing.
+
+        `keeps_raw`: whether rollouts stay raw; those for a replay buffer always do.
+        """
         # population methods normalize where they play, with their own copy of the statistics
         if self.normalizer is None or ability(parts.plan, PlanAbilities, "with_normalizer") is not None:
             return None
-        return RolloutNormalizer(self.normalizer, keeps_raw=parts.buffer is not None)
+        return RolloutNormalizer(self.normalizer, keeps_raw=keeps_raw or parts.buffer is not None)
 
     def episodes_begin(self) -> None:
         """Set the running returns to 0. Called after the training environments are reset."""

@@ -9,9 +9,11 @@ from rlsdk.training.collector import LocalCollector, begin_acting, group_generat
 from rlsdk.training.off_policy import OffPolicyPlan, ReplayUpdates
 from rlsdk.training.on_policy import OnPolicyPlan
 from rlsdk.training.population import PopulationPlan
+from rlsdk.training.trained_agent import DrivenAgent
 
 __all__ = [
     "Cursor",
+    "DrivenAgent",
     "LocalCollector",
     "OffPolicyPlan",
     "OnPolicyPlan",

@@ -16,12 +16,12 @@ from torch import Tensor
 from rlsdk.environments import ConnectedEnv
 from rlsdk.environments.vector.sync_vector import UNHEARD, hint_of_silence
 from rlsdk.errors import SettingsError
-from rlsdk.interfaces import Collector, Training
+from rlsdk.interfaces import Collector, Training, VectorEnv
 from rlsdk.records import Cursor, Episode, Metrics, Report
 from rlsdk.runtime.process import count_in
 from rlsdk.sinks import Logger
 from rlsdk.training.collector import NoCollector, diverged, unlike_metrics
-from rlsdk.training.trained_agent import DrivenAgent, MakesCopy, TrainedAgent
+from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
 from rlsdk.tree import flatten
 
 
@@ -112,8 +112,8 @@ class Run:
         self.handlers = Handlers(self.callbacks)
         self.report: Report | None = None
         """The report of the last round; None before the first round has ended."""
-        self.copies: Callable[[], MakesCopy | None] = lambda: None
-        """Returns the function that creates the agents in collectors; returns None if there are no collectors."""
+        self.copies: Callable[[], Callable[[VectorEnv], DrivenAgent]]
+        """Returns a function that makes a copy of the agent for acting in other environments. It can be pickled."""
         self.began = time.perf_counter()
 
     def advance(self, cursor: Cursor, report: Report) -> None:
@@ -234,15 +234,14 @@ class Run:
 
 
 def of_workers(env: ConnectedEnv | None) -> dict[str, float]:
-    """Return `rollout/worker_restarts`, the number of replaced workers, and `rollout/lag`, the rounds that collectors
-    are ahead.
+    """Return `rollout/worker_restarts`, the number of replaced workers, and `rollout/lag`, the age of the acting policy.
 
     A metric without a value is left out.
     """
     if env is None:
         return {}
     restarts = {"rollout/worker_restarts": float(env.restarts)} if env.restarts else {}
-    return {**restarts, "rollout/lag": float(env.lag)} if env.max_lag else restarts
+    return restarts if env.lag is None else {**restarts, "rollout/lag": float(env.lag)}
 
 
 COUNTS = ("finished_episodes", "reports", "logged", "updates")

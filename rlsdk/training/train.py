@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,6 @@ import attrs
 import torch
 from torch import Tensor
 
-from rlsdk.environments import CollectorsVectorEnv
 from rlsdk.environments.vector.connected import VectorWrapper
 from rlsdk.errors import DivergenceError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import (
@@ -35,7 +33,6 @@ from rlsdk.training import collector as plan_errors
 from rlsdk.training.collector import LocalCollector, NoCollector, group_generators, rounds_of
 from rlsdk.training.off_policy import OffPolicyPlan
 from rlsdk.training.population import EpisodeRequest, EpisodeResult, steps_of
-from rlsdk.training.remote_collector import RemoteCollector, left
 from rlsdk.training.run import Run
 from rlsdk.training.trained_agent import DrivenAgent, TrainedAgent
 from rlsdk.tree import flatten, is_finite
@@ -194,7 +191,7 @@ def _with_finite_carry(driven: DrivenAgent, state: ActingState[object]) -> Actin
 
 
 def collector_after(before: Collector, run: Run, env: VectorEnv | None) -> Collector:
-    """Replace the collector `before`; see `collector_of` for errors.
+    """Replace the collector `before`.
 
     New episodes begin if `before` was ahead of the learner and the environments cannot be restored.
     """
@@ -203,12 +200,16 @@ def collector_after(before: Collector, run: Run, env: VectorEnv | None) -> Colle
     return collector_of(run, env)
 
 
-def collector_of(run: Run, env: VectorEnv | None) -> Collector:
-    """Create the collector of the plan, with the agent's acting state. `env`: the environment that callbacks watch.
+def left(collector: Collector) -> bool:
+    """Discard what a collector collected ahead. Returns False if the environments then have steps that the cursor does
+    not count."""
+    # found by its name, because a collector that ends exactly passes it on from the collector inside
+    leave: Callable[[], bool] | None = getattr(collector, "leave", None)
+    return leave is None or leave()
 
-    Raises:
-        SettingsError: a callback watches every step, but collectors ahead of the learner do not report single steps.
-    """
+
+def collector_of(run: Run, env: VectorEnv | None) -> Collector:
+    """Create the collector of the plan, with the agent's acting state. `env`: the environment that callbacks watch."""
     plan = run.driven.parts.plan
     if env is None or not plan.needs_environment:
         return NoCollector()
@@ -221,22 +222,9 @@ def collector_of(run: Run, env: VectorEnv | None) -> Collector:
 
 def _collector_of(run: Run, env: VectorEnv) -> Collector:
     agent = run.driven
-    if isinstance(agent.env, CollectorsVectorEnv):
-        following = [type(callback).__name__ for callback in run.callbacks if callback.watches_steps]
-        if not following:
-            return RemoteCollector(agent.env, env, run)
-        if agent.env.max_lag:
-            raise SettingsError(
-                f"{following[0]} follows every step, which collectors that are ahead of the learner (max_lag ="
-                f" {agent.env.max_lag}) do not report; leave out max_lag, or the callback's on_step (_on_step)"
-            )
-        warnings.warn(
-            f"{following[0]} follows every step, so the environments in collectors are stepped from here, one step at a time;"
-            " a callback without on_step (_on_step) lets them collect on their own",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    # rounds that collectors prepared are of no use to a collector in this process
+    if agent.env is not None and (made := agent.env.collector(run)) is not None:
+        return made
+    # weights for later rounds are of no use to a collector in this process
     agent.ahead = ()
     generators = group_generators(agent.streams, len(agent.acting))
     normalizer = agent.preprocessing.rollouts(agent.parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Generic, Protocol
@@ -13,11 +13,11 @@ from typing_extensions import TypeVar
 from rlsdk.environments import ConnectedEnv
 from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder
-from rlsdk.interfaces import BuildContext, Parts, State, VectorEnv
+from rlsdk.interfaces import BuildContext, Parts, State
 from rlsdk.preprocessing import Preprocessing
 from rlsdk.records import Act, ActingState, Cursor, Observation
 from rlsdk.registry import AlgorithmSpec
-from rlsdk.runtime.process import Streams, count_in
+from rlsdk.runtime.process import Streams
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.sinks import Logger
 from rlsdk.spaces import Actions
@@ -43,12 +43,10 @@ class DrivenAgent(Generic[ConfigT]):
     """The acting state after the last round, one per group of environments; empty before training began."""
     in_round: bool = False
     """Whether a round is running, or has failed, so that the environments have made more steps than `cursor` counts."""
-    ahead: tuple[ActingWeights, ...] = ()
-    """The weights that will act in the next rounds, if collectors act with earlier weights than the learner's."""
+    ahead: tuple[State, ...] = ()
+    """The weights that will act in the next rounds, if a collector acts with earlier weights than the learner's.
 
-
-MakesCopy = Callable[[VectorEnv], DrivenAgent]
-"""A function that creates, in a collector, the agent that acts in the collector's environments."""
+    Each has `policy`, the state of the policy, `env_steps`, the count when the learner had it, and perhaps more."""
 
 
 class ActingSession(Protocol):
@@ -124,36 +122,3 @@ class TrainedAgent(Protocol):
     ) -> Path | None: ...
 
     def save_checkpoint(self, path: Path, *, replay: bool, journal: Journal | None = None) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ActingWeights:
-    """The weights that will act in a later round."""
-
-    policy: State
-    """The state of the policy that collects."""
-    normalizer: State | None
-    """The state of the statistics of observations; None without normalisation."""
-    env_steps: int
-    """The learner's number of environment steps when it had these weights."""
-
-    @staticmethod
-    def of(policy: State, normalizer: State | None, env_steps: int) -> ActingWeights:
-        """Copy these weights, because the learner changes its own in place."""
-        return ActingWeights(_copied(policy), _copied(normalizer), env_steps)
-
-    def state_dict(self) -> dict[str, object]:
-        """The state as files store it."""
-        statistics = {} if self.normalizer is None else {"normalizer": self.normalizer}
-        return {"policy": self.policy, "env_steps": self.env_steps, **statistics}
-
-    @staticmethod
-    def from_state(state: State) -> ActingWeights:
-        """Restore the result of `state_dict`. Raises KeyError, TypeError or ValueError for other values."""
-        return ActingWeights(state["policy"], state.get("normalizer"), count_in(state, "env_steps"))
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    return {name: _copied(entry) for name, entry in value.items()} if isinstance(value, Mapping) else value

@@ -86,7 +86,7 @@ class Kill(Callback):
     def on_report(self, run: Any, report: Any) -> bool | None:
         if not self.done:
             self.done = True
-            os.kill(run.agent.env._workers.pids[1], signal.SIGKILL)
+            os.kill(run.agent.env.workers.pids[1], signal.SIGKILL)
         return None
 
 

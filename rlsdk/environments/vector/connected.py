@@ -13,7 +13,7 @@ from rlsdk.environments.adapters.checks import Environment, layers_of
 from rlsdk.environments.adapters.masks import METHOD, mask_methods
 from rlsdk.environments.adapters.observations import distinct_texts, spaces_of
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, shown
-from rlsdk.interfaces import VectorEnv, VectorEnvAbilities
+from rlsdk.interfaces import Collector, VectorEnv, VectorEnvAbilities
 from rlsdk.records import Observation
 from rlsdk.runtime.lazy import elsewhere
 from rlsdk.runtime.process import checked_seed, derive
@@ -38,12 +38,8 @@ class ConnectedEnv(VectorEnv, VectorEnvAbilities, Protocol):
     seeds: Seeds
     restarts: int
     """The number of processes that were replaced so far."""
-    collectors: int
-    """The number of collectors that share the environments; 1 if the environments are stepped together."""
-    max_lag: int
-    """The number of rounds that collectors may be ahead of the learner."""
-    lag: int
-    """The age of the policy that collected the last round, in rounds of the learner."""
+    lag: int | None
+    """The age of the policy that collected the last round, in rounds of the learner; None: it is always the newest."""
 
     @property
     def environments(self) -> Sequence[object]:
@@ -73,11 +69,11 @@ class SteppedVector:
 
     def __init__(self, observation_space: Space, action_space: Space, name: str, seed: int | None = None) -> None:
         self.observation_space, self.action_space, self.name = observation_space, action_space, name
-        self.seeds, self.restarts, self.collectors = Seeds(seed), 0, 1
+        self.seeds, self.restarts = Seeds(seed), 0
+        self.lag: int | None = None
         self.reset_options = ResetOptions()
         self.reset_seeds: Sequence[int | None] = ()
         """The seed of each environment's last reset; empty if the seeds are unknown."""
-        self.max_lag = self.lag = 0
         self.env_id: str | None = None
         """The id that makes the same environment again; None if no id does."""
         self.keeps_infos, self.info_names = False, tuple[str, ...]()
@@ -87,6 +83,13 @@ class SteppedVector:
 
     def require_steps(self) -> None:
         """Do nothing, because these environments can be stepped."""
+
+    def check_agent(self, agent: Any, *, new: bool) -> None:
+        """Do nothing, because any agent can train here."""
+
+    def collector(self, run: Any) -> Collector | None:
+        """None: an agent collects here with its own policy."""
+        return None
 
     def map(self, work: Any, items: Any) -> list[Any]:
         """Raises UsageError: all environments are stepped together, so none plays an episode of its own."""

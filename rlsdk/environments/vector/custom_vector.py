@@ -24,7 +24,7 @@ from rlsdk.environments.vector.connected import (
 from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
 from rlsdk.environments.vector.sync_vector import device_of
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raised, shown
-from rlsdk.interfaces import State, VectorEnv, VectorEnvAbilities, ability
+from rlsdk.interfaces import Collector, State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
 from rlsdk.spaces import Space, dtype_of, map_leaves, shape_of
@@ -107,6 +107,15 @@ class CustomVectorEnv(SteppedVector):
             env.set_options(options)
         elif options:
             no_separate(self.name, "set_options")
+
+    def check_agent(self, agent: object, *, new: bool) -> None:
+        """Call `check_agent` of the object, if it has it."""
+        if (env := self._able("check_agent")) is not None:
+            env.check_agent(agent, new=new)
+
+    def collector(self, run: object) -> Collector | None:
+        """The collector that the object makes; None if it has no method `collector`."""
+        return None if (env := self._able("collector")) is None else env.collector(run)
 
     def keep_infos(self, keep: bool) -> None:
         """Set whether steps have `infos` from now on, if the object supports it."""

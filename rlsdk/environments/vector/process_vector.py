@@ -39,20 +39,16 @@ from rlsdk.environments.vector.stepping import (
 )
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.vector.worker import (
-    MOVES,
     Assignment,
     Block,
     ByValue,
-    PackedRequest,
     Request,
     Stepped,
     arrays_in,
     bytes_for,
-    numbers_in,
 )
 from rlsdk.errors import EnvironmentFault, UsageError, WorkError, raised
 from rlsdk.executors.processes import StatefulProcesses
-from rlsdk.executors.shared_memory import Packed
 from rlsdk.executors.workers import WORK, RepeatedFailure, WorkerDied
 from rlsdk.interfaces import Executor, StatefulWorkers
 from rlsdk.records import EnvStep, Features, Observation
@@ -63,7 +59,7 @@ from rlsdk.spaces import Space
 class InWorkers:
     """B environments in several workers, which answer the methods of `VectorWorker` and `EnvironmentGroup` by request.
 
-    A subclass makes the workers, and decides what happens when one dies.
+    A subclass calls `assign` and starts the workers, before anything else. It decides what happens when one dies.
     """
 
     num_envs: int
@@ -75,35 +71,38 @@ class InWorkers:
     info_names: tuple[str, ...]
     restarts: int
     has_masks = False
-    _closed = False
+    closed = False
     _base = 0
     """The seed of the last reset. Seeds for replaced workers are derived from it."""
-    _workers: StatefulWorkers
+    workers: StatefulWorkers
 
-    def _assign(
+    def assign(
         self,
         makers: Sequence[Callable[[], Environment]],
         spaces: tuple[Space, Space],
         workers: int,
-        block: Block | None,
+        block: Block | None = None,
     ) -> list[Assignment]:
-        """Distribute the environments evenly over the workers. Their results are in `block`, or in answers if it is None."""
+        """Distribute the environments evenly over the workers, and return what each of them makes its `VectorWorker` from.
+
+        Observations, rewards and flags are written to `block`, shared memory. Without it, `accept` of a subclass writes those
+        in answers to `records.arrays`.
+        """
         self.num_envs = count = len(makers)
         arrays = StepArrays(*spaces, count, np.zeros) if block is None else arrays_in(block, spaces, count)
-        self._decode, self._records = ActionDecoder(spaces[1]), StepRecords(arrays)
+        self._decode, self.records = ActionDecoder(spaces[1]), StepRecords(arrays)
         self.rows = [range(int(own[0]), int(own[-1]) + 1) for own in np.array_split(np.arange(count), workers)]
         """The numbers of the environments in each worker."""
         self._parts = [slice(rows.start, rows.stop) for rows in self.rows]
-        self._states: list[Packed | None] = [None] * workers
-        """The last known state of the environments of each worker; None: unknown."""
-        self._deaths = Counter[int]()
+        self.deaths = Counter[int]()
         """Worker -> the number of its deaths without the end of an episode in between."""
-        # reading a state takes milliseconds: worth it once per rollout, but not at every step of processes
-        remembers = block is None
         owns = [ByValue([makers[i] for i in rows]) for rows in self.rows]
-        return [
-            Assignment(o, spaces, self.name, r, count, block, remembers) for o, r in zip(owns, self.rows, strict=True)
-        ]
+        return [Assignment(own, spaces, self.name, r, count, block) for own, r in zip(owns, self.rows, strict=True)]
+
+    def numbers(self, index: int) -> str:
+        """The numbers of the environments of a worker, for messages."""
+        rows = self.rows[index]
+        return f"number {rows.start}" if len(rows) == 1 else f"numbers {rows.start} to {rows.stop - 1}"
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -111,53 +110,53 @@ class InWorkers:
     def close(self) -> None:
         """Close the environments and end the workers."""
 
-    def _again(self, index: int, request: Request | PackedRequest, death: WorkerDied) -> Any:
+    def answer_again(self, index: int, request: Request, death: WorkerDied) -> Any:
         """Replace a worker that died, and return the answer of the new one to its request."""
         self.restarts += 1
-        self._workers.replace(index)
-        self._restore(index)
-        # through `_exchange` again, as the new worker may die, too
-        return self._exchange({index: request})[index]
+        self.workers.replace(index)
+        self.restore(index)
+        # through `exchange` again, as the new worker may die, too
+        return self.exchange({index: request})[index]
 
-    def _restore(self, index: int) -> None:
+    def restore(self, index: int) -> None:
         """Begin new episodes in a new worker, with seeds of their own. It does not make the first step after them."""
         seeds = [seed_of(self._base, i + self.restarts * self.num_envs) for i in self.rows[index]]
-        self._exchange({index: self._request("begin", seeds)})
+        self.exchange({index: self.request("begin", seeds)})
 
-    def _request(self, name: str, *arguments: object) -> Request:
+    def request(self, name: str, *arguments: object) -> Request:
+        """The request to call a method of a worker or of its group of environments."""
         return Request(name, arguments, self.keeps_infos, self.info_names)
 
-    def _packed_request(self, name: str, *values: Packed) -> PackedRequest:
-        nests, arrays = tuple(value.nest for value in values), [value.data for value in values]
-        return PackedRequest(name, nests, self.keeps_infos, self.info_names, *arrays)
-
-    def _exchange(self, requests: Mapping[int, Request | PackedRequest]) -> dict[int, Any]:
+    def exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
         """Send each worker its request, and return worker -> answer."""
-        if self._closed:
+        if self.closed:
             raise EnvironmentFault(f"environment {self.name!r} is closed")
-        answers, found = self._workers.ask(requests), {}
+        answers, found = self.workers.ask(requests), {}
         for index, request in requests.items():
             if isinstance(answer := answers[index], WorkerDied):
-                found[index] = self._again(index, request, answer)
-                continue
-            found[index], state = answer
-            if request.name in MOVES:
-                self._states[index] = state
+                found[index] = self.answer_again(index, request, answer)
+            else:
+                found[index] = self.accept(index, request, answer)
         return found
 
-    def _ask(self, name: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
+    def accept(self, index: int, request: Request, answer: Any) -> Any:
+        """What `exchange` returns for the answer of a worker; workers of a subclass may answer with more than the result."""
+        return answer
+
+    def ask(self, name: str, arguments: Sequence[tuple[object, ...]]) -> list[Any]:
         """Send a request to every worker, with its own arguments, and return the answers in order."""
-        return list(self._exchange({i: self._request(name, *own) for i, own in enumerate(arguments)}).values())
+        return list(self.exchange({i: self.request(name, *own) for i, own in enumerate(arguments)}).values())
 
-    def _ask_all(self, name: str) -> list[Any]:
-        return self._ask(name, [()] * len(self.rows))
+    def ask_all(self, name: str) -> list[Any]:
+        """Send a request without arguments to every worker, and return the answers in order."""
+        return self.ask(name, [()] * len(self.rows))
 
-    def _require_masks_alike(self) -> None:
+    def require_masks_alike(self) -> None:
         """Note whether the environments have masks; raises EnvironmentFault where only those of some workers have."""
-        have = self._ask_all("has_masks")
+        have = self.ask_all("has_masks")
         if any(have) and not all(have):
             self.close()
-            with_one, without = (numbers_in(self.rows[have.index(kind)]) for kind in (True, False))
+            with_one, without = (self.numbers(have.index(kind)) for kind in (True, False))
             raise EnvironmentFault(
                 f"environment {self.name!r}: {with_one} have a method action_masks, {without} have none; give one to all"
                 " environments that are stepped together"
@@ -174,29 +173,21 @@ class InWorkers:
         self._base = fresh_seed() if chosen is None else chosen
         self.reset_seeds = seeds = self.seeds.of(chosen, self.num_envs)
         options = self.reset_options.take()
-        answers = self._ask("reset", [(seeds[part], options[part]) for part in self._parts])
-        self.has_masks = all(masks for masks, _ in answers)
-        self._join([contents for _, contents in answers])
-        return self._records.first(self.has_masks)
+        self.has_masks = all(self.ask("reset", [(seeds[part], options[part]) for part in self._parts]))
+        return self.records.first(self.has_masks)
 
     def step(self, action: Features) -> EnvStep:
         actions, valid = self._decode(action), None
-        answers = self._ask("step", [(actions[part],) for part in self._parts])
+        answers = self.ask("step", [(actions[part],) for part in self._parts])
         ends = [answer.ended if isinstance(answer, Stepped) else answer for answer in answers]
         for index, answer in enumerate(answers):
             if ends[index] is not None:
-                self._deaths.pop(index, None)
+                self.deaths.pop(index, None)
             elif answer is not None and answer.lost:
                 valid = torch.ones(self.num_envs, dtype=torch.bool) if valid is None else valid
                 valid[self._parts[index]] = False
-        self._join([answer.contents for answer in answers if isinstance(answer, Stepped)])
-        step = self._records.step(_joined(self.rows, ends), self.has_masks, valid)
+        step = self.records.step(_joined(self.rows, ends), self.has_masks, valid)
         return self._with_infos(step, answers) if self.keeps_infos or self.info_names else step
-
-    def _join(self, contents: list[Any]) -> None:
-        """Take over the results of all workers, if they are in answers and not in shared memory."""
-        if contents and contents[0] is not None:
-            self._records.arrays.join(contents)
 
     def _with_infos(self, step: EnvStep, answers: Sequence[Stepped]) -> EnvStep:
         """The step with its infos and declared entries; empty, and 0, for environments that were not stepped."""
@@ -208,20 +199,24 @@ class InWorkers:
 
     def fingerprint(self) -> Hashable:
         """A value that changes when the environments are stepped or reset; None if they are closed."""
-        return None if self._closed else tuple(self._ask_all("fingerprint"))
+        return None if self.closed else tuple(self.ask_all("fingerprint"))
 
     def get_state(self) -> dict[str, object]:
         """The state of the environments, as tensors and JSON scalars. Raises as `EnvironmentGroup.get_state`."""
-        return state_of(list(chain.from_iterable(self._ask_all("get_state"))), self.has_masks)
+        return state_of(self.read_states(), self.has_masks)
+
+    def read_states(self) -> list[dict[str, object]]:
+        """The state of every environment, in order."""
+        return list(chain.from_iterable(self.ask_all("get_state")))
 
     def set_state(self, state: object) -> None:
         """Restore a state from `get_state`. Raises as `EnvironmentGroup.set_state`."""
         states, self.has_masks = states_in(state, self.num_envs), masks_in(state)
-        self._ask("set_state", [((states[part], self.has_masks),) for part in self._parts])
+        self.ask("set_state", [((states[part], self.has_masks),) for part in self._parts])
 
     def reset_infos(self) -> list[dict[str, object]]:
         """The `info` of each environment's last reset."""
-        return list(chain.from_iterable(self._ask_all("reset_infos")))
+        return list(chain.from_iterable(self.ask_all("reset_infos")))
 
     def wrappers(self, indices: Indices = None) -> list[list[str]]:
         """The class names of the wrappers of each environment; see `wrappers_of`."""
@@ -243,7 +238,7 @@ class InWorkers:
         wanted, places, found = chosen(indices, self.num_envs), self.rows, dict[int, object]()
         own = [[i for i in wanted if i in place] for place in places]
         sent = [(*arguments, [i - place.start for i in rows]) for place, rows in zip(places, own, strict=True)]
-        for rows, answer in zip(own, self._ask(request, sent), strict=True):
+        for rows, answer in zip(own, self.ask(request, sent), strict=True):
             found |= dict(zip(rows, answer or [None] * len(rows), strict=True))
         return [found[i] for i in wanted]
 
@@ -291,7 +286,7 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
     interrupted step are marked by `valid = False`. `restarts` is the number of replaced processes.
     """
 
-    _workers: StatefulProcesses
+    workers: StatefulProcesses
 
     def __init__(
         self,
@@ -308,26 +303,26 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
         context = multiprocessing.get_context(options.start_method)
         # observations go through memory that all processes share: a pipe would copy them twice
         block = context.RawArray("B", bytes_for(pair, count))
-        parts = self._assign(makers, pair, min(options.workers, count), block)
-        labels = [numbers_in(rows) for rows in self.rows]
+        parts = self.assign(makers, pair, min(options.workers, count), block)
+        labels = [self.numbers(index) for index in range(len(parts))]
         # in the session of this process: apart, Linux shares the cores among sessions, and the short waits of a step take
         # up to five times as long on a busy machine
-        self._workers = StatefulProcesses(parts, context, labels, options.timeout, apart=False)
-        self._started = self._workers.workers
-        self._require_masks_alike()
+        self.workers = StatefulProcesses(parts, context, labels, options.timeout, apart=False)
+        self._started = self.workers.workers
+        self.require_masks_alike()
 
     @property
     def processes(self) -> list[BaseProcess]:
         """The processes, in the order of the environments they step."""
         return [worker.process for worker in self._started]
 
-    def _exchange(self, requests: Mapping[int, Request | PackedRequest]) -> dict[int, Any]:
+    def exchange(self, requests: Mapping[int, Request]) -> dict[int, Any]:
         try:
-            return super()._exchange(requests)
+            return super().exchange(requests)
         except Exception as error:
             raise self._failed(error, next(iter(requests.values()))) from error.__cause__
 
-    def _failed(self, error: Exception, request: Request | PackedRequest) -> Exception:
+    def _failed(self, error: Exception, request: Request) -> Exception:
         """The error to raise when a request failed. Ends the processes if their environments may be at different steps."""
         unsent = error.__cause__ if isinstance(error, WorkError) else None
         if request.name not in LEAVE_RUNNING and unsent is None:
@@ -343,12 +338,12 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
             return EnvironmentFault(f"environment {self.name!r}{str(error).removeprefix(WORK)}")
         return error
 
-    def _again(self, index: int, request: Request | PackedRequest, death: WorkerDied) -> Any:
-        self._deaths[index] += 1
-        if self.options.restart and self._deaths[index] <= MAX_RESTARTS_IN_A_ROW:
-            return super()._again(index, request, death)
+    def answer_again(self, index: int, request: Request, death: WorkerDied) -> Any:
+        self.deaths[index] += 1
+        if self.options.restart and self.deaths[index] <= MAX_RESTARTS_IN_A_ROW:
+            return super().answer_again(index, request, death)
         self._end()
-        where = f"environment {self.name!r}: the process of {numbers_in(self.rows[index])}"
+        where = f"environment {self.name!r}: the process of {self.numbers(index)}"
         how = str(death) if "exit" in str(death) else f"did not answer for {self.options.timeout} s; it hangs"
         raise EnvironmentFault(f"{where} {how}")
 
@@ -360,30 +355,29 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
         EnvironmentFault.
         """
         # arrays are packed before items are grouped, so that one that several groups share is stored once
-        shipped, workers, pool = ByValue(work), len(self.rows), self._workers
+        shipped, workers, pool = ByValue(work), len(self.rows), self.workers
         packed = groups(pool.pack(items), -(-self.num_envs // workers), workers)
-        requests = [self._request("apply", shipped, group) for group in packed]
+        requests = [self.request("apply", shipped, group) for group in packed]
         try:
-            answers = pool.spread(requests, self._count_restart)
-            return list(chain.from_iterable(results for results, _ in answers))
+            return list(chain.from_iterable(pool.spread(requests, self._count_restart)))
         except RepeatedFailure as error:
             self._end()
             raise EnvironmentFault(f"environment {self.name!r}: {error}") from None
         except Exception as error:
-            raise self._failed(error, self._request("apply")) from error.__cause__
+            raise self._failed(error, self.request("apply")) from error.__cause__
 
     def _count_restart(self) -> None:
         self.restarts += 1
 
     def close(self) -> None:
         """Close the environments, and end the processes."""
-        if not self._closed:
-            self._closed = True
-            self._workers.close(self.options.timeout)
+        if not self.closed:
+            self.closed = True
+            self.workers.close(self.options.timeout)
 
     def _end(self) -> None:
-        self._closed = True
-        self._workers.end()
+        self.closed = True
+        self.workers.end()
 
 
 _GROUPS: dict[tuple[str, int], EnvironmentGroup] = {}

@@ -15,30 +15,15 @@ from numpy.typing import NDArray
 
 from rlsdk.environments.adapters.checks import Environment
 from rlsdk.environments.adapters.observations import ActionRows
-from rlsdk.environments.states import OpaqueValue
 from rlsdk.environments.vector.connected import Options
-from rlsdk.environments.vector.stepping import Contents, Ended, StepArrays, Work
+from rlsdk.environments.vector.stepping import Ended, StepArrays, Work
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.errors import EnvironmentFault, RlsdkError, raised
-from rlsdk.executors.shared_memory import ALIGNMENT, Layout, Packed
-from rlsdk.interfaces import VectorEnv
+from rlsdk.executors.shared_memory import ALIGNMENT, Layout
 from rlsdk.records import Observation
 from rlsdk.spaces import Space
 
 T = TypeVar("T")
-
-
-Attached: TypeAlias = Callable[[Any, Any, Observation | None], object]
-"""A function (shared, own, fresh) -> a rollout in the environments of one collector, with the data that the next one needs.
-
-`shared` is the same for all collectors, `own` is data of this collector. `fresh` is None, or the first observation of new
-episodes, if the worker was replaced and its episodes are lost.
-"""
-MakesAttached: TypeAlias = Callable[[VectorEnv], Attached]
-MOVES = frozenset({"reset", "begin", "step", "set_attr", "env_method", "set_state", "attach", "collect"})
-"""Requests after which environments may be in another state."""
-READ_AFTER = MOVES - {"step"}
-"""Requests after which the state is read. After every step this would take too long."""
 
 
 # a tuple: one is sent to each worker at every step, and other records take longer to pickle
@@ -54,20 +39,6 @@ class Request(NamedTuple):
 
 
 @attrs.frozen(eq=False)
-class PackedRequest:
-    """A request with packed arguments. Their tensors are fields of their own, which are sent through shared memory."""
-
-    name: str
-    arguments: tuple[Any, ...]
-    """The nestings of the arguments (`Packed.nest`)."""
-    infos: bool
-    info_names: tuple[str, ...]
-    first: NDArray[np.uint8]
-    """The tensors of the first argument."""
-    second: NDArray[np.uint8] | None = None
-
-
-@attrs.frozen(eq=False)
 class Stepped:
     """The answer to `step`, if it is more than the episodes that ended."""
 
@@ -76,7 +47,6 @@ class Stepped:
     """The complete infos for callbacks, if they are recorded."""
     entries: NDArray[np.float32]
     """The declared entries, [K, number of environments of this worker]."""
-    contents: Contents | None
     lost: bool
     """Whether the environments were not stepped, as they are in a new episode, which the policy has not seen yet."""
 
@@ -93,9 +63,7 @@ class Assignment:
     """The numbers of the copies."""
     total: int
     block: Block | None = None
-    """The shared memory for the results of all copies; None: results are in the answers."""
-    remembered: bool = False
-    """Whether answers contain the state of the environments, for a new worker in case this one dies."""
+    """The shared memory for the results of all copies; None: there is none."""
 
     def environments(self) -> SyncVectorEnv:
         """Make the environments, where they are stepped."""
@@ -115,75 +83,53 @@ class Assignment:
         return VectorWorker(self)
 
 
-def numbers_in(rows: range) -> str:
-    """The numbers of the environments of a worker, for messages."""
-    return f"number {rows.start}" if len(rows) == 1 else f"numbers {rows.start} to {rows.stop - 1}"
-
-
 class VectorWorker:
-    """The environments of one worker. A call answers a request.
-
-    The answer is a pair: the result of the method, and the packed state of the environments after it. The state is None after
-    requests that are not in `READ_AFTER`, and if it is not remembered or cannot be read.
-    """
+    """The environments of one worker, `env`. A call answers a request with the result of the method that it names."""
 
     def __init__(self, assignment: Assignment) -> None:
-        self.assignment, self.env = assignment, assignment.environments()
+        self.env = assignment.environments()
         self.group, self.close = self.env.group, self.env.close
-        self._attached: Attached | None = None
-        self._fresh: Observation | None = None
+        self.fresh: Observation | None = None
+        """The first observation of new episodes after those that a dead worker lost; None: no episodes were lost."""
 
-    def __call__(self, request: Request | PackedRequest) -> tuple[object, Packed | None]:
-        env, arguments = self.env, request.arguments
+    def __call__(self, request: Request) -> object:
+        env = self.env
         if (request.infos, request.info_names) != (env.keeps_infos, env.info_names):
             env.keep_infos(request.infos)
             env.select_info(request.info_names)
-        if isinstance(request, PackedRequest):
-            arrays = [each for each in (request.first, request.second) if each is not None]
-            arguments = tuple(Packed(nest, data).value() for nest, data in zip(arguments, arrays, strict=True))
         # own methods first: those of the same name do more than the method of the group
         method: Callable[..., object] = getattr(self, request.name, None) or getattr(self.group, request.name)
-        result, reads = method(*arguments), self.assignment.remembered and request.name in READ_AFTER
-        return result, self._state() if reads else None
-
-    def _state(self) -> Packed | None:
-        try:
-            return Packed.of((self.group.get_state(), self.group.has_masks))
-        except OpaqueValue:
-            return None
-
-    def _contents(self) -> Contents | None:
-        return self.group.arrays.contents() if self.assignment.block is None else None
+        return method(*request.arguments)
 
     def has_masks(self) -> bool:
         """Whether the environments give action masks."""
         return self.group.has_masks
 
-    def reset(self, seeds: Sequence[int | None], options: Sequence[Options]) -> tuple[bool, Contents | None]:
-        """Reset the environments. Returns (whether they give action masks, the observations)."""
+    def reset(self, seeds: Sequence[int | None], options: Sequence[Options]) -> bool:
+        """Reset the environments. Returns whether they give action masks."""
         self.env.begin(seeds, options)
-        self._fresh = None
-        return self.group.has_masks, self._contents()
+        self.fresh = None
+        return self.group.has_masks
 
     def begin(self, seeds: Sequence[int | None]) -> None:
         """Begin new episodes instead of those that a dead worker lost. The next step or rollout starts with them."""
-        self._fresh, arrays = self.env.begin(seeds), self.group.arrays
+        self.fresh, arrays = self.env.begin(seeds), self.group.arrays
         # the dead worker may have written a part of a step, and its rows are part of the next record
         arrays.reward[:], arrays.terminated[:], arrays.truncated[:] = 0.0, False, False
 
     def step(self, actions: ActionRows) -> Ended | Stepped | None:
         """Step the environments, which also resets those whose episode ended."""
-        env, group, lost = self.env, self.group, self._fresh is not None
-        self._fresh, ended = None, None if lost else group.step(actions)
-        if self.assignment.block is not None and not (lost or env.keeps_infos or env.info_names):
+        env, group, lost = self.env, self.group, self.fresh is not None
+        self.fresh, ended = None, None if lost else group.step(actions)
+        if not (lost or env.keeps_infos or env.info_names):
             return ended
         infos = [sendable(group.name, info) for info in group.infos]
-        return Stepped(ended, infos, group.entries.values, self._contents(), lost)
+        return Stepped(ended, infos, group.entries.values, lost)
 
     def set_state(self, state: tuple[Sequence[Mapping[str, object]], bool]) -> None:
         """Restore (states of the environments, whether they give action masks)."""
         self.group.set_state(*state)
-        self._fresh = None
+        self.fresh = None
 
     def env_method(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], rows: Sequence[int]
@@ -198,16 +144,6 @@ class VectorWorker:
     def apply(self, work: ByValue[Work[object, object]], items: Sequence[object]) -> list[object]:
         """The results of `work(environments, items)`."""
         return self.group.apply(work(), items)
-
-    def attach(self, make: ByValue[MakesAttached]) -> None:
-        """Make the function that collects in the environments."""
-        self._attached = make()(self.env)
-
-    def collect(self, shared: object, own: object) -> Packed:
-        """Collect a rollout, with data for all collectors and data for this one."""
-        assert self._attached is not None
-        fresh, self._fresh = self._fresh, None
-        return Packed.of(self._attached(shared, own, fresh))
 
 
 def sendable(name: str, info: dict[str, object]) -> dict[str, object]:

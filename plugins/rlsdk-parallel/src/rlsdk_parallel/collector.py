@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from rlsdk.environments import CollectorsVectorEnv
-from rlsdk.environments.vector.collectors_vector import Places
 from rlsdk.errors import EnvironmentFault, PluginError
-from rlsdk.interfaces import AlgorithmAbilities, Collector, Policy, State, Training, VectorEnv
-from rlsdk.interfaces.abilities import ability
-from rlsdk.preprocessing import RolloutNormalizer
+from rlsdk.interfaces import AlgorithmAbilities, Policy, State, Training, VectorEnv, ability
 from rlsdk.records import ActingState, Features, Observation, Rollout
-from rlsdk.runtime.process import limited_threads
-from rlsdk.training.collector import (
-    LocalCollector,
-    NoCollector,
-    group_generators,
-    join_rollouts,
-    joined,
-    split_acting,
-    wrong_length,
-)
-from rlsdk.training.run import Run
-from rlsdk.training.trained_agent import ActingWeights, DrivenAgent, MakesCopy
+from rlsdk.runtime import limited_threads
+from rlsdk.training import DrivenAgent, LocalCollector, group_generators, join_rollouts, split_acting
 from rlsdk.tree import map_tensors
+
+if TYPE_CHECKING:
+    from rlsdk.callbacks import Run
+    from rlsdk_parallel.environments import CollectorsVectorEnv
+    from rlsdk_parallel.worker import Packed
 
 CarryT = TypeVar("CarryT")
 ExtrasT = TypeVar("ExtrasT")
-
-
-def left(collector: Collector) -> bool:
-    """Discard what a collector collected ahead. Returns False if the environments then have steps that the cursor does
-    not count."""
-    # found by its name, because a collector that ends exactly passes it on from the collector inside
-    leave: Callable[[], bool] | None = getattr(collector, "leave", None)
-    return leave is None or leave()
 
 
 class RemoteCollector:
@@ -52,19 +35,18 @@ class RemoteCollector:
     normalisation. They are joined here, then normalised, and enter the running statistics.
     """
 
-    def __init__(self, env: CollectorsVectorEnv, watched: VectorEnv, run: Run) -> None:
-        """`watched` is the same environment as `env`, as callbacks watch it."""
+    def __init__(self, env: CollectorsVectorEnv, run: Run) -> None:
+        """Raises UsageError when layers were replaced, so that collectors cannot have copies of the policy."""
         self.env, self.run, self._agent, self.num_envs = env, run, run.driven, env.num_envs
         self.acting = self._agent.acting
         self.generators: list[Generator] = group_generators(self._agent.streams, len(self.acting))
         self.normalizer = self._agent.preprocessing.rollouts(self._agent.parts)
         self._groups = len(self.acting) // env.collectors
         self._in_round, self._env_steps = False, run.cursor.env_steps
-        # asked of the class: a vector environment looks an attribute that it lacks up elsewhere
-        ends = getattr(type(watched), "rollout_ended", None)
-        self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, watched)
-        self._attached_with: object = None
         self._ahead = RunningAhead(env, self._agent) if env.max_lag else None
+        self._attached_with: object = None
+        # now, because an agent that cannot be copied is an error before anything is collected
+        self._attach()
 
     def collect(
         self,
@@ -75,8 +57,6 @@ class RemoteCollector:
         ends_round: bool = True,
     ) -> Rollout[CarryT, ExtrasT]:
         """See `rlsdk.interfaces.Collector`. `on_step` is called for every step only after the last one was made."""
-        if not hasattr(length, "__index__") or length < 1:
-            raise wrong_length(length)
         self._attach()
         schedule = None if on_step is None else (self.run.origin, self.run.schedule_end)
         wanted, self._in_round = Round(length, not self._in_round, self._env_steps, schedule), True
@@ -112,15 +92,13 @@ class RemoteCollector:
     def end_round(self) -> None:
         if self._in_round:
             self._in_round = False
-            if self._rollout_ended is not None:
-                self._rollout_ended()
+            self.run.notify("on_rollout_end")
 
     def _attach(self) -> None:
         """Create copies of the agent in the workers, at first and after its settings have changed."""
         if self._attached_with is not self._agent.config:
-            self._attached_with, make = self._agent.config, self.run.copies()
-            assert make is not None
-            self.env.attach(partial(CollectingCopy, make=make))
+            self._attached_with = self._agent.config
+            self.env.attach(partial(CollectingCopy, make=self.run.copies()))
 
     def _shared(self, policy: Policy[Any, Any], wanted: Round) -> Shared:
         if policy is not self._agent.parts.behavior_policy:
@@ -152,7 +130,7 @@ class RemoteCollector:
         for generator, state in zip(self.generators, states, strict=True):
             generator.set_state(state)
         if (frames := self._agent.preprocessing.frames) is not None:
-            frames.memory = joined([part.frames for part in parts])
+            frames.memory = map_tensors(lambda *rows: torch.cat(rows), *(part.frames for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +175,7 @@ class Part:
 class CollectingCopy:
     """Collects in the environments of a collector process with a copy of the policy."""
 
-    def __init__(self, env: VectorEnv, make: MakesCopy) -> None:
+    def __init__(self, env: VectorEnv, make: Callable[[VectorEnv], DrivenAgent]) -> None:
         self.agent = agent = make(env)
         self.policy, self.frames = agent.parts.behavior_policy, agent.preprocessing.frames
         self.env = agent.preprocessing.environment(env)
@@ -207,7 +185,7 @@ class CollectingCopy:
         self._collector: LocalCollector | None = None
 
     def __call__(self, shared: Shared, own: Part, fresh: Observation | None) -> Part:
-        """See `rlsdk.environments.vector.worker.Attached`."""
+        """See `rlsdk_parallel.worker.Attached`."""
         with limited_threads(shared.threads):
             return self._collect(shared, own, fresh)
 
@@ -219,17 +197,17 @@ class CollectingCopy:
             generator.set_state(state)
         collector = self._collector
         if collector is None:
-            raw = None if self.normalizer is None else RolloutNormalizer(self.normalizer, keeps_raw=True)
+            raw = self.agent.preprocessing.rollouts(self.agent.parts, keeps_raw=True)
             self._collector = collector = LocalCollector(self.env, acting, generators, raw)
         collector.acting = acting
         if shared.round.begins:
             collector.end_round()
-        on_step = self._counting(shared.round)
+        on_step = self._counting(shared.round, collector)
         rollout = collector.collect(self.policy, shared.round.length, on_step=on_step, ends_round=False)
         states = tuple(generator.get_state() for generator in generators)
         return Part(collector.acting, states, self.frames and self.frames.memory, rollout)
 
-    def _counting(self, wanted: Round) -> Callable[[int], object] | None:
+    def _counting(self, wanted: Round, collector: LocalCollector) -> Callable[[int], object] | None:
         """Return the `on_step` function that passes the steps of all environments to the copy of the algorithm.
 
         Exploration may depend on this number.
@@ -239,7 +217,7 @@ class CollectingCopy:
             return None
         agent, total = self.agent, self.agent.context.num_envs
         own = self.env.num_envs
-        training = Training(NoCollector(), agent.parts, agent.streams, *wanted.schedule, agent.context.device)
+        training = Training(collector, agent.parts, agent.streams, *wanted.schedule, agent.context.device)
 
         def on_step(done: int) -> None:
             steps = wanted.env_steps + done // own * total
@@ -279,8 +257,20 @@ def modules_of(policy: object) -> list[nn.Module]:
 # weights. This does not depend on the time that collecting and learning take, so the result depends on `max_lag` only.
 
 
-_Collected: TypeAlias = tuple[list[Part], Places]
+_Collected: TypeAlias = "tuple[list[Part], Sequence[Packed | None]]"
 """The parts of a round, and the states of the environments after it."""
+
+
+def _weights(shared: Shared) -> State:
+    """A copy of the current weights, because the learner changes its own in place; files hold it in this form."""
+    statistics = {} if shared.normalizer is None else {"normalizer": _copied(shared.normalizer)}
+    return {"policy": _copied(shared.policy), "env_steps": shared.round.env_steps, **statistics}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return {name: _copied(entry) for name, entry in value.items()} if isinstance(value, Mapping) else value
 
 
 class RunningAhead:
@@ -302,7 +292,7 @@ class RunningAhead:
                 read.
         """
         wanted, lag = shared.round, self.env.max_lag
-        now = ActingWeights.of(shared.policy, shared.normalizer, wanted.env_steps)
+        now = _weights(shared)
         ahead = (*self.agent.ahead[-lag:], now)
         ahead += (now,) * (lag + 1 - len(ahead))
         if self._flying and self._flying[0][0] != wanted and not self.leave():
@@ -319,7 +309,7 @@ class RunningAhead:
             self._flying.clear()
             raise
         self.agent.ahead = ahead[1:]
-        self.env.lag = (wanted.env_steps - ahead[0].env_steps) // (wanted.length * self.env.num_envs)
+        self.env.lag = (wanted.env_steps - ahead[0]["env_steps"]) // (wanted.length * self.env.num_envs)
         return parts
 
     def begin_further(self, shared: Shared, own: list[Part], end: int, *, exact: bool) -> None:
@@ -336,10 +326,10 @@ class RunningAhead:
         if not self._flying:
             self.env.standing = None
 
-    def _begin(self, wanted: Round, shared: Shared, weights: ActingWeights, own: list[Part]) -> None:
+    def _begin(self, wanted: Round, shared: Shared, weights: State, own: list[Part]) -> None:
         """Begin a round after those that have begun. If there are none, `own` contains the acting states."""
         before = self._flying[-1][1] if self._flying else None
-        sent = replace(shared, policy=weights.policy, normalizer=weights.normalizer, round=wanted)
+        sent = replace(shared, policy=weights["policy"], normalizer=weights.get("normalizer"), round=wanted)
 
         def work() -> _Collected:
             parts = own if before is None else [replace(part, rollout=None) for part in before.result()[0]]

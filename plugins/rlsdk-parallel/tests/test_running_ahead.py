@@ -24,8 +24,8 @@ from rlsdk.executors.workers import WorkerDied
 from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
 from rlsdk_testing.subject import differing, equal_values, flat_state
+from tests.collecting import CASES, SMALL, Kill, trained
 from tests.stateful_environments import Secretive
-from tests.test_collectors import CASES, SMALL, Kill, trained
 from tests.test_resume import assert_equal, assert_resumes, everything
 from tests.test_resumed_options import BASE, interrupted_at
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import rlsdk
-from rlsdk.callbacks import Callback, LambdaCallback
-from rlsdk.environments import CollectorsVectorEnv, make_vec_env
+from rlsdk.callbacks import LambdaCallback
+from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor, choice
 from rlsdk.executors.processes import StatefulHere
@@ -26,41 +26,13 @@ from rlsdk.executors.workers import WorkerDied
 from rlsdk.exploration import NormalActionNoise
 from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
-from rlsdk_envs.toy import SimpleMultiObsEnv
+from rlsdk_parallel import CollectorsVectorEnv
 from rlsdk_testing.subject import differing, flat_state
+from tests.collecting import CASES, SMALL, Kill, trained
 from tests.stateful_environments import Secretive
-from tests.test_resume import Log, WriteAtEnd, assert_equal, assert_resumes, everything
+from tests.test_resume import assert_equal, assert_resumes, everything
 from tests.test_resumed_options import BASE, interrupted_at
 
-SMALL = {"n_steps": 16, "batch_size": 32}
-REPLAY = {
-    "train_freq": 4,
-    "gradient_steps": 2,
-    "learning_starts": 40,
-    "batch_size": 16,
-    "buffer_size": 400,
-    "policy_kwargs": {"net_arch": [16]},
-}
-OU = {"kind": "ornstein-uhlenbeck", "mean": 0.0, "sigma": 0.3}
-LSTM: dict[str, Any] = {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 8}}
-CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "ppo": ("ppo", "CartPole-v1", SMALL),
-    "ppo-normalised": ("ppo", "Pendulum-v1", {**SMALL, "normalize": True}),
-    "ppo-gsde": ("ppo", "Pendulum-v1", {**SMALL, "use_sde": True, "sde_sample_freq": 4}),
-    "ppo-dict": ("ppo", SimpleMultiObsEnv, {**SMALL, "policy": "MultiInputPolicy"}),
-    "a2c": ("a2c", "CartPole-v1", {"n_steps": 8, "normalize": {"sign_reward": True, "norm_reward": False}}),
-    "trpo-frames": ("trpo", "Pendulum-v1", {**SMALL, "frame_stack": 3, "normalize": True}),
-    "maskable-ppo": ("maskable-ppo", "rlsdk/InvalidActionEnvDiscrete-v0", SMALL),
-    "recurrent-ppo": ("recurrent-ppo", "rlsdk/CartPoleNoVel-v1", {**SMALL, "normalize": True}),
-    "acer": ("acer", "CartPole-v1", {**LSTM, "n_steps": 16, "buffer_size": 256, "replay_start": 64}),
-    "acktr": ("acktr", "CartPole-v1", {"n_steps": 16, "policy_kwargs": {"net_arch": [16]}}),
-    "sac": ("sac", "Pendulum-v1", {**REPLAY, "use_sde": True, "sde_sample_freq": 2, "normalize": True}),
-    "td3": ("td3", "Pendulum-v1", {**REPLAY, "action_noise": OU, "frame_stack": 2}),
-    "tqc": ("tqc", "Pendulum-v1", {**REPLAY, "train_freq": 1, "n_steps": 3}),
-    "dqn": ("dqn", "CartPole-v1", {**REPLAY, "train_freq": 16, "learning_starts": 0, "exploration_fraction": 1.0}),
-    "dqn-masks": ("dqn", "rlsdk/InvalidActionEnvDiscrete-v0", {**REPLAY, "replay_buffer_class": "prioritized"}),
-    "qrdqn-episodes": ("qrdqn", "CartPole-v1", {**REPLAY, "train_freq": (1, "episode")}),
-}
 ENDING = {"ppo", "ppo-dict", "a2c", "recurrent-ppo", "acer", "acktr", "dqn", "qrdqn-episodes"}
 """Cases whose episodes end within the steps of a test."""
 
@@ -80,15 +52,6 @@ def envs(name: str, executor: str, collectors: int = 2) -> Any:
 def made(name: str, executor: str, collectors: int = 2, **changes: Any) -> Any:
     algorithm, _, settings = CASES[name]
     return rlsdk.make(algorithm, env=envs(name, executor, collectors), seed=3, **{**settings, **changes})
-
-
-def trained(agent: Any, steps: int = 192, *callbacks: Callback) -> tuple[dict[str, Any], list[Any]]:
-    """(the complete state of the agent after `steps`, the logged rows)."""
-    log = Log()
-    agent.set_logger(log)
-    agent.learn(steps, [*callbacks, WriteAtEnd()], log_interval=1)
-    agent.env.close()
-    return everything(agent), log.rows
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -155,7 +118,7 @@ def test_a_collector_that_dies_between_two_trainings_changes_nothing_either() ->
         agent = made("ppo", executor)
         agent.learn(96)
         if die:
-            workers = agent.env._workers
+            workers = agent.env.workers
             once = workers.ask
 
             def ask(requests: Mapping[int, Any]) -> dict[int, Any]:
@@ -176,7 +139,7 @@ def test_the_step_after_a_lost_episode_is_marked() -> None:
     env: Any = make_vec_env(Secretive, 4, collectors=2, executor="apart", seed=1)
     env.reset()
     env.step(torch.zeros(4, 1))
-    workers, once = env._workers, env._workers.ask
+    workers, once = env.workers, env.workers.ask
 
     def ask(requests: Mapping[int, Any]) -> dict[int, Any]:
         workers.ask = once
@@ -206,7 +169,7 @@ def test_environments_without_a_readable_state_begin_new_episodes() -> None:
 def test_a_collector_that_dies_again_ends_the_training() -> None:
     dying({2: 0})
     agent = made("ppo", "apart")
-    workers = agent.env._workers
+    workers = agent.env.workers
     once = workers.ask
 
     def ask(requests: Mapping[int, Any]) -> dict[int, Any]:
@@ -389,7 +352,7 @@ def test_groups_that_collectors_cannot_share_are_refused() -> None:
 
 
 def test_more_collectors_than_cores_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rlsdk.environments.vectorize import require_collectors
+    from rlsdk_parallel.environments import require_collectors
 
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     with pytest.warns(RuntimeWarning, match="4 collectors on a machine with 2 cores"):
@@ -397,18 +360,6 @@ def test_more_collectors_than_cores_are_warned_of(monkeypatch: pytest.MonkeyPatc
 
 
 # --- processes -----------------------------------------------------------------------------------------------------
-
-
-class Kill(Callback):
-    """Kills the process of a collector after the first round."""
-
-    pid = 0
-
-    def on_report(self, run: Any, report: Any) -> bool | None:
-        if not self.pid:
-            self.pid = run.agent.env._workers.pids[1]
-            os.kill(self.pid, signal.SIGKILL)
-        return None
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="kills a process")
