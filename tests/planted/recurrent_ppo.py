@@ -130,4 +130,20 @@ BUGS = (
         old="return torch.cat([own.gather(-1, chosen) for own, chosen in parts], -1).sum(-1)",
         new="return torch.cat([own.gather(-1, chosen) for own, chosen in parts], -1)[:, 0]",
     ),
+    Bug(
+        id="the-entropy-of-padding-counts",
+        algorithm="recurrent-ppo",
+        kind="fillers",
+        file=LOSS,
+        old="grad_entropy = -terms.ent_coef * share if terms.ent_coef else None",
+        new="grad_entropy = -terms.ent_coef * torch.full_like(share, 1.0 / len(share)) if terms.ent_coef else None",
+    ),
+    Bug(
+        id="a-second-step-after-the-last-epoch",
+        algorithm="recurrent-ppo",
+        kind="training",
+        file=LOSS,
+        old='        metrics["train/explained_variance"]',
+        new='        self.optimizer.step(rate, config.max_grad_norm)\n        metrics["train/explained_variance"]',
+    ),
 )

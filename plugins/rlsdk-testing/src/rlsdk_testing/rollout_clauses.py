@@ -20,6 +20,7 @@ from rlsdk_testing.batches import (
     require_rewards,
     rows_where,
 )
+from rlsdk_testing.dose_clauses import weights_on
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.rollouts import with_ends, with_other_finals, with_other_last
@@ -29,13 +30,15 @@ LARGE = 50.0
 """The number that is added to rewards that must not have an effect."""
 
 
-def _learning(subject: Subject) -> tuple[Learner, AnyRollout, Tensor]:
+def _learning(subject: Subject, **changes: float) -> tuple[Learner, AnyRollout, Tensor]:
     """Return a learner, its rollout [T, B] without fillers, and bool [T, B]: whether an episode ended with the row.
+
+    `changes`: settings of the learner.
 
     Raises:
         NotApplicable: the algorithm does not learn from rewards of rollouts, or no episode ended within the rollout.
     """
-    learner = Learner(subject)
+    learner = Learner(subject, **changes)
     batch = learner.batch
     if not isinstance(batch, Rollout):
         raise NotApplicable(f"it learns from {type(batch).__name__}, not from a rollout")
@@ -153,11 +156,12 @@ def terminations_are_no_limits(subject: Subject) -> None:
 
 @clause(
     "rollout.fillers",
-    "Rows with `valid` False are resets. Their contents do not change the update.",
-    "update(): exclude rows where steps.valid is False. `PolicyBatch.weight` is 0 there.",
+    "Rows with `valid` False are resets. Their contents do not change the update, whichever terms of the loss are on.",
+    "update(): exclude rows where steps.valid is False from every term, also the entropy. `PolicyBatch.weight` is 0 there.",
 )
 def fillers(subject: Subject) -> None:
-    learner, batch, ended = _learning(subject)
+    # a term whose weight is 0 by default, such as the entropy, would hide that it reads these rows
+    learner, batch, ended = _learning(subject, **weights_on(subject))
     rows = torch.zeros_like(ended)
     rows[1:] = ended[:-1]
     batch = _with_fillers(batch, rows)
