@@ -12,6 +12,9 @@ ON, OFF, POPULATION = FILES["on-policy"], FILES["off-policy-discrete"], FILES["p
 CONTINUOUS, OFFLINE = FILES["off-policy-continuous"], FILES["offline"]
 LOOP = "plugins/rlsdk-testing/src/rlsdk_testing/scaffold/templates/own-loop/src/PACKAGE/plan.py.tmpl"
 
+STEP = "                self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n"
+STEP_OF_Q = "        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n"
+
 BUGS = (
     Bug(
         id="the-target-moves-twice",
@@ -178,8 +181,8 @@ BUGS = (
         algorithm="planted-on-policy",
         kind="training",
         file=ON,
-        old="                self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n",
-        new="                self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n                self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n",
+        old=STEP,
+        new=STEP + STEP,
     ),
     Bug(
         id="a-second-step-at-the-end-of-an-update",
@@ -194,80 +197,41 @@ BUGS = (
         algorithm="planted-on-policy",
         kind="training",
         file=ON,
-        old="                self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n",
-        new='                self.parts = getattr(self, "parts", 0) + 1\n                if self.parts % 2:\n                    self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n',
+        old=STEP,
+        new='                self.parts = getattr(self, "parts", 0) + 1\n                if self.parts % 2:\n    '
+        + STEP,
     ),
     Bug(
         id="the-first-epoch-makes-no-step",
         algorithm="planted-on-policy",
         kind="training",
         file=ON,
-        old="                self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n",
-        new="                if metrics:\n                    self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n",
+        old=STEP,
+        new="                if metrics:\n    " + STEP,
     ),
     Bug(
         id="two-steps-with-one-gradient",
         algorithm="planted-off-policy",
         kind="training",
         file=OFF,
-        old="        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n",
-        new="        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n",
+        old=STEP_OF_Q,
+        new=STEP_OF_Q + STEP_OF_Q,
     ),
     Bug(
         id="every-second-update-makes-no-step",
         algorithm="planted-off-policy",
         kind="training",
         file=OFF,
-        old="        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n",
-        new='        self.updates = getattr(self, "updates", 0) + 1\n        if self.updates % 2:\n            self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n',
+        old=STEP_OF_Q,
+        new='        self.updates = getattr(self, "updates", 0) + 1\n        if self.updates % 2:\n    ' + STEP_OF_Q,
     ),
     Bug(
         id="a-step-without-a-gradient-after-each",
         algorithm="planted-off-policy",
         kind="training",
         file=OFF,
-        old="        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n",
-        new="        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n        self.optimizer.zero_grad()\n        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n",
-    ),
-    Bug(
-        id="the-entropy-of-resets-counts",
-        algorithm="planted-on-policy",
-        kind="fillers",
-        file=ON,
-        old="mean_of(distribution.entropy(), weight)",
-        new="distribution.entropy().mean()",
-    ),
-    Bug(
-        id="resets-enter-the-value-loss",
-        algorithm="planted-on-policy",
-        kind="fillers",
-        file=ON,
-        old="values = mean_of(value_loss(value, part.target), weight)",
-        new="values = value_loss(value, part.target).mean()",
-    ),
-    Bug(
-        id="resets-enter-the-loss-of-the-policy",
-        algorithm="planted-on-policy",
-        kind="fillers",
-        file=ON,
-        old="policy = mean_of(policy_loss(log_prob, part.log_prob, advantage), weight)",
-        new="policy = policy_loss(log_prob, part.log_prob, advantage).mean()",
-    ),
-    Bug(
-        id="advantages-are-normalised-with-resets",
-        algorithm="planted-on-policy",
-        kind="fillers",
-        file=ON,
-        old="normalized(part.advantage, weight)",
-        new="normalized(part.advantage, None)",
-    ),
-    Bug(
-        id="the-mean-is-over-resets-too",
-        algorithm="planted-on-policy",
-        kind="fillers",
-        file=ON,
-        old="entropy = mean_of(distribution.entropy(), weight)",
-        new="entropy = (distribution.entropy() if weight is None else distribution.entropy() * weight).mean()",
+        old=STEP_OF_Q,
+        new=STEP_OF_Q + "        self.optimizer.zero_grad()\n" + STEP_OF_Q,
     ),
     Bug(
         id="half-of-the-mean-of-the-best",

@@ -192,8 +192,8 @@ def _shares(row: Mapping[int, int]) -> bool:
 
 @clause(
     "count.minibatches",
-    "An epoch over a rollout has a step for each minibatch: with `batch_size` of all rows, of half and of a quarter of them there"
-    " are 1, 2 and 4 times as many.",
+    "An epoch over a rollout has a step for each minibatch: with `batch_size` of all rows, of half and of a quarter of them"
+    " there are 1, 2 and 4 times as many.",
     "update(): make one step for every minibatch of `shuffled(rows, batch_size, generator)`, also for the first and the last.",
 )
 @look_first("algorithm", "update")

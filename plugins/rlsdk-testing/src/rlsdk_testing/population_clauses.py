@@ -218,8 +218,8 @@ DECAY = 0.1
 @clause(
     "population.candidates-moved",
     "If the candidates and the policy are moved by one vector, an update sets parameters that are moved by it too.",
-    "update(): weights of candidates in a mean have the sum 1; look for a factor on the mean, and for a sum in its place. A step"
-    " from the present parameters is added to them.",
+    "update(): weights of candidates in a mean have the sum 1; look for a factor on the mean, and for a sum in its place."
+    " A step from the present parameters is added to them.",
 )
 def candidates_moved(subject: Subject) -> None:
     agent = subject.agent(zero_policy=False)
@@ -266,10 +266,8 @@ def _require_of_best(agent: Agent, count: int, what: str, is_mean: bool) -> None
     batch = _distinct(agent)
     best = batch.parameters[batch.score.argsort(descending=True)[:count]].double()
     found = _after(agent, batch, 0.0)
-    if is_mean:
-        weights = torch.full((count,), 1.0 / count, dtype=torch.float64)
-    else:
-        weights = torch.linalg.lstsq(best.T, found).solution
+    equal = torch.full((count,), 1.0 / count, dtype=torch.float64)
+    weights = equal if is_mean else torch.linalg.lstsq(best.T, found).solution
     error = float((weights @ best - found).norm() / best.norm())
     wanted = "their mean" if is_mean else f"an average of them, but with the weights {weights.numpy().round(3)}"
     averages = bool((weights > 0.0).all()) and abs(float(weights.sum()) - 1.0) < ROUNDING

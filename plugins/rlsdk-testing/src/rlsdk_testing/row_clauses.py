@@ -150,7 +150,7 @@ def _ratio(one: Effect, two: Effect, name: str) -> float:
 
 def _twice(batch: Batch) -> Batch:
     if isinstance(batch, Rollout):
-        return _twice_as_wide(batch)
+        return twice_as_wide(batch)
     if isinstance(batch, Sequences):
         steps = map_tensors(lambda leaf: torch.cat([leaf, leaf], 1), batch.steps)
         following = map_tensors(lambda leaf: torch.cat([leaf, leaf], 1), batch.next_observation)
@@ -162,7 +162,7 @@ def _twice(batch: Batch) -> Batch:
     return map_tensors(lambda leaf: torch.cat([leaf, leaf]), batch)
 
 
-def _twice_as_wide(batch: AnyRollout) -> AnyRollout:
+def twice_as_wide(batch: AnyRollout) -> AnyRollout:
     """Return a rollout [T, 2 B] in which every environment is there twice."""
     finals, width = batch.final_observations, batch.steps.reward.shape[1]
     if finals is not None:
@@ -218,8 +218,8 @@ def _require_no_sum(path: str, gradients: list[Tensor], what: str) -> None:
 
 @clause(
     "training.steps-of-gradients",
-    "Every step of an optimiser has a gradient that was computed after its last step, and every gradient that an update computes"
-    " is followed by a step, or stays for a later one.",
+    "Every step of an optimiser has a gradient that was computed after its last step. Every gradient that an update computes is"
+    " followed by a step, or stays for a later one.",
     "update(): call zero_grad(), backward() and step() once each for a minibatch, in this order.",
 )
 @look_first("algorithm", "update")
