@@ -132,7 +132,9 @@ class Ledger:
         path, marks = step.optimizer, _marks_of(self._optimizers[step.optimizer])
         self.steps += 1
         last = self._last.get(path)
-        if last is not None and path not in self._fresh and _same_objects(marks, last[1]):
+        # two gradients of one number are parallel by chance; longer ones are also written by clipping, within a step
+        unwritten = _same if step.gradient.numel() < 2 else _same_objects
+        if last is not None and path not in self._fresh and unwritten(marks, last[1]):
             before, now = last[0], step.gradient
             # a clipped gradient is scaled, and one that was set to zero still moves weights by their momentum
             if bool(before.any()) and float(now @ before) >= (1.0 - TINY) * float(now.norm() * before.norm()):
