@@ -5,6 +5,7 @@ A message names the mistake, where it is, what is accepted and how to fix it.
 
 from __future__ import annotations
 
+import signal
 import sysconfig
 import traceback
 import unicodedata
@@ -247,6 +248,19 @@ def message_of(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "(its message cannot be shown)"
+
+
+def raise_stop(error: BaseException) -> None:
+    """Raise `error` again if it asks this process to stop: Ctrl-C, or what a handler of a signal raised.
+
+    All others that a user's code raises, also SystemExit and subclasses of KeyboardInterrupt, are errors of that code.
+    """
+    if isinstance(error, Exception):
+        return
+    codes = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()} - {None}
+    # a handler runs in the middle of any code, and its frame is below that code in the traceback
+    if type(error) is KeyboardInterrupt or any(f.f_code in codes for f, _ in traceback.walk_tb(error.__traceback__)):
+        raise error
 
 
 OURS = Path(__file__).parent

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -489,3 +491,70 @@ def test_attributes_that_raise_are_named(kind: type[ChainEnv], name: str) -> Non
             make().close()
         assert f"the attribute {name!r}" in str(refused.value), how
         assert "reading an attribute may raise nothing but AttributeError" in str(refused.value)
+
+
+class Leaving(BaseException):
+    """An exception of a user that is no `Exception`."""
+
+
+class Halted(KeyboardInterrupt):
+    """A user's own kind of interruption."""
+
+
+class Ending(ChainEnv):
+    """Raises an exception in its third step, its second reset, or when it is closed; in a handler of a signal, if asked."""
+
+    def __init__(self, kind: type[BaseException], place: str, by_signal: bool = False) -> None:
+        super().__init__(4)
+        self.kind, self.place, self.by_signal, self.calls = kind, place, by_signal, 0
+
+    def _end(self, place: str, call: int) -> None:
+        if place == self.place:
+            self.calls += 1
+            if self.calls == call and self.by_signal:
+                signal.raise_signal(signal.SIGTERM)
+            elif self.calls == call:
+                raise self.kind(0)
+
+    def reset(self, **how: Any) -> Any:
+        self._end("reset", 3)  # the agent resets it once before the training
+        return super().reset(**how)
+
+    def step(self, action: Any) -> Any:
+        self._end("step", 3)
+        return super().step(action)
+
+    def close(self) -> None:
+        self._end("close", 1)
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("place", ["reset", "step"])
+@pytest.mark.parametrize("kind", [SystemExit, Leaving, Halted])
+def test_an_environment_that_ends_the_program_is_named(kind: Any, place: str, vectorization: str) -> None:
+    agent = rlsdk.make(
+        "trpo", env=make_vec_env(partial(Ending, kind, place), 2, vectorization=vectorization), n_steps=64, seed=0
+    )
+    with pytest.raises(EnvironmentFault, match=rf"raised {kind.__name__} in {place}.*: 0 \(.*faults.py, line"):
+        agent.learn(64)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, Leaving, Halted])
+def test_an_environment_that_ends_the_program_when_it_is_closed_is_named(kind: Any) -> None:
+    env = make_vec_env(partial(Ending, kind, "close"), 1)
+    with pytest.raises(EnvironmentFault, match=rf"raised {kind.__name__} in close\(\): 0 \("):
+        env.close()
+
+
+def test_handlers_of_signals_end_the_program_in_an_environment_too() -> None:
+    def leave(number: int, frame: object) -> None:
+        sys.exit(7)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        with pytest.raises(SystemExit, match="7"):
+            rlsdk.make("trpo", env=Ending(Leaving, "step", by_signal=True), n_steps=64, seed=0).learn(64)
+        with pytest.raises(KeyboardInterrupt):
+            rlsdk.make("trpo", env=Ending(KeyboardInterrupt, "step"), n_steps=64, seed=0).learn(64)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -338,6 +338,8 @@ def test_traits_are_known_and_true(traits: tuple[str, ...], words: str | None) -
         ({"family": ""}, "empty family"),
         ({"actions": ["Sphere"]}, "accepted: Box"),
         ({"actions": "Box"}, "list of strings"),
+        ({"actions": [["Box"]]}, "list of strings"),
+        ({"sinks": [[["x"]]]}, "list of strings"),
         ({"title": 3}, "string"),
         ({"title": None}, "lacks"),
         ({"family": None}, "provides nothing"),

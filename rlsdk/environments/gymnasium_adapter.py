@@ -28,7 +28,17 @@ from rlsdk.environments.vector.custom_vector import CustomVectorEnv
 from rlsdk.environments.vector.native_vector import GymVector, NativeVectorEnv
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.wrapping import EnvInTraining, known_wrapper, split_wrapper_settings, wrapped, wrapper_of
-from rlsdk.errors import EnvironmentFault, PluginError, RlsdkError, SettingsError, message_of, raised, shown, suggest
+from rlsdk.errors import (
+    EnvironmentFault,
+    PluginError,
+    RlsdkError,
+    SettingsError,
+    message_of,
+    raise_stop,
+    raised,
+    shown,
+    suggest,
+)
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.discovery import SWITCH
 from rlsdk.registry.loading import is_offered
@@ -201,7 +211,8 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
         ) from None
     except RlsdkError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        raise_stop(error)
         hint = f"; {MODULE_FIX}" if _lacks_module(env, error) else ""
         raise EnvironmentFault(
             f"environment {shown(env)} could not be made: {raised(error).removeprefix('raised ').rstrip('.')}{hint}"
@@ -212,7 +223,7 @@ def make_one(env: EnvSource, kwargs: dict[str, object]) -> Environment:
     return instance
 
 
-def _lacks_module(env: EnvSource, error: Exception) -> bool:
+def _lacks_module(env: EnvSource, error: BaseException) -> bool:
     """Whether the module of an id such as `package:Env-v0` cannot be found."""
     module = env.partition("?")[0].rpartition(":")[0] if isinstance(env, str) else ""
     return bool(module) and isinstance(error, ModuleNotFoundError) and module.partition(".")[0] in str(error)

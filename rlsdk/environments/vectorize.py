@@ -20,7 +20,7 @@ from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, 
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
 from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessOptions, ProcessVectorEnv
 from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raised, shown, suggest
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown, suggest
 from rlsdk.executors import choice
 from rlsdk.executors.workers import may_start_processes
 from rlsdk.registry import extension, extensions
@@ -271,7 +271,8 @@ def _close_trial(trial: Environment) -> None:
     """Close an environment that only was looked at; training is possible with one that cannot be closed."""
     try:
         trial.close()
-    except Exception as error:
+    except BaseException as error:
+        raise_stop(error)
         warnings.warn(f"environment {name_of(trial)!r} {raised(error, 'close()')}", RuntimeWarning, stacklevel=2)
 
 
@@ -315,8 +316,9 @@ def _is_worth_processes(trial: Environment, copies: int) -> bool:
         return False
     try:
         times = _times_of_steps(trial)
-    except Exception:
+    except BaseException as error:
         # its errors are reported when it is used
+        raise_stop(error)
         return False
     # The median, because the first steps of an episode may take much longer.
     return copies * sorted(times)[len(times) // 2] > WORTH_PROCESSES
@@ -359,8 +361,9 @@ def _make_native(name: str, env: object, n_envs: int, kwargs: dict[str, Any]) ->
         made = _make_vectorized(NATIVE, chosen.name, n_envs, arguments)
     except RlsdkError:
         raise
-    except Exception as error:
+    except BaseException as error:
         # code of the environment may raise any error
+        raise_stop(error)
         raise EnvironmentFault(
             f"environment {chosen.name!r} could not be made: {raised(error).removeprefix('raised ')}"
         ) from error
@@ -384,8 +387,9 @@ def _make_vectorized(name: str, env: object, n_envs: int, kwargs: dict[str, Any]
         made = make(env, n_envs, **kwargs)
     except RlsdkError:
         raise
-    except Exception as error:
+    except BaseException as error:
         # code of the package may raise any error
+        raise_stop(error)
         raise EnvironmentFault(f"vectorization={name!r} {raised(error)}") from error
     vector = connect(made)
     if vector.num_envs != n_envs:

@@ -12,7 +12,17 @@ import gymnasium
 
 from rlsdk.environments.adapters.checks import layers_of
 from rlsdk.environments.vector.connected import ConnectedEnv
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, UsageError, message_of, raised, shown, suggest
+from rlsdk.errors import (
+    EnvironmentFault,
+    RlsdkError,
+    SettingsError,
+    UsageError,
+    message_of,
+    raise_stop,
+    raised,
+    shown,
+    suggest,
+)
 from rlsdk.registry.loading import extension, extensions, is_offered
 from rlsdk.runtime.packages import named_module, pip_install
 from rlsdk.settings import Normalization, evolve
@@ -79,7 +89,8 @@ def wrapped(wrapper: Wrapper, environment: object) -> gymnasium.Env[object, obje
         made = wrapper(environment)
     except RlsdkError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        raise_stop(error)
         raise EnvironmentFault(
             f"wrapper {name} {raised(error)}; a wrapper is called with the environment and the arguments in its name, as in"
             f" {name}(ARGUMENT=VALUE), or those of functools.partial({name}, ...)"
@@ -97,8 +108,9 @@ def _import_wrapper(choice: str) -> Wrapper:
         found: object = getattr(named_module(module), name)
     except RlsdkError:
         raise
-    except Exception as error:
+    except BaseException as error:
         # code of the module may raise any error
+        raise_stop(error)
         raise SettingsError(
             f"wrapper {choice!r} cannot be imported: {type(error).__name__}: {message_of(error)}; it must be"
             " package.module:Class of an installed package, of the working directory or of a folder in PYTHONPATH, or"

@@ -322,7 +322,10 @@ def _check_kind(name: str, value: Any, default: object) -> None:
         if name in CALLED and isinstance(value, tuple) and pairs:
             _check_called(name, value)
         wanted = "table of strings" if name in TABLES else "list of strings" if default == () else "string"
-        if not (pairs if name in TABLES else is_list is (default == ())) or not all(isinstance(t, str) for t in texts):
+        # lists in a list are flattened in `texts`, so that they are looked for here
+        nested = name not in TABLES and is_list and any(isinstance(each, tuple) for each in value)
+        fits = pairs if name in TABLES else is_list is (default == ())
+        if nested or not fits or not all(isinstance(text, str) for text in texts):
             raise _wrong(name, f"must be a {wanted}")
         if len(texts) > MOST_ITEMS or any(len(text) > MOST_TEXT for text in texts):
             raise _wrong(name, f"is too long: {MOST_ITEMS} items of {MOST_TEXT} characters")

@@ -13,8 +13,10 @@ import stat
 import struct
 import tempfile
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from ctypes import CDLL
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import IO, Generic, TypeVar, cast
@@ -46,6 +48,36 @@ def write_csv(path: Path, header: Sequence[object], rows: Iterable[Iterable[obje
     writer.writerow(header)
     writer.writerows(rows)
     write_whole(path, text.getvalue().encode())
+
+
+SEAL = re.compile(r"\n(?:# |<!-- )unedited: ([0-9a-f]{16})(?: -->)?\n\Z")
+"""The last line of a written text, as a comment in TOML or HTML. It has the digest of the text before it."""
+
+
+def sealed(text: str, comment: str = "<!-- {} -->") -> str:
+    """Return a text with a last line by which `is_edited` recognizes it. `comment`: a comment in the text's language."""
+    return f"{text}\n{comment.format(f'unedited: {sha256(text.encode()).hexdigest()[:16]}')}\n"
+
+
+def is_edited(text: str) -> bool:
+    """Whether a text is anything but the result of `sealed`."""
+    found = SEAL.search(text)
+    return found is None or found[1] != sha256(text[: found.start()].encode()).hexdigest()[:16]
+
+
+def write_beside_edits(path: Path, text: str) -> Path:
+    """Write the result of `sealed` to `path`, or, with a warning, to the first `NAME_2`, `NAME_3`, .. if a user edited it.
+
+    Return the path; raises like `write_atomically`.
+    """
+    place, number = path, 1
+    while place.exists() and is_edited(place.read_bytes().decode(errors="replace")):
+        number += 1
+        place = path.with_name(f"{path.stem}_{number}{path.suffix}")
+    if place != path:
+        warnings.warn(f"{path} was edited and stays as it is; what is new is in {place}", stacklevel=3)
+    write_whole(place, text.encode())
+    return place
 
 
 def append_whole(path: Path, data: bytes) -> None:

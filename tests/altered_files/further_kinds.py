@@ -30,12 +30,13 @@ from rlsdk.runs.directory import SEAL, record_made_here, sealed
 from rlsdk.runs.request import RunRequest, read_table
 from rlsdk.runs.runner import run
 from rlsdk.runs.stored_evaluation import EvaluationRequest, evaluate_stored
+from rlsdk.runtime import is_edited
+from rlsdk.runtime import sealed as sealed_card
 from rlsdk.runtime.packages import pip_install
 from rlsdk.storage import SafetensorsSerializer
 from rlsdk.storage.archive import inspect
 from rlsdk_interchange import hub
-from rlsdk_interchange.export import is_edited, model_card
-from rlsdk_interchange.export import sealed as sealed_card
+from rlsdk_interchange.export import model_card
 from rlsdk_interchange.hub_commands import pull_file
 from rlsdk_lab.suite import load_suite
 from rlsdk_lab.sweep import Sweep, stored, sweep

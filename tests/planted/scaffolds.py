@@ -12,6 +12,9 @@ ON, OFF, POPULATION = FILES["on-policy"], FILES["off-policy-discrete"], FILES["p
 CONTINUOUS, OFFLINE = FILES["off-policy-continuous"], FILES["offline"]
 LOOP = "plugins/rlsdk-testing/src/rlsdk_testing/scaffold/templates/own-loop/src/PACKAGE/plan.py.tmpl"
 
+STEP = "                self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n"
+STEP_OF_Q = "        self.optimizer.step(self.config.learning_rate(1.0 - progress), self.config.max_grad_norm)\n"
+
 BUGS = (
     Bug(
         id="the-target-moves-twice",
@@ -172,5 +175,110 @@ BUGS = (
         file=LOOP,
         old="cursor = Cursor(steps, cursor.updates + updates)",
         new="cursor = Cursor(steps, updates)",
+    ),
+    Bug(
+        id="two-steps-for-each-minibatch",
+        algorithm="planted-on-policy",
+        kind="training",
+        file=ON,
+        old=STEP,
+        new=STEP + STEP,
+    ),
+    Bug(
+        id="a-second-step-at-the-end-of-an-update",
+        algorithm="planted-on-policy",
+        kind="training",
+        file=ON,
+        old="        return metrics\n",
+        new="        self.optimizer.step(config.learning_rate(1.0 - progress), config.max_grad_norm)\n        return metrics\n",
+    ),
+    Bug(
+        id="every-second-minibatch-makes-no-step",
+        algorithm="planted-on-policy",
+        kind="training",
+        file=ON,
+        old=STEP,
+        new='                self.parts = getattr(self, "parts", 0) + 1\n                if self.parts % 2:\n    '
+        + STEP,
+    ),
+    Bug(
+        id="the-first-epoch-makes-no-step",
+        algorithm="planted-on-policy",
+        kind="training",
+        file=ON,
+        old=STEP,
+        new="                if metrics:\n    " + STEP,
+    ),
+    Bug(
+        id="two-steps-with-one-gradient",
+        algorithm="planted-off-policy",
+        kind="training",
+        file=OFF,
+        old=STEP_OF_Q,
+        new=STEP_OF_Q + STEP_OF_Q,
+    ),
+    Bug(
+        id="every-second-update-makes-no-step",
+        algorithm="planted-off-policy",
+        kind="training",
+        file=OFF,
+        old=STEP_OF_Q,
+        new='        self.updates = getattr(self, "updates", 0) + 1\n        if self.updates % 2:\n    ' + STEP_OF_Q,
+    ),
+    Bug(
+        id="a-step-without-a-gradient-after-each",
+        algorithm="planted-off-policy",
+        kind="training",
+        file=OFF,
+        old=STEP_OF_Q,
+        new=STEP_OF_Q + "        self.optimizer.zero_grad()\n" + STEP_OF_Q,
+    ),
+    Bug(
+        id="half-of-the-mean-of-the-best",
+        algorithm="planted-population",
+        kind="population",
+        file=POPULATION,
+        old="return played[score.topk(elites).indices].mean(0)",
+        new="return 0.5 * played[score.topk(elites).indices].mean(0)",
+    ),
+    Bug(
+        id="the-best-have-larger-weights",
+        algorithm="planted-population",
+        kind="population",
+        file=POPULATION,
+        old="return played[score.topk(elites).indices].mean(0)",
+        new="best = score.topk(elites).indices\n    return torch.softmax(score[best], 0) @ played[best]",
+    ),
+    Bug(
+        id="one-more-than-the-best",
+        algorithm="planted-population",
+        kind="population",
+        file=POPULATION,
+        old="score.topk(elites).indices",
+        new="score.topk(min(elites + 1, len(score))).indices",
+    ),
+    Bug(
+        id="half-of-the-best",
+        algorithm="planted-population",
+        kind="population",
+        file=POPULATION,
+        old="score.topk(elites).indices",
+        new="score.topk(max(1, elites // 2)).indices",
+    ),
+    Bug(
+        id="the-sum-of-the-best",
+        algorithm="planted-population",
+        kind="population",
+        file=POPULATION,
+        old="score.topk(elites).indices].mean(0)",
+        new="score.topk(elites).indices].sum(0)",
+    ),
+    Bug(
+        id="the-median-of-the-best",
+        algorithm="planted-population",
+        kind="population",
+        file=POPULATION,
+        old="score.topk(elites).indices].mean(0)",
+        new="score.topk(elites).indices].median(0).values",
     ),
 )

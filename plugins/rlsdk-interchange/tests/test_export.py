@@ -17,8 +17,9 @@ from torch import nn
 
 import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
+from rlsdk.runtime import sealed
 from rlsdk_envs.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
-from rlsdk_interchange.export import export, model_card, sealed
+from rlsdk_interchange.export import export, model_card
 from rlsdk_sb3 import BaseFeaturesExtractor
 
 ort = pytest.importorskip("onnxruntime")

@@ -266,6 +266,21 @@ def test_the_report_needs_nothing_else(ran: Any) -> None:
     assert "| ars | CartPole-v1 | 600 | 2 |" in (ran.plan.out / "summary.md").read_text()
 
 
+def test_edited_reports_are_kept(ran: Any) -> None:
+    first, summary = write_report(ran, "rlsdk bench small"), ran.plan.out / "summary.md"
+    assert write_report(ran, "rlsdk bench small --jobs 2") == first, "what was not edited is replaced"
+    for path in (first, summary):
+        path.write_text(path.read_text().replace("CartPole", "Cart pole"))
+    edited = first.read_text(), summary.read_text()
+    with pytest.warns(UserWarning, match="was edited and stays as it is") as seen:
+        second = write_report(ran, "rlsdk bench small")
+    assert (first.read_text(), summary.read_text()) == edited
+    assert second == first.with_name("report_2.html")
+    assert "summary_2.md" in str(seen[0].message)
+    for path in (first, summary, second, summary.with_name("summary_2.md")):
+        path.unlink()
+
+
 def test_every_picture_has_a_text_and_its_numbers(ran: Any) -> None:
     page = write_report(ran, "rlsdk bench small").read_text()
     folder = ran.plan.out / "pictures"

@@ -105,6 +105,19 @@ def test_a_search_goes_on_and_writes_settings_that_run(tmp_path: Path) -> None:
         tune(plan(tmp_path, steps=500))
 
 
+def test_edited_settings_of_a_search_are_kept(tmp_path: Path) -> None:
+    best = tune(plan(tmp_path)).file
+    edited = best.read_text() + "# mine\n"
+    best.write_text(edited)
+    with pytest.warns(UserWarning, match=r"best\.toml was edited and stays as it is; what is new is in .*best_2\.toml"):
+        again = tune(plan(tmp_path, trials=3))
+    assert best.read_text() == edited
+    assert again.file == tmp_path / "best_2.toml"
+    assert structure(tomllib.loads(again.file.read_text()), load("ars").config_type).env == "CartPole-v1"
+    with pytest.warns(UserWarning, match="stays as it is"):
+        assert tune(plan(tmp_path, trials=4)).file == again.file, "what was not edited is replaced"
+
+
 def test_trials_with_other_scores_are_another_search(tmp_path: Path) -> None:
     _open(plan(tmp_path))
     others = {"episodes": 2, "pruner": "halving", "settings": {"n_top": 1}}

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-
 from rlsdk.executors.futures import FuturesExecutor
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, raised, shown
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, message_of, raise_stop, raised, shown
 
 NUMBERS = frozenset((float, int, np.float64, np.float32, np.float16, np.int64, np.int32))
 """Types of rewards that `float` converts correctly, so that they need no check, except for ints above `LARGEST_INT`."""
@@ -158,11 +158,12 @@ def attribute_of(environment: object, name: str, default: object = None) -> obje
     """
     try:
         return getattr(environment, name, default)
-    except Exception as error:
+    except BaseException as error:
+        raise_stop(error)
         raise unreadable(environment, name, error) from error
 
 
-def unreadable(environment: object, name: str, error: Exception) -> EnvironmentFault:
+def unreadable(environment: object, name: str, error: BaseException) -> EnvironmentFault:
     """The error for an attribute whose reading raised another error than AttributeError."""
     what = raised(error, f"the attribute {name!r}")
     return EnvironmentFault(
@@ -260,6 +261,7 @@ def call_of(environment: Environment, name: str, args: Sequence[object], kwargs:
         answer: object = method(*args, **kwargs)
     except RlsdkError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        raise_stop(error)
         raise EnvironmentFault(f"environment {named(environment)} {raised(error, name)}") from error
     return answer

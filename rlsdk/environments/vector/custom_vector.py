@@ -23,7 +23,7 @@ from rlsdk.environments.vector.connected import (
 )
 from rlsdk.environments.vector.stepping import ItemT, ResultT, Work
 from rlsdk.environments.vector.sync_vector import device_of
-from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raised, shown
+from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown
 from rlsdk.interfaces import Collector, State, VectorEnv, VectorEnvAbilities, ability
 from rlsdk.records import EnvStep, Observation
 from rlsdk.runtime.process import choose_device
@@ -171,7 +171,8 @@ class CustomVectorEnv(SteppedVector):
             return call()
         except RlsdkError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            raise_stop(error)
             raise EnvironmentFault(f"environment {self.name!r} {raised(error, what)}") from error
 
     def _ask(self, call: Callable[[], object], kind: type[ResultT], what: str) -> ResultT:

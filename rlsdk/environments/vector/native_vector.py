@@ -29,7 +29,16 @@ from rlsdk.environments.adapters.observations import ActionDecoder, ObservationB
 from rlsdk.environments.states import capture, masks_in, restore
 from rlsdk.environments.vector.connected import SPACES_OF_VECTORS, Options, SteppedVector, fingerprint, seed_spaces
 from rlsdk.environments.vector.stepping import LATE, Faults, InfoEntries
-from rlsdk.errors import ArtifactError, EnvironmentFault, MaskError, ObservationError, UsageError, raised, shown
+from rlsdk.errors import (
+    ArtifactError,
+    EnvironmentFault,
+    MaskError,
+    ObservationError,
+    UsageError,
+    raise_stop,
+    raised,
+    shown,
+)
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 from rlsdk.tree import map_tensors
@@ -196,7 +205,8 @@ class NativeVectorEnv(SteppedVector):
         """The result of `call`, a function that calls the environment. Errors become an EnvironmentFault with its name."""
         try:
             return call()
-        except Exception as error:
+        except BaseException as error:
+            raise_stop(error)
             raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
 
     def _mask(self, infos: Mapping[str, object], unchecked: NDArray[np.bool_] | None = None) -> Tensor | None:

@@ -58,7 +58,7 @@ from rlsdk.environments.vector.connected import (
     require_separate,
     seed_spaces,
 )
-from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, fitting, raised, shown
+from rlsdk.errors import EnvironmentFault, MaskError, ObservationError, RlsdkError, fitting, raise_stop, raised, shown
 from rlsdk.records import EnvStep, Episode, Observation
 from rlsdk.spaces import Space
 
@@ -141,7 +141,7 @@ class EnvironmentGroup:
             result = None
             try:
                 result = seen, reward, terminated, truncated, info = step(actions[i])
-            except Exception as error:
+            except BaseException as error:  # an environment that calls sys.exit must not end a training in silence
                 self._faults.explain_step(i, result, actions[i], error)
             kinds = type(reward), type(terminated), type(truncated), type(info)
             if kinds not in USUAL or (type(reward) is int and abs(reward) > LARGEST_INT):
@@ -198,7 +198,7 @@ class EnvironmentGroup:
             if seed is not None:
                 seed_spaces(self.environments[i], seed)
             result = self.environments[i].reset(seed=seed, **more)
-        except Exception as error:
+        except BaseException as error:
             self._faults.blame(i, raised(error, "reset") + hint_for(error), error)
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
             self._faults.blame(i, f"reset must return (observation, info), info a dict; it returned {shown(result)}")
@@ -224,7 +224,7 @@ class EnvironmentGroup:
             self._faults.blame(i, f"gave an {INFO!r} in its info before, but not now; {EVERYWHERE}")
         try:
             given = info[INFO] if self.methods is None else self.methods[i]()
-        except Exception as error:
+        except BaseException as error:
             self._faults.blame(i, raised(error, f"{METHOD}()"), error)
         try:
             self.arrays.mask[i] = self.rule.row(given)
@@ -351,16 +351,18 @@ class EnvironmentGroup:
             return work(self.environments, items)
         except RlsdkError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            raise_stop(error)
             raise EnvironmentFault(f"environment {self.name!r} {raised(error)}{hint_for(error)}") from error
 
     def close(self) -> None:
         """Close every environment, and then raise EnvironmentFault if the `close` of one of them raised an error."""
-        failed: Exception | None = None
+        failed: BaseException | None = None
         for environment in self.environments:
             try:
                 environment.close()
-            except Exception as error:
+            except BaseException as error:
+                raise_stop(error)
                 failed = failed or error
         if failed is not None:
             raise EnvironmentFault(f"environment {self.name!r} {raised(failed, 'close()')}") from failed
@@ -480,10 +482,13 @@ class Faults:
         number = f" (number {self.numbers[i]})" if self.numbers else ""
         return f"environment {self.name!r}{number}"
 
-    def blame(self, i: int, what: str, cause: Exception | None = None) -> NoReturn:
-        """Raises EnvironmentFault that environment `i` did `what`. If `cause` is an error of rlsdk, it is raised instead."""
+    def blame(self, i: int, what: str, cause: BaseException | None = None) -> NoReturn:
+        """Raises EnvironmentFault that environment `i` did `what`. If `cause` is an error of rlsdk, or asks this process to
+        stop, it is raised instead."""
         if isinstance(cause, RlsdkError):
             raise cause
+        if cause is not None:
+            raise_stop(cause)
         raise EnvironmentFault(f"{self.where(i)} {what}") from cause
 
     def named(self, i: int, step: int, check: Callable[..., ItemT], *arguments: object) -> ItemT:
@@ -512,8 +517,9 @@ class Faults:
         except ObservationError as error:
             raise EnvironmentFault(f"environment {self.name!r}, {call}: {error}") from None
 
-    def explain_step(self, i: int, result: object, action: object, error: Exception) -> NoReturn:
+    def explain_step(self, i: int, result: object, action: object, error: BaseException) -> NoReturn:
         """Raises EnvironmentFault, because `step` raised `error`, or returned a `result` that is not a tuple of five."""
+        raise_stop(error)  # first: Ctrl-C may come when there is a result already
         if result is not None:
             self.blame(i, STEP)
         self.blame(i, raised(error, f"step({shown(action)})") + hint_for(error), error)

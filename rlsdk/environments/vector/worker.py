@@ -18,7 +18,7 @@ from rlsdk.environments.adapters.observations import ActionRows
 from rlsdk.environments.vector.connected import Options
 from rlsdk.environments.vector.stepping import Ended, StepArrays, Work
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
-from rlsdk.errors import EnvironmentFault, RlsdkError, raised
+from rlsdk.errors import EnvironmentFault, RlsdkError, raise_stop, raised
 from rlsdk.executors.shared_memory import ALIGNMENT, Layout
 from rlsdk.records import Observation
 from rlsdk.spaces import Space
@@ -71,7 +71,8 @@ class Assignment:
             made = [make() for make in self.makers()]
         except RlsdkError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            raise_stop(error)
             raise EnvironmentFault(f"environment {self.name!r} {raised(error)}") from error
         numbers = self.rows if self.total > 1 else ()
         env = SyncVectorEnv(made, *self.spaces, name=self.name, numbers=numbers)

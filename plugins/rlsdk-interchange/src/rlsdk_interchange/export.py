@@ -16,7 +16,6 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +28,7 @@ from rlsdk.agent import Agent, system_info
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.exploration import random_actions
 from rlsdk.records import Act, Features, Observation
-from rlsdk.runtime import write_whole
+from rlsdk.runtime import is_edited, sealed, write_whole
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import flat_scalars
 from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
@@ -38,7 +37,6 @@ from rlsdk_interchange.bounds import within_bounds
 FORMATS = {"onnx": ".onnx", "torch-export": ".pt2"}
 _IN_CARDS = "Trained with rlsdk for"
 """Text that identifies a model card: every model card contains it."""
-_SEAL = "<!-- unedited: "
 TOLERANCE = 1e-5
 ROWS = 3
 """Batch size of the examples with which the policy is traced."""
@@ -225,16 +223,6 @@ def _page(card: Path) -> Path | None:
         raise SettingsError(f"the model card would replace {card}, which is another text; choose another file")
     warnings.warn(f"{card} was edited and stays as it is; move it away to get a new model card", stacklevel=3)
     return None
-
-
-def sealed(card: str) -> str:
-    """A model card with a last line, invisible on the page, by which `is_edited` recognizes it."""
-    return f"{card}\n{_SEAL}{sha256(card.encode()).hexdigest()[:16]} -->\n"
-
-
-def is_edited(card: str) -> bool:
-    """Whether a text is anything but the result of `sealed`."""
-    return card != sealed(card.rpartition(f"\n{_SEAL}")[0])
 
 
 def target_of(path: str | Path, format: str) -> Path:  # noqa: A002  # the name that `export` uses

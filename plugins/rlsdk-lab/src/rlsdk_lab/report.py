@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from rlsdk.agent import system_info
 from rlsdk.errors import SettingsError
-from rlsdk.runtime import write_whole
+from rlsdk.runtime import sealed, write_beside_edits
 from rlsdk_lab import report_tables as tables
 from rlsdk_lab.benchmark import BenchResult
 from rlsdk_lab.report_figures import Picture, learning_curves, profiles
@@ -36,14 +36,12 @@ def write_report(outcome: BenchResult, command: str) -> Path:
     title = f"rlsdk bench {outcome.plan.suite.name}"
     header = [outcome.plan.suite.description, f"Command: {command}", f"Versions: {versions()}"]
     text = "\n\n".join([f"# {title}", *header, *(f"## {table.title}\n\n{table.markdown()}" for table in found)])
-    write_whole(folder / SUMMARY, f"{text}\n".encode())
+    write_beside_edits(folder / SUMMARY, sealed(f"{text}\n"))
     write_scores(outcome.scores, folder / SCORES)
     page = Template((files("rlsdk_lab") / "report.html").read_text(encoding="utf-8"))
     body = "\n".join([*map(_html, found), *_pictures(outcome)])
     lines = "".join(f"<p>{escape(fact)}</p>" for fact in header if fact)
-    path = folder / REPORT
-    write_whole(path, page.substitute(title=escape(title), facts=lines, body=body).encode())
-    return path
+    return write_beside_edits(folder / REPORT, sealed(page.substitute(title=escape(title), facts=lines, body=body)))
 
 
 def versions() -> str:

@@ -15,7 +15,7 @@ from rlsdk.errors import SettingsError, WorkError, shown, suggest
 from rlsdk.executors import Executor
 from rlsdk.registry import load
 from rlsdk.runs import named_sinks
-from rlsdk.runtime import counted, is_quiet, print_line, write_whole
+from rlsdk.runtime import counted, is_quiet, print_line, sealed, write_beside_edits
 from rlsdk.runtime.packages import pip_install
 from rlsdk.settings import commented_toml, unstructure
 from rlsdk.settings.constructor import bind
@@ -229,8 +229,8 @@ def _summary(plan: Tuning, study: optuna.Study) -> Best:
         f" return {best.value:.2f}\n"
         f"searched: {', '.join(values)}\nrepeat: {plan.command(Path(BEST))}"
     )
-    path = plan.out / BEST
-    write_whole(path, commented_toml(spec.config_type, unstructure(config), header=header).encode())
+    text = commented_toml(spec.config_type, unstructure(config), header=header)
+    path = write_beside_edits(plan.out / BEST, sealed(text, "# {}"))
     return Best(
         score=float(best.values[0]),
         values=values,

@@ -28,6 +28,7 @@ from rlsdk_testing.batches import (
     transitions_of,
     with_rewards,
 )
+from rlsdk_testing.dose_clauses import weights_on
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject, differing
@@ -37,13 +38,13 @@ LARGE = 50.0
 """The number that is added to rewards that must not have an effect."""
 
 
-def _bootstrapping(subject: Subject) -> tuple[Learner, Batch]:
-    """Return a learner, and a batch from its buffer in which all discounts are `GAMMA`.
+def _bootstrapping(subject: Subject, **changes: float) -> tuple[Learner, Batch]:
+    """Return a learner with the settings `changes`, and a batch from its buffer in which all discounts are `GAMMA`.
 
     Raises:
         NotApplicable: the algorithm learns neither from discounts nor from next observations, or not from rewards.
     """
-    learner = Learner(subject)
+    learner = Learner(subject, **changes)
     batch = transitions_of(learner)
     require_rewards(learner, batch)
     batch = replace(batch, discount=torch.full_like(batch.discount, GAMMA))
@@ -247,7 +248,7 @@ def td_error_of_its_row(subject: Subject) -> None:
     "update(): multiply the loss by batch.loss_mask, and end traces where the next row is not valid.",
 )
 def padding(subject: Subject) -> None:
-    learner, batch = _bootstrapping(subject)
+    learner, batch = _bootstrapping(subject, **weights_on(subject))
     if not isinstance(batch, Sequences):
         raise NotApplicable("it does not learn from sequences")
     rows = torch.zeros_like(batch.loss_mask)

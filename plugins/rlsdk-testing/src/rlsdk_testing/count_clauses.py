@@ -14,7 +14,7 @@ import torch
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import kernels_off
-from rlsdk.records import Report, Scored
+from rlsdk.records import Report, Rollout, Scored
 from rlsdk_testing.alternatives import Setting, settings_of
 from rlsdk_testing.batches import recording, wrapping
 from rlsdk_testing.dose_clauses import moves_of_copies
@@ -188,6 +188,34 @@ def _on_a_line(row: Mapping[int, int]) -> bool:
 
 def _shares(row: Mapping[int, int]) -> bool:
     return all(abs(row[value] * value - row[1]) <= value * max(2.0, 0.15 * row[value]) for value in (2, 3))
+
+
+@clause(
+    "count.minibatches",
+    "An epoch over a rollout has a step for each minibatch: with `batch_size` of all rows, of half and of a quarter of them"
+    " there are 1, 2 and 4 times as many.",
+    "update(): make one step for every minibatch of `shuffled(rows, batch_size, generator)`, also for the first and the last.",
+)
+@look_first("algorithm", "update")
+def minibatches(subject: Subject) -> None:
+    observed = Observed(subject, n_epochs=1)
+    if not isinstance(observed.batch, Rollout) or not any(
+        each.name == "batch_size" for each in settings_of(observed.agent.config)
+    ):
+        raise NotApplicable("it does not divide rollouts into minibatches of `batch_size` rows")
+    rows = observed.batch.steps.valid.numel()
+    counts: dict[int, Counter[str]] = {}
+    for parts in (1, 2, 4):
+        variant = observed.variant(batch_size=rows // parts)
+        if rows % 4 or variant is None:
+            raise NotApplicable(f"it refuses to divide its {rows} rows into {parts} minibatches")
+        counts[parts] = Counter(step.optimizer for step in variant.update(observed.batch))
+    for path in counts[4]:
+        once, *others = (counts[parts][path] for parts in (1, 2, 4))
+        require(
+            others == [once, once] or (once > 0 and others == [2 * once, 4 * once]),
+            f"1, 2 and 4 minibatches of {rows} rows: {once}, {others[0]} and {others[1]} steps of {path}",
+        )
 
 
 @clause(

@@ -55,6 +55,12 @@ def float_settings(observed: Observed) -> list[tuple[Setting, float]]:
     return [(setting, level) for setting, level in found if level is not None]
 
 
+def weights_on(subject: Subject) -> dict[str, float]:
+    """Return a value above 0 for every weight of a term that is off by default, such as `ent_coef` = 0."""
+    found = [(setting, _level(setting)) for setting in settings_of(subject.agent().config)]
+    return {setting.name: level for setting, level in found if level == UNKNOWN and _is_factor(setting)}
+
+
 def _effect(observed: Observed, progress: float = 0.5) -> Effect:
     """Return the effect of one update, and the candidates that are proposed before it."""
     return {**observed.proposal(progress), **observed.effect(observed.batch, progress)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.records import Scored
 from rlsdk.training import PopulationPlan
 from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_testing.alternatives import settings_of
 from rlsdk_testing.batches import recording
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
@@ -205,3 +207,98 @@ def statistics(subject: Subject) -> None:
     expected, found = rows.mean(0), normalizer.flat()[0]
     close = np.allclose(found, expected, rtol=ROUNDING, atol=ROUNDING)
     require(close, f"the mean is {found.round(4)}, that of the observations of {len(rows)} steps {expected.round(4)}")
+
+
+SHIFT = 5.0
+"""How far all candidates are moved, and the policy with them."""
+DECAY = 0.1
+"""The largest share of the parameters that an update may take away, as weight decay does."""
+
+
+@clause(
+    "population.candidates-moved",
+    "If the candidates and the policy are moved by one vector, an update sets parameters that are moved by it too.",
+    "update(): weights of candidates in a mean have the sum 1; look for a factor on the mean, and for a sum in its place."
+    " A step from the present parameters is added to them.",
+)
+def candidates_moved(subject: Subject) -> None:
+    agent = subject.agent(zero_policy=False)
+    _plan(agent)
+    batch = _distinct(agent)
+    plain, moved = _after(agent, batch, 0.0), _after(agent, batch, SHIFT)
+    share = float((moved - plain).mean()) / SHIFT
+    require(
+        1.0 - DECAY <= share <= 1.0 + ROUNDING and float((moved - plain - share * SHIFT).abs().max()) < DECAY * SHIFT,
+        f"candidates and policy that are moved by {SHIFT:g} give parameters that are moved by {share * SHIFT:.3g}",
+    )
+
+
+@clause(
+    "population.elites",
+    "A setting that is described as the number of best candidates counts them: with 1, 2 and 3 the next parameters lie between"
+    " that many candidates, of the highest scores. They are the mean of these if the description names it.",
+    "update(): take score.topk(number).indices and the mean of the parameters of these candidates, dim 0.",
+)
+def elites(subject: Subject) -> None:
+    agent = subject.agent(zero_policy=False)
+    _plan(agent)
+    described = [
+        (each.name, str(each.field.metadata.get("help", "")))
+        for each in settings_of(agent.config)
+        if isinstance(each.value, int) and "best candidates" in str(each.field.metadata.get("help", ""))
+    ]
+    if not described:
+        raise NotApplicable("no setting is described as a number of best candidates")
+    for name, text in described:
+        for count in (1, 2, 3):
+            given: dict[str, Any] = {name: count}
+            chosen = subject.agent(zero_policy=False, **given)
+            is_mean = any(word in text for word in MEANS) and "weight" not in text
+            _require_of_best(chosen, count, f"{name} = {count}", is_mean)
+
+
+MEANS = ("mean", "fitted")
+"""Words with which a description promises the plain mean of the best candidates."""
+
+
+def _require_of_best(agent: Agent, count: int, what: str, is_mean: bool) -> None:
+    """Check that the parameters after an update are an average of those of the `count` best candidates."""
+    batch = _distinct(agent)
+    best = batch.parameters[batch.score.argsort(descending=True)[:count]].double()
+    found = _after(agent, batch, 0.0)
+    equal = torch.full((count,), 1.0 / count, dtype=torch.float64)
+    weights = equal if is_mean else torch.linalg.lstsq(best.T, found).solution
+    error = float((weights @ best - found).norm() / best.norm())
+    wanted = "their mean" if is_mean else f"an average of them, but with the weights {weights.numpy().round(3)}"
+    averages = bool((weights > 0.0).all()) and abs(float(weights.sum()) - 1.0) < ROUNDING
+    require(
+        error < ROUNDING and averages,
+        f"{what}: the parameters after an update differ by {error:.1%} from those of the {count} best candidates; they should"
+        f" be {wanted}",
+    )
+
+
+def _distinct(agent: Agent) -> Scored:
+    """Return the candidates that an agent proposes, with scores that all differ, in no order."""
+    proposer: Any = agent.parts.algorithm
+    candidates: torch.Tensor = proposer.propose(progress=0.0)
+    generator = torch.Generator().manual_seed(4)
+    score = torch.randperm(len(candidates), generator=generator).to(candidates)
+    return Scored(candidates, score, env_steps=len(candidates))
+
+
+def _after(agent: Agent, batch: Scored, shift: float) -> torch.Tensor:
+    """Return the parameters of the policy, float64 [D], after an update with candidates and policy moved by `shift`.
+
+    The agent is as before afterwards.
+    """
+    before, streams = deepcopy(agent.get_parameters()), agent.streams.state_dict()
+    policy: Any = agent.parts.policy
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(shift)
+    agent.parts.algorithm.update(replace(batch, parameters=batch.parameters + shift), progress=0.5)
+    found = torch.cat([parameter.detach().double().flatten() for parameter in policy.parameters()])
+    agent.set_parameters(before)
+    agent.streams.load_state_dict(streams)
+    return found

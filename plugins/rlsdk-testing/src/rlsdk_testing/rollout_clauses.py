@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,22 +21,27 @@ from rlsdk_testing.batches import (
     require_rewards,
     rows_where,
 )
+from rlsdk_testing.dose_clauses import weights_on
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.rollouts import with_ends, with_other_finals, with_other_last
+from rlsdk_testing.row_clauses import in_one_step, twice_as_wide
 from rlsdk_testing.subject import Subject, differing
+from rlsdk_testing.watched import TINY, Observed
 
 LARGE = 50.0
 """The number that is added to rewards that must not have an effect."""
 
 
-def _learning(subject: Subject) -> tuple[Learner, AnyRollout, Tensor]:
+def _learning(subject: Subject, **changes: Any) -> tuple[Learner, AnyRollout, Tensor]:
     """Return a learner, its rollout [T, B] without fillers, and bool [T, B]: whether an episode ended with the row.
+
+    `changes`: settings of the learner, and the kind of its actions, as for `small_agent`.
 
     Raises:
         NotApplicable: the algorithm does not learn from rewards of rollouts, or no episode ended within the rollout.
     """
-    learner = Learner(subject)
+    learner = Learner(subject, **changes)
     batch = learner.batch
     if not isinstance(batch, Rollout):
         raise NotApplicable(f"it learns from {type(batch).__name__}, not from a rollout")
@@ -153,11 +159,22 @@ def terminations_are_no_limits(subject: Subject) -> None:
 
 @clause(
     "rollout.fillers",
-    "Rows with `valid` False are resets. Their contents do not change the update.",
-    "update(): exclude rows where steps.valid is False. `PolicyBatch.weight` is 0 there.",
+    "Rows with `valid` False are resets. Neither their contents nor their number changes the update, whichever terms of the"
+    " loss are on.",
+    "update(): exclude rows where steps.valid is False from every term, also the entropy, and from the number by which sums are"
+    " divided. `PolicyBatch.weight` is 0 there.",
 )
 def fillers(subject: Subject) -> None:
-    learner, batch, ended = _learning(subject)
+    # the entropy of a Gaussian is the same in every row, so that other actions are tried as well
+    others = [kind for kind in subject.manifest.actions if kind != "Box"][:1]
+    for actions in dict.fromkeys([subject.action_kind, *others]):
+        # a term whose weight is 0 by default, such as the entropy, would hide that it reads these rows
+        _require_fillers_unread(subject, actions=actions, **weights_on(subject))
+    _require_fillers_uncounted(subject)
+
+
+def _require_fillers_unread(subject: Subject, **changes: Any) -> None:
+    learner, batch, ended = _learning(subject, **changes)
     rows = torch.zeros_like(ended)
     rows[1:] = ended[:-1]
     batch = _with_fillers(batch, rows)
@@ -165,6 +182,34 @@ def fillers(subject: Subject) -> None:
     require(
         distance <= ROUNDING_OF_ZEROS, f"other values in the rows that are not valid change an update by {distance:.1%}"
     )
+
+
+def _require_fillers_uncounted(subject: Subject) -> None:
+    """Check that an environment that was only reset does not make the mean gradient of the others smaller."""
+    observed = in_one_step(subject, **weights_on(subject))
+    wide = twice_as_wide(observed.batch)
+    rows = torch.zeros_like(wide.steps.valid)
+    rows[:, rows.shape[1] // 2 :] = True
+    wide = _with_fillers(replace(wide, final_observations=observed.batch.final_observations), rows)
+    steps = _gradients(observed, observed.batch)
+    for path, gradient in _gradients(observed, wide).items():
+        one = steps.get(path)
+        if one is None or float(one.norm()) < TINY:
+            continue
+        ratio = float(gradient @ one / (one @ one))
+        require(
+            abs(ratio - 1.0) < DILUTED,
+            f"with as many rows that are not valid, the gradient of {path} is {ratio:.3g} times as large in its direction",
+        )
+
+
+DILUTED = 0.25
+"""The largest error of a gradient's size. Where the sequences of a recurrent policy are cut changes it by less."""
+
+
+def _gradients(observed: Observed, batch: AnyRollout) -> dict[str, Tensor]:
+    """Return path of an optimiser -> the gradient [P] of its first step in an update."""
+    return {step.optimizer: step.gradient for step in reversed(observed.update(batch))}
 
 
 def _with_fillers(batch: AnyRollout, rows: Tensor) -> AnyRollout:

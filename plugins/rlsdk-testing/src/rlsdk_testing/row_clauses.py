@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlsdk.kernels import kernels_off
 from rlsdk.records import FinalObservations, Rollout, Scored, Sequences
 from rlsdk.tree import map_tensors
-from rlsdk_testing.batches import AnyRollout, Batch, rows_in_batch
+from rlsdk_testing.batches import ENVS, EPISODE, PATIENCE, AnyRollout, Batch, rows_in_batch, small_agent
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.watched import TINY, Effect, Observed, apart, look_first, of_weights
+from rlsdk_testing.watched import LOOSE, TINY, Effect, Ledger, Observed, apart, look_first, of_weights
 
 WHOLE: dict[str, Any] = {"batch_size": 10_000, "n_epochs": 1}
 """Settings with which an update of a rollout is one step with all its rows."""
@@ -25,6 +26,8 @@ ERROR = 0.01
 BIASED = 0.08
 """The same for gradients of rollouts, which may be normalised by a standard deviation that depends on the number of rows."""
 MOST_ROWS = 16
+UPDATES = 6
+"""The updates in which gradients and steps are followed."""
 
 
 def in_one_step(subject: Subject, **changes: Any) -> Observed:
@@ -147,7 +150,7 @@ def _ratio(one: Effect, two: Effect, name: str) -> float:
 
 def _twice(batch: Batch) -> Batch:
     if isinstance(batch, Rollout):
-        return _twice_as_wide(batch)
+        return twice_as_wide(batch)
     if isinstance(batch, Sequences):
         steps = map_tensors(lambda leaf: torch.cat([leaf, leaf], 1), batch.steps)
         following = map_tensors(lambda leaf: torch.cat([leaf, leaf], 1), batch.next_observation)
@@ -159,7 +162,7 @@ def _twice(batch: Batch) -> Batch:
     return map_tensors(lambda leaf: torch.cat([leaf, leaf]), batch)
 
 
-def _twice_as_wide(batch: AnyRollout) -> AnyRollout:
+def twice_as_wide(batch: AnyRollout) -> AnyRollout:
     """Return a rollout [T, 2 B] in which every environment is there twice."""
     finals, width = batch.final_observations, batch.steps.reward.shape[1]
     if finals is not None:
@@ -211,3 +214,23 @@ def _require_no_sum(path: str, gradients: list[Tensor], what: str) -> None:
         float((two - 2.0 * one).norm()) > ERROR * float(two.norm()),
         f"{path}: in {what}, at the same weights, the second gradient is twice the first: they pile up",
     )
+
+
+@clause(
+    "training.steps-of-gradients",
+    "Every step of an optimiser has a gradient that was computed after its last step. Every gradient that an update computes is"
+    " followed by a step, or stays for a later one.",
+    "update(): call zero_grad(), backward() and step() once each for a minibatch, in this order.",
+)
+@look_first("algorithm", "update")
+def steps_of_gradients(subject: Subject) -> None:
+    with kernels_off():  # kernels make steps of optimisers in compiled code
+        agent = small_agent(subject, **LOOSE)
+        ledger, learnt, steps = Ledger(agent), 0, 2 * EPISODE * ENVS
+        with ledger.following():
+            while learnt < UPDATES and steps < PATIENCE:
+                agent.learn(steps, reset_num_timesteps=False)
+                learnt, steps = ledger.updates, steps * 2
+    if not ledger.steps:
+        raise NotApplicable("no optimiser makes a step in its training")
+    require(not ledger.faults, "\n".join(ledger.faults[:2]))

@@ -18,7 +18,7 @@ from rlsdk.agent import Agent
 from rlsdk.errors import ContractViolation
 from rlsdk.interfaces import AlgorithmAbilities, ability
 from rlsdk.kernels import kernels_off
-from rlsdk_testing.batches import Batch, Learner, small_agent
+from rlsdk_testing.batches import Batch, Learner, small_agent, wrapping
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.networks import Found, held
 from rlsdk_testing.not_applicable import NotApplicable
@@ -68,6 +68,105 @@ def _noting(path: str, optimizer: Optimizer, note: Callable[[Step], object], hol
         return None if hold else original(*args, **kwargs)
 
     return step
+
+
+Marks = tuple[tuple[Tensor | None, int], ...]
+"""The gradient of each tensor of an optimiser, and how often it was written."""
+
+
+class Ledger:
+    """Follows which gradients an agent computes, and which steps of its optimisers use them."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.faults: list[str] = []
+        """A text for each step without a gradient of its own, and for each gradient without a step."""
+        self.updates = self.steps = 0
+        self._optimizers = Found(agent).optimizers
+        self._fresh = set[str]()
+        """Paths of optimisers whose gradient was computed since their last step."""
+        self._last: dict[str, tuple[Tensor, Marks]] = {}
+        """Path -> the gradient of the last step [D], and its marks."""
+        self._open: list[dict[str, Marks]] = []
+        """The gradients of this update that no step has used: path of each optimiser that has one -> its marks."""
+        self._overdue: list[dict[str, Marks]] = []
+        """The same of earlier updates."""
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Inside the `with` statement, follow all that is computed with torch.autograd."""
+        backward, grad = torch.autograd.backward, torch.autograd.grad
+
+        def computed(*args: Any, **kwargs: Any) -> object:
+            before = self._marks()
+            self._look_for_dropped(before)
+            found: object = backward(*args, **kwargs)
+            after = self._marks()
+            filled = {path: marks for path, marks in after.items() if not _same(marks, before[path])}
+            self._fresh |= filled.keys()
+            self._open += [filled] if filled else []
+            return found
+
+        def returned(*args: Any, **kwargs: Any) -> object:
+            self._fresh |= self._optimizers.keys()  # it is not known to which optimiser they will be given
+            return grad(*args, **kwargs)
+
+        with wrapping(self.agent.parts.algorithm, self._updated, "update"), watched(self.agent, self._step, hold=False):
+            torch.autograd.backward, torch.autograd.grad = computed, returned
+            try:
+                yield
+            finally:
+                torch.autograd.backward, torch.autograd.grad = backward, grad
+
+    def _marks(self) -> dict[str, Marks]:
+        return {path: _marks_of(optimizer) for path, optimizer in self._optimizers.items()}
+
+    def _updated(self, method: Callable[..., object], *args: object, **kwargs: object) -> object:
+        found = method(*args, **kwargs)
+        self.updates += 1
+        self._overdue += self._open
+        self._open = []
+        return found
+
+    def _step(self, step: Step) -> None:
+        path, marks = step.optimizer, _marks_of(self._optimizers[step.optimizer])
+        self.steps += 1
+        last = self._last.get(path)
+        # two gradients of one number are parallel by chance; longer ones are also written by clipping, within a step
+        unwritten = _same if step.gradient.numel() < 2 else _same_objects
+        if last is not None and path not in self._fresh and unwritten(marks, last[1]):
+            before, now = last[0], step.gradient
+            # a clipped gradient is scaled, and one that was set to zero still moves weights by their momentum
+            if bool(before.any()) and float(now @ before) >= (1.0 - TINY) * float(now.norm() * before.norm()):
+                self.faults.append(
+                    f"step {self.steps} of a training, of {path}: no gradient was computed after the step before"
+                )
+        self._last[path] = (step.gradient, marks)
+        self._fresh.discard(path)
+        self._open = [each for each in self._open if path not in each]
+        self._overdue = [each for each in self._overdue if path not in each]
+
+    def _look_for_dropped(self, now: Mapping[str, Marks]) -> None:
+        """Note the gradients of earlier updates that were removed before any step used them."""
+        for each in self._overdue:
+            if not any(_same(marks, now[path]) for path, marks in each.items()):
+                self.faults.append(
+                    f"update {self.updates} of a training computed a gradient of {', '.join(each)}, and no step used it"
+                )
+        self._overdue = [each for each in self._overdue if any(_same(marks, now[path]) for path, marks in each.items())]
+
+
+def _marks_of(optimizer: Optimizer) -> Marks:
+    grads = [tensor.grad for tensor in held(optimizer)]
+    return tuple((grad, 0 if grad is None else grad._version) for grad in grads)
+
+
+def _same(one: Marks, two: Marks) -> bool:
+    return _same_objects(one, two) and all(a[1] == b[1] for a, b in zip(one, two, strict=True))
+
+
+def _same_objects(one: Marks, two: Marks) -> bool:
+    return len(one) == len(two) and all(a[0] is b[0] for a, b in zip(one, two, strict=True))
 
 
 Check = Callable[[Subject], "str | None"]
