@@ -12,7 +12,7 @@ import numpy as np
 
 from rlsdk.errors import WorkError
 from rlsdk.executors import SerialExecutor
-from rlsdk.executors.processes import StatefulHere
+from rlsdk_parallel.executors import StatefulHere
 
 Work = Callable[[Any], Any]
 
@@ -151,7 +151,7 @@ class Mixing(Serial):
     """Swaps the answers of collectors."""
 
     def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulHere:
-        made = super().stateful_workers(makers)
+        made = StatefulHere(makers)
         ask = made.ask
         made.ask = lambda requests: dict(zip(requests, reversed(ask(requests).values()), strict=True))  # type: ignore[method-assign]
         return made

@@ -16,6 +16,7 @@ import rlsdk
 import rlsdk.environments
 from rlsdk.agent.assembly import recorded_spaces
 from rlsdk.errors import ArtifactError, SettingsError, UnknownNameError
+from rlsdk.executors import make_executor
 from rlsdk.runs.recorded_run import environment_of, require_same_dataset, with_dataset
 from rlsdk.settings import AgentConfig, DataReference, commented_toml, data_in, data_settings, structure, unstructure
 from rlsdk.spaces import Discrete, Space
@@ -107,7 +108,16 @@ def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch, cli: Any, t
     code, _, err = cli(
         "run", "ppo", "--env", "CartPole-v1", "--n-envs", "2", "--collectors", "2", "--out", str(tmp_path / "a")
     )
-    assert (code, err.count("\n"), "is in rlsdk-parallel, which is not installed" in err) == (1, 1, True), err
+    assert (code, err.count("\n"), "rlsdk-parallel" in err) == (1, 1, True), err
+    for given in ("processes", "in-process"):
+        with pytest.raises(
+            (SettingsError, UnknownNameError), match=rf"^vectorization '{given}' is in rlsdk-parallel, which"
+        ):
+            rlsdk.environments.make_vec_env("CartPole-v1", 2, vectorization=given)
+    with pytest.raises(
+        SettingsError, match=r"'processes' is in a package that is not installed: pip install .*rlsdk-parallel"
+    ):
+        make_executor("processes", 1)
     code, _, err = cli("inspect", "demo.safetensors")
     assert (code, err.count("\n")) == (1, 1)
     assert "demo.safetensors is a file of rlsdk-datasets, which is not installed: pip install" in err

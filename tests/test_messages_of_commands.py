@@ -10,12 +10,12 @@ import gymnasium
 import pytest
 
 from rlsdk.errors import EnvironmentFault, PluginError, SettingsError
-from rlsdk.executors.processes import Processes
 from rlsdk.registry import find
 from rlsdk.runtime.output import plain_warning, plain_warnings
 from rlsdk.settings import load_settings
 from rlsdk_lab.plotting import TITLE_WIDTH, environment_title
 from rlsdk_lab.suite import load_suite
+from rlsdk_parallel.executors import Processes
 
 SHORT = ("--env", "CartPole-v1", "--steps", "64", "--n-envs", "1", "--set", "n_steps=32", "--eval-episodes", "1")
 

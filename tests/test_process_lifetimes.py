@@ -193,7 +193,7 @@ def test_ctrl_c_of_a_terminal_goes_to_the_parent_alone(place: tuple[str, ...], t
 
 STARTING = """
 import os, signal, sys, time
-from rlsdk.executors.processes import Processes
+from rlsdk_parallel.executors import Processes
 from rlsdk.executors.processes import StatefulProcesses
 
 def make():

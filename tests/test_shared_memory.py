@@ -14,8 +14,9 @@ import attrs
 import numpy as np
 import pytest
 
-from rlsdk.executors import Processes, shared_memory
+from rlsdk.executors import shared_memory
 from rlsdk.executors.shared_memory import FIRST, LARGE, SharedArray, SharedArrays
+from rlsdk_parallel import Processes
 
 
 @attrs.frozen(eq=False)

@@ -6,8 +6,8 @@ import torch
 from threadpoolctl import threadpool_info
 
 from rlsdk.executors import make_executor
-from rlsdk.executors.processes import Background
 from rlsdk.runtime.process import limited_threads
+from rlsdk_parallel.executors import Background
 
 
 def numbers(_: object) -> tuple[int, set[int]]:

@@ -14,7 +14,7 @@ from rlsdk.errors import RlsdkError
 from rlsdk.registry import algorithms, extensions, preset_names
 
 SINKS = ("console", "tensorboard")
-EXECUTORS = ("in-process", "processes")
+EXECUTORS = ("in-process",)
 """The executors of rlsdk itself, listed here because their modules import torch."""
 
 

@@ -18,7 +18,9 @@ from rlsdk.environments.adapters.checks import Environment, name_of
 from rlsdk.environments.adapters.observations import spaces_of
 from rlsdk.environments.gymnasium_adapter import EnvSource, connect, in_module, in_process, is_of_package, make_one
 from rlsdk.environments.vector.connected import ConnectedEnv, Seeds, require_copies, require_separate
-from rlsdk.environments.vector.process_vector import ExecutorVectorEnv, ProcessOptions, ProcessVectorEnv
+from rlsdk.environments.vector.process_vector import ProcessOptions, ProcessVectorEnv
+from rlsdk.environments.vector.stepping import groups
+from rlsdk.environments.vector.worker import Assignment, ByValue
 from rlsdk.environments.wrapping import Wrapper, known_wrapper, wrapped, wrapper_of
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError, raise_stop, raised, shown, suggest
 from rlsdk.executors import choice
@@ -32,7 +34,7 @@ from rlsdk.settings.load import environment_id, text_of
 NATIVE = "native"
 VECTORIZATIONS = ("auto", "sync", "async", NATIVE)
 ENVS, PARALLEL = "rlsdk-envs", "rlsdk-parallel"
-PACKAGES = {"c": ENVS, "torch": ENVS}
+PACKAGES = {"c": ENVS, "torch": ENVS, **choice.PACKAGES}
 """Further vectorization -> the package of this project that offers it."""
 WORTH_PROCESSES = 700e-6
 """Processes are used when stepping all copies once takes longer than this time in seconds.
@@ -164,15 +166,27 @@ def _make(makers: Sequence[_Maker], vectorization: str, options: ProcessOptions,
         if any(maker.env is not makers[0].env for maker in makers):
             raise SettingsError(f"vectorization={vectorization!r} plays copies of one environment; give one function")
         _require_new(makers, first)
-        elsewhere = choice.make_executor(vectorization, options.workers)
-        here = in_process([makers[0].in_monitor(first)], seed)
-        return ExecutorVectorEnv(makers[0], here, elsewhere, count, options.workers)
+        return _on_executor(
+            makers[0], count, in_process([makers[0].in_monitor(first)], seed), vectorization, options.workers
+        )
     if vectorization == "async" or (vectorization == "auto" and _is_worth_processes(first, count)):
         _require_new(makers, first)
         # First, so that what it holds, such as a port or a window, is free for those in the processes.
         _close_trial(first)
         return ProcessVectorEnv(makers, *pair, options, name=name, seed=seed)
     return in_process([makers[0].in_monitor(first), *(maker() for maker in makers[1:])], seed)
+
+
+def _on_executor(maker: _Maker, count: int, here: ConnectedEnv, executor: str, workers: int) -> ConnectedEnv:
+    """The vector environment that plays whole episodes of `count` copies with an executor. One copy is in this process."""
+    make = of_package(PARALLEL, f"vectorization {executor!r}").ExecutorVectorEnv
+    # rounded up
+    own = -(-count // workers)
+    pair = here.observation_space, here.action_space
+    assignment = Assignment(ByValue([maker] * own), pair, here.name, range(own), total=1)
+    split = partial(groups, size=own, workers=workers)
+    made: ConnectedEnv = make(here, assignment, choice.make_executor(executor, workers), count, split)
+    return made
 
 
 def _in_collectors(makers: Sequence[_Maker], given: Mapping[str, object]) -> ConnectedEnv:

@@ -1,17 +1,18 @@
-"""Executors run independent items of work: in this process, in processes on this machine, in a pool from
-`concurrent.futures`, or in an executor of a plugin."""
+"""Executors run independent items of work: in this process, or in an executor of a package.
+
+rlsdk-parallel has `processes` and pools, rlsdk-ray has `ray`. Here are also the processes that environments are stepped in.
+"""
 
 from rlsdk.executors.choice import SerialExecutor, capacity, make_executor, names
-from rlsdk.executors.futures import FuturesExecutor, attempt, result_of, unsendable
-from rlsdk.executors.processes import Processes
-from rlsdk.executors.workers import WorkerDied
+from rlsdk.executors.processes import StatefulProcesses
+from rlsdk.executors.workers import Worker, WorkerDied, attempt, result_of, unsendable
 from rlsdk.interfaces import Executor
 
 __all__ = [
     "Executor",
-    "FuturesExecutor",
-    "Processes",
     "SerialExecutor",
+    "StatefulProcesses",
+    "Worker",
     "WorkerDied",
     "attempt",
     "capacity",

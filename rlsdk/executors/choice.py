@@ -1,6 +1,4 @@
-"""Executors run independent items of work: in this process, in processes on this machine, in a pool from
-`concurrent.futures`, or in an executor of a plugin.
-"""
+"""The executor of this process, and the look-up of others by name: of packages, and of functions in modules."""
 
 from __future__ import annotations
 
@@ -13,11 +11,10 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from rlsdk.errors import RlsdkError, SettingsError, raised, shown, suggest
-from rlsdk.executors.futures import FuturesExecutor
-from rlsdk.executors.processes import Processes, StatefulHere
 from rlsdk.interfaces import Executor
 from rlsdk.registry import extension, extensions
 from rlsdk.registry.loading import is_offered
+from rlsdk.runtime.lazy import of_package
 from rlsdk.runtime.packages import named_module, pip_install
 
 ItemT = TypeVar("ItemT")
@@ -32,29 +29,21 @@ class SerialExecutor:
 
     def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
         """Return a finished future of `work(item)`: the work is done before this method returns."""
-        return done_now(work, item)
-
-    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulHere:
-        """See `rlsdk.interfaces.HasStatefulWorkers`."""
-        return StatefulHere(makers)
+        future = Future[ResultT]()
+        try:
+            future.set_result(work(item))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
     def close(self) -> None:
         """Do nothing: there are no processes to end."""
 
 
-def done_now(work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-    """Call `work(item)` and return a finished future with its result or its exception."""
-    future = Future[ResultT]()
-    try:
-        future.set_result(work(item))
-    except Exception as error:
-        future.set_exception(error)
-    return future
-
-
-EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor(), "processes": Processes}
+EXECUTORS: dict[str, Callable[[int], Executor]] = {"in-process": lambda _: SerialExecutor()}
 """Name -> function of the number of workers that makes the executor, for the executors that need no plugin."""
-PACKAGES = {"ray": "rlsdk-ray"}
+PARALLEL = "rlsdk-parallel"
+PACKAGES = {"processes": PARALLEL, "ray": "rlsdk-ray"}
 """Name of an executor -> the separate package that contains it."""
 
 
@@ -151,8 +140,8 @@ def _adapted(make: Callable[[int], Any], made: object, workers: int) -> Executor
     """Return the executor for `made`, the object that the factory `make` returned."""
     if not isinstance(made, Pool):
         return _checked(made)
-    executor = FuturesExecutor(partial(make, workers), workers)
-    executor.adopt(made)
+    wanted = f"the executor that uses a {type(made).__name__}"
+    executor: Executor = of_package(PARALLEL, wanted).FuturesExecutor(partial(make, workers), workers, made)
     return executor
 
 

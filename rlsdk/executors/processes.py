@@ -1,4 +1,4 @@
-"""An executor that runs work in processes on this machine. The processes stay alive between items."""
+"""Processes on this machine, each with a function that answers requests and may store state between them."""
 
 from __future__ import annotations
 
@@ -6,165 +6,36 @@ import contextlib
 import math
 import multiprocessing
 import os
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import wait as wait_for_futures
-from functools import partial
 from multiprocessing.connection import Connection
-from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
-from rlsdk.errors import EnvironmentFault, WorkError
-from rlsdk.executors.futures import Submitting, attempt, result_of
+from rlsdk.errors import EnvironmentFault
 from rlsdk.executors.shared_memory import SharedArrays
 from rlsdk.executors.workers import (
     End,
-    RepeatedFailure,
     Worker,
     WorkerDied,
+    attempt,
     clean_up_undisturbed,
     end_all,
     end_with_parent,
     obey_parent_only,
     reply,
+    result_of,
     spread,
 )
-from rlsdk.runtime.process import use_one_thread_here
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
-class Processes:
-    """An executor with `workers` processes, started when there is work. Functions and items must be picklable.
-
-    A process that dies is replaced, and its item is tried once more. On Ctrl-C the processes get SIGTERM, running items are
-    waited for and the others are not begun. A second Ctrl-C ends the processes immediately. The processes do not receive the
-    Ctrl-C of the terminal themselves. They end a few seconds after this process.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self.count = workers
-        self.repeated = 0
-        """How many items were tried again because a process died."""
-        self._pool = StatefulProcesses([])
-        """The processes of `map`. Their functions have no state, but are sent to and waited for in the same way."""
-        self._submitting = Submitting(self._run, workers)
-        self._idle, self._submitted, self._closed = SimpleQueue[Worker](), list[Worker](), False
-        """Those processes of submitted items that are free, all of them, and whether they were ended."""
-
-    def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        if not items:
-            return []
-        workers = self._pool.workers
-        for number in range(len(workers), min(self.count, len(items))):
-            workers.append(_started(number))
-        try:
-            return self._answers(workers, [(work, item) for item in self._pool.pack(items)])
-        except KeyboardInterrupt:
-            self._stop()
-            raise
-        except BaseException:
-            self._pool.end()
-            raise
-
-    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        """Run `work(item)` in a process that `map` does not use, and return the future of its result."""
-        return self._submitting.submit(work, item)
-
-    def _run(self, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
-        """Run a submitted item. Each that runs has a thread of its own, which calls this, and a process of its own."""
-        # processes start only when more items run than before: starting one takes seconds
-        try:
-            worker = self._idle.get_nowait()
-        except Empty:
-            worker = _started(len(self._submitted))
-            self._submitted.append(worker)
-        try:
-            result: ResultT = self._answers([worker], [(work, item)])[0]
-            return result
-        finally:
-            if worker.process.is_alive():
-                self._idle.put(worker)
-
-    def _answers(self, workers: Sequence[Worker], requests: Sequence[object]) -> list[Any]:
-        try:
-            return spread(workers, requests, timeout=math.inf, accept=result_of, replaced=self._count_repeated)
-        except RepeatedFailure as error:
-            raise WorkError(str(error)) from None
-
-    def _count_repeated(self) -> None:
-        if self._closed:  # `close` ended the process; a new one would outlive the executor
-            raise WorkError("the executor was closed")
-        self.repeated += 1
-
-    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulProcesses:
-        """See `rlsdk.interfaces.HasStatefulWorkers`. `map` does not use these processes."""
-        return StatefulProcesses(makers)
-
-    def _stop(self) -> None:
-        """Send SIGTERM to every process, wait until it answers or dies, and end it."""
-        try:
-            for worker in self._pool.workers:
-                worker.process.terminate()
-            for worker in self._pool.workers:
-                with contextlib.suppress(WorkerDied):
-                    worker.receive(math.inf)
-        finally:
-            self._pool.end()
-
-    def close(self) -> None:
-        """End the processes. The results of submitted items that run are lost."""
-        # first the mark, then the kill: a thread whose process died must not start another one
-        self._closed = True
-        self._submitting.close()
-        for worker in self._submitted:
-            worker.process.kill()
-        self._pool.close(ENDING)
-
-
-def _started(number: int) -> Worker:
-    """Start a process that runs items of work; `number` is its number in messages."""
-    shown = warnings.formatwarning
-    ours = shown if shown.__module__.startswith("rlsdk.") else None  # a user's function may not be importable there
-    make = partial(_make_piecework, ours)
-    # not a daemon: items are trainings, which may start processes for their environments
-    return Worker(multiprocessing.get_context("spawn"), serve_apart, make, f"worker {number}", daemon=False)
-
-
-def _make_piecework(shown: Callable[..., str] | None) -> Callable[[Any], object]:
-    """The function of a process that runs items. `shown` formats its warnings, None is Python's format."""
-    if shown is not None:
-        warnings.formatwarning = shown
-    return lambda request: request[0](request[1])
-
-
-CLOSING, ENDING = 60.0, 5.0
-"""Seconds that processes have to close what they made; and to end, without anything to close."""
+CLOSING = 60.0
+"""Seconds that processes have to close what they made."""
 Maker: TypeAlias = Callable[[], Callable[[Any], object]]
 """A function that makes the function which answers the requests of a worker."""
-
-
-class StatefulHere:
-    """Stateful workers that are functions in this process, called one after another."""
-
-    def __init__(self, makers: Sequence[Maker]) -> None:
-        self._makers, self._functions = makers, [make() for make in makers]
-
-    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
-        return {index: self._functions[index](request) for index, request in requests.items()}
-
-    def replace(self, index: int) -> None:
-        self._functions[index] = self._makers[index]()
-
-    def close(self) -> None:
-        """Call the method `close` of the functions that have one, and drop all functions."""
-        for function in self._functions:
-            _close(function)
-        self._functions = []
 
 
 class StatefulProcesses:
@@ -186,11 +57,21 @@ class StatefulProcesses:
 
         A process that does not answer for `timeout` seconds counts as dead. With `apart`, each is in a session of its own.
         """
-        context, self.timeout = context or multiprocessing.get_context("spawn"), timeout
+        self._context, self._answering = (
+            context or multiprocessing.get_context("spawn"),
+            serve_apart if apart else serve,
+        )
+        self.timeout, self.workers = timeout, list[Worker]()
         self._shared = SharedArrays()  # first, so that the processes share the tracker that cleans up after a crash
         labels = labels or [f"worker {i}" for i in range(len(makers))]
-        answering = serve_apart if apart else serve
-        self.workers = [Worker(context, answering, make, label) for make, label in zip(makers, labels, strict=True)]
+        for make, label in zip(makers, labels, strict=True):
+            self.add(make, label)
+
+    def add(self, make: Maker, label: str, *, daemon: bool = True) -> Worker:
+        """Start one more process. One that is not a daemon may start processes itself."""
+        worker = Worker(self._context, self._answering, make, label, daemon=daemon)
+        self.workers.append(worker)
+        return worker
 
     @property
     def pids(self) -> list[int | None]:
@@ -204,9 +85,17 @@ class StatefulProcesses:
             self.workers[index].send(request)
         return {index: result_of(answer) for index, answer in self._received(requests).items()}
 
-    def spread(self, requests: Sequence[object], replaced: Callable[[], None]) -> list[Any]:
-        """Send each of the packed requests to the next process that is free; see `rlsdk.executors.workers.spread`."""
-        return spread(self.workers, requests, timeout=self.timeout, accept=result_of, replaced=replaced)
+    def spread(
+        self, requests: Sequence[object], replaced: Callable[[], None], workers: Sequence[Worker] = ()
+    ) -> list[Any]:
+        """Send each of the packed requests to the next process that is free, of `workers` or of all.
+
+        See `rlsdk.executors.workers.spread`, also for `replaced`. The result has what their functions returned.
+
+        Raises:
+            WorkError: a request ended its process twice; otherwise what a function raised.
+        """
+        return spread(workers or self.workers, requests, self.timeout, accept=result_of, replaced=replaced)
 
     def pack(self, requests: Sequence[object]) -> list[object]:
         """Put large arrays of requests into shared memory; see `SharedArrays.pack`."""
@@ -286,51 +175,3 @@ def _close(function: object) -> None:
     close = getattr(function, "close", None)
     if close is not None:
         close()
-
-
-class Background:
-    """A thread that runs submitted functions in their order. It starts with the first one; Python can exit while it runs."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._unsettled = False
-
-    def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
-        """Run `work()` in the thread, after all earlier work, and return the future of its result."""
-        future = Future[ResultT]()
-        if self._thread is None:
-            thread = threading.Thread(target=_work_off, args=(self._queue,), daemon=True)
-            thread.start()
-            self._thread = thread
-        self._unsettled = True
-        self._queue.put((work, future))
-        return future
-
-    def settle(self) -> None:
-        """Wait until all submitted work is done. Errors stay in their futures.
-
-        A call from the background thread itself returns immediately.
-        """
-        if self._unsettled and threading.current_thread() is not self._thread:
-            marker = Future[None]()  # Ctrl-C inside `submit` may have come before the last work was put into the queue
-            self._queue.put((lambda: None, marker))
-            wait_for_futures([marker])
-            self._unsettled = False
-
-    def close(self) -> None:
-        """Let the thread end after the work that was submitted so far. This call does not wait for it."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread = None
-
-
-def _work_off(queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
-    use_one_thread_here()
-    while (item := queue.get()) is not None:
-        work, future = item
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-        del item, work, future  # frees the result, which may be large

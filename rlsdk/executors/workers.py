@@ -14,18 +14,24 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 
-from rlsdk.errors import UsageError, WorkError, raised
-from rlsdk.executors.futures import Raised, unsendable
+from rlsdk.errors import UsageError, WorkError, message_of, raised
 from rlsdk.runtime.process import limited_threads
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+ErrorT = TypeVar("ErrorT", bound=Exception)
+
 
 OVERSLEPT = 1.0
 """Seconds after a deadline from which on this process counts as having been stopped, for example by Ctrl-Z."""
@@ -183,15 +189,15 @@ def _serve(script: Script | None, serve: Serve, pipe: Connection, argument: Any)
         serve(pipe, argument)
 
 
-class RepeatedFailure(Exception):  # noqa: N818  # named after the event
+class RepeatedFailure(WorkError):  # noqa: N818  # named after the event
     """The same item ended its process twice."""
 
 
 def spread(
     workers: Sequence[Worker],
     requests: Sequence[object],
-    *,
     timeout: float,
+    *,
     accept: Callable[[Any], object],
     replaced: Callable[[], None],
 ) -> list[Any]:
@@ -445,3 +451,90 @@ def _missing(path: str) -> Script:
     if not hasattr(sys.modules[MAIN], "__file__"):
         sys.modules[MAIN] = sys.modules[IN_CHILDREN] = _Missing(path)
     return Script(path)
+
+
+PLAIN = (str, bytes, int, float, bool, type(None))
+CREATED_ELSEWHERE = "--- in its process ---"
+
+
+def traced(error: ErrorT, trace: str) -> ErrorT:
+    """Return `error` with a note that holds `trace`, the traceback from the process where it was raised.
+
+    Python prints the note. The message of the error is unchanged.
+    """
+    if trace:
+        error.add_note(f"{CREATED_ELSEWHERE}\n{trace}")
+    return error
+
+
+@attrs.frozen
+class Raised:
+    """An exception as text and plain values. Every process can unpickle these; the exception itself perhaps not."""
+
+    module: str
+    name: str
+    arguments: tuple[object, ...]
+    message: str
+    trace: str
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(error: Exception) -> Raised:
+        """Return the class, arguments, message, traceback and notes of `error`, to raise it in another process."""
+        kind, trace = type(error), "".join(traceback.format_exception(error)).rstrip()
+        arguments, notes = _arguments(error), tuple(map(str, getattr(error, "__notes__", ())))
+        return Raised(kind.__module__, kind.__qualname__, arguments, message_of(error), trace, notes)
+
+    def error(self) -> Exception:
+        """Return the exception. If its class cannot be imported or created here, return a `WorkError` that names it."""
+        made = self._made()
+        if made is None:
+            made = WorkError(f"the work raised {self.name}: {self.message}")
+        for note in self.notes:
+            made.add_note(note)
+        return traced(made, self.trace)
+
+    def _made(self) -> Exception | None:
+        try:
+            kind: object = import_module(self.module)
+            for part in self.name.split("."):
+                kind = getattr(kind, part)
+            made = kind(*self.arguments) if isinstance(kind, type) and issubclass(kind, Exception) else None
+            return made if made is not None and str(made) == self.message else None
+        except Exception:  # a class of a third party: its module and its constructor may raise anything
+            return None
+
+
+def _arguments(error: Exception) -> tuple[object, ...]:
+    """Return the arguments that create an equal error, if they are plain values; else only the message."""
+    try:
+        reduced: Any = error.__reduce__()
+        kind, arguments = reduced[:2]
+    except Exception:
+        return (message_of(error),)
+    if kind is type(error) and isinstance(arguments, tuple) and all(isinstance(a, PLAIN) for a in arguments):
+        return arguments
+    return (message_of(error),)
+
+
+def attempt(work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT | Raised:
+    """Return `work(item)`, or a `Raised` if it raised an exception."""
+    try:
+        return work(item)
+    except Exception as error:
+        return Raised.of(error)
+
+
+def result_of(answer: ResultT | Raised) -> ResultT:
+    """Return `answer`, the result of `attempt`; raise the exception if it is a `Raised`."""
+    if isinstance(answer, Raised):
+        raise answer.error()
+    return answer
+
+
+def unsendable(what: str, error: BaseException) -> WorkError:
+    """Return the error to raise when `what` cannot be pickled; `error` is the exception from pickling."""
+    return WorkError(
+        f"{what} cannot be sent to another process: it {raised(error, 'pickling')}; give a function that a module holds,"
+        " and items of plain values, arrays and records"
+    )

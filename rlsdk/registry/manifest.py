@@ -121,7 +121,7 @@ EXTENSIONS = (*HOOKS, *CALLED)
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Dict", "Tuple")
 RESERVED = {
     "serializers": (".rlsdk",),
-    "executors": ("in-process", "processes", "auto", "sync", "async", "native"),
+    "executors": ("in-process", "auto", "sync", "async", "native"),
     "vectorizers": ("in-process", "processes", "auto", "sync", "async"),
     "sinks": ("console", "csv", "jsonl", "tensorboard"),
     "commands": ("list", "info", "config", "run", "eval", "inspect"),

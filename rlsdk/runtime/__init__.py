@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rlsdk.runtime.process import choose_device as choose_device
     from rlsdk.runtime.process import fresh_seed as fresh_seed
     from rlsdk.runtime.process import limited_threads as limited_threads
+    from rlsdk.runtime.process import use_one_thread_here as use_one_thread_here
 
 HOMES = {
     **dict.fromkeys(("Streams", "checked_seed", "fresh_seed"), "rlsdk.runtime.process"),
@@ -43,8 +44,7 @@ HOMES = {
     ),
     **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory"),
     "LastPrepared": "rlsdk.runtime.files",
-    "choose_device": "rlsdk.runtime.process",
-    "limited_threads": "rlsdk.runtime.process",
+    **dict.fromkeys(("choose_device", "limited_threads", "use_one_thread_here"), "rlsdk.runtime.process"),
 }
 __all__ = sorted(HOMES)  # noqa: PLE0605  # type checkers read the imports above
 __getattr__, __dir__ = attach(__name__, HOMES)

@@ -21,12 +21,12 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor, choice
-from rlsdk.executors.processes import StatefulHere
 from rlsdk.executors.workers import WorkerDied
 from rlsdk.exploration import NormalActionNoise
 from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
 from rlsdk_parallel import CollectorsVectorEnv
+from rlsdk_parallel.executors import StatefulHere
 from rlsdk_testing.subject import differing, flat_state
 from tests.collecting import CASES, SMALL, Kill, trained
 from tests.stateful_environments import Secretive

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from rlsdk.executors.futures import FuturesExecutor
+from rlsdk_parallel.executors import FuturesExecutor
 
 
 class Noted(ThreadPoolExecutor):
@@ -21,9 +21,7 @@ class Noted(ThreadPoolExecutor):
 
 
 def executor_of(pool: Noted) -> FuturesExecutor:
-    executor = FuturesExecutor(lambda: pool, 2)
-    executor.adopt(pool)
-    return executor
+    return FuturesExecutor(lambda: pool, 2, pool)
 
 
 def test_close_waits_for_a_pool_that_does_nothing() -> None:

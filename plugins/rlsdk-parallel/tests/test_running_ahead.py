@@ -19,10 +19,10 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
 from rlsdk.executors import choice
-from rlsdk.executors.processes import Background, StatefulHere
 from rlsdk.executors.workers import WorkerDied
 from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
+from rlsdk_parallel.executors import Background, StatefulHere
 from rlsdk_testing.subject import differing, equal_values, flat_state
 from tests.collecting import CASES, SMALL, Kill, trained
 from tests.stateful_environments import Secretive

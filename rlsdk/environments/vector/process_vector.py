@@ -7,28 +7,24 @@ is replaced with `restart=True`. So training never hangs.
 from __future__ import annotations
 
 import multiprocessing
-import threading
-import uuid
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, NoReturn
+from typing import Any
 
 import attrs
 import numpy as np
 import torch
-from torch import Tensor
 
 from rlsdk.environments.adapters.checks import Environment, Indices, chosen
 from rlsdk.environments.adapters.observations import ActionDecoder, concatenated
-from rlsdk.environments.states import OpaqueValue, masks_in, state_of, states_in
-from rlsdk.environments.vector.connected import ResetOptions, Seeds, SteppedVector, no_separate, seed_of
+from rlsdk.environments.states import masks_in, state_of, states_in
+from rlsdk.environments.vector.connected import ResetOptions, Seeds, SteppedVector, seed_of
 from rlsdk.environments.vector.stepping import (
     Ended,
-    EnvironmentGroup,
     ItemT,
     ResultT,
     StepArrays,
@@ -37,7 +33,6 @@ from rlsdk.environments.vector.stepping import (
     as_tensors,
     groups,
 )
-from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.environments.vector.worker import (
     Assignment,
     Block,
@@ -47,10 +42,10 @@ from rlsdk.environments.vector.worker import (
     arrays_in,
     bytes_for,
 )
-from rlsdk.errors import EnvironmentFault, UsageError, WorkError, raised
+from rlsdk.errors import EnvironmentFault, WorkError, raised
 from rlsdk.executors.processes import StatefulProcesses
 from rlsdk.executors.workers import WORK, RepeatedFailure, WorkerDied
-from rlsdk.interfaces import Executor, StatefulWorkers
+from rlsdk.interfaces import StatefulWorkers
 from rlsdk.records import EnvStep, Features, Observation
 from rlsdk.runtime.process import fresh_seed
 from rlsdk.spaces import Space
@@ -378,82 +373,3 @@ class ProcessVectorEnv(InWorkers, SteppedVector):
     def _end(self) -> None:
         self.closed = True
         self.workers.end()
-
-
-_GROUPS: dict[tuple[str, int], EnvironmentGroup] = {}
-"""The environments made in this process of an executor: (token of the vector environment, thread) -> group."""
-
-
-@attrs.frozen
-class GroupWork(Generic[ItemT, ResultT]):
-    """`work(environments, items)` as a function of `items`. The environments are made at the first call in a process."""
-
-    token: str
-    assignment: Assignment
-    work: ByValue[Work[ItemT, ResultT]]
-
-    def __call__(self, items: Sequence[ItemT]) -> list[ResultT]:
-        # for each thread, as an executor may run several items in one process at the same time
-        place = self.token, threading.get_ident()
-        if place not in _GROUPS:
-            _GROUPS[place] = self.assignment.environments().group
-        return _GROUPS[place].apply(self.work(), items)
-
-
-class ExecutorVectorEnv(SteppedVector):
-    """A vector environment whose `map` plays episodes on `num_envs` copies, distributed over the workers of an executor.
-
-    One copy in this process, `here`, gives spaces and attributes.
-    """
-
-    def __init__(
-        self, make: Callable[[], Environment], here: SyncVectorEnv, executor: Executor, num_envs: int, workers: int
-    ) -> None:
-        self.here, self.executor, self.num_envs, self.workers = here, executor, num_envs, workers
-        self.copies = -(-num_envs // workers)  # number of copies in each worker, rounded up
-        super().__init__(here.observation_space, here.action_space, here.name)
-        self.seeds, self.has_masks = here.seeds, here.has_masks
-        pair, copies = (here.observation_space, here.action_space), ByValue([make] * self.copies)
-        self._assignment = Assignment(copies, pair, here.name, range(self.copies), total=1)
-        self._token = uuid.uuid4().hex
-        # what can be answered without an episode is answered by the copy in this process
-        self.reset, self.reset_infos, self.fingerprint = here.reset, here.reset_infos, here.fingerprint
-        self.get_attr, self.env_method, self.wrappers = here.get_attr, here.env_method, here.wrappers
-
-    def set_options(self, options: object = None) -> None:
-        """Raises UsageError, because the copies are reset in the workers of the executor, with a seed only."""
-        if options:
-            no_separate(self.name, "set_options")
-
-    def step(self, action: Tensor) -> EnvStep:
-        """Raises UsageError; see `require_steps`."""
-        self.require_steps()
-
-    def require_steps(self) -> NoReturn:
-        """Raises UsageError, because an executor plays whole episodes only. The message names other vectorisations."""
-        raise UsageError(
-            f"environment {self.name!r} is played by an executor, which plays whole episodes, for population methods such"
-            " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"
-        )
-
-    def set_attr(self, name: str, value: object, indices: Indices = None) -> NoReturn:
-        """Raises UsageError, because the copies are made in the workers of the executor."""
-        no_separate(self.name, "set_attr")
-
-    def get_state(self) -> NoReturn:
-        """Raises OpaqueValue, because only whole episodes are played and none is unfinished."""
-        raise OpaqueValue("an executor has no environments between episodes")
-
-    def set_state(self, state: object, /) -> NoReturn:
-        """Raises OpaqueValue; see `get_state`."""
-        self.get_state()
-
-    def map(self, work: Work[ItemT, ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-        """The results of `work(environments, items)`, which the executor's workers do for groups of items, in order."""
-        played = GroupWork(self._token, self._assignment, ByValue(work))
-        return list(chain.from_iterable(self.executor.map(played, groups(items, self.copies, self.workers))))
-
-    def close(self) -> None:
-        """Close the copy in this process and the executor."""
-        self.here.close()
-        self.executor.close()

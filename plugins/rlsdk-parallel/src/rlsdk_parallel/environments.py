@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import os
+import threading
+import uuid
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from rlsdk.environments import ByValue, ConnectedEnv, InWorkers, OpaqueValue, Request, SteppedVector, make_vec_env
-from rlsdk.errors import EnvironmentFault, SettingsError
+import attrs
+from torch import Tensor
+
+from rlsdk.environments import (
+    ByValue,
+    ConnectedEnv,
+    InWorkers,
+    OpaqueValue,
+    Request,
+    SteppedVector,
+    VectorWorker,
+    make_vec_env,
+)
+from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.executors import SerialExecutor, WorkerDied, make_executor
-from rlsdk.executors.processes import Background
 from rlsdk.interfaces import AlgorithmAbilities, Collector, Executor, HasStatefulWorkers, PlanAbilities, ability
-from rlsdk.records import Observation
+from rlsdk.records import EnvStep, Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Space
 from rlsdk.training import DrivenAgent, OffPolicyPlan
 from rlsdk_parallel.collector import RemoteCollector
+from rlsdk_parallel.executors import Background, StatefulHere
 from rlsdk_parallel.worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
 
 if TYPE_CHECKING:
@@ -27,6 +41,7 @@ if TYPE_CHECKING:
 
     from rlsdk.callbacks import Run
 
+ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 Maker: TypeAlias = "Callable[[], gymnasium.Env[object, object]]"
 """A function that makes one environment."""
@@ -161,8 +176,8 @@ def _require_lag(agent: DrivenAgent, max_lag: int) -> None:
             )
     elif allowing is None or not allowing.allows_lag:
         raise SettingsError(
-            f"{agent.context.algorithm} learns only from rollouts of its current policy, without importance weights that correct for an"
-            f" older one; leave out max_lag = {max_lag}"
+            f"{agent.context.algorithm} learns only from rollouts of its current policy, without importance weights that"
+            f" correct for an older one; leave out max_lag = {max_lag}"
         )
 
 
@@ -186,7 +201,9 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
     ) -> None:
         """Raises SettingsError when the executor has no stateful workers."""
         super().__init__(*spaces, name)
-        if (able := ability(executor, HasStatefulWorkers, "stateful_workers")) is None:
+        able = ability(executor, HasStatefulWorkers, "stateful_workers")
+        here = isinstance(executor, SerialExecutor)
+        if able is None and not here:
             raise SettingsError(
                 f"executor {type(executor).__name__} has no workers that hold environments"
                 " (rlsdk.interfaces.HasStatefulWorkers), so it has no collectors; use 'processes', or leave them out"
@@ -195,7 +212,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         # reported only where the policy can be older than the learner's
         self.lag = 0 if max_lag else None
         # work in this process would not run beside the learner, but only switch between two threads
-        self._background = None if isinstance(executor, SerialExecutor) else Background()
+        self._background = None if here else Background()
         self.standing: Places | None = None
         """The states that the learner has processed, while collectors are ahead of it; None: the collectors' states."""
         self._attached: ByValue[MakesAttached] | None = None
@@ -207,7 +224,8 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         """Collector -> (fingerprint of a new worker in the state of the old one, fingerprint of the old one)."""
         # without shared memory: the workers of an executor may be on other machines
         parts = [partial(CollectingWorker, part) for part in self.assign(makers, spaces, collectors)]
-        self._executor, self.workers = executor, able.stateful_workers(parts)
+        self._executor = executor
+        self.workers = StatefulHere(parts) if able is None else able.stateful_workers(parts)
         self.require_masks_alike()
 
     def check_agent(self, agent: DrivenAgent, *, new: bool) -> None:
@@ -379,3 +397,93 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
             self._executor.close()
             if self._background is not None:
                 self._background.close()
+
+
+_WORKERS: dict[tuple[str, int], VectorWorker] = {}
+"""The environments made in this process of an executor: (token of the vector environment, thread) -> their worker."""
+
+
+@attrs.frozen
+class GroupWork:
+    """`work(environments, items)` as a function of `items`. The environments are made at the first call in a process."""
+
+    token: str
+    make: Callable[[], VectorWorker]
+    work: ByValue[Callable[[Sequence[Any], Sequence[Any]], list[Any]]]
+
+    def __call__(self, items: Sequence[object]) -> list[Any]:
+        # for each thread, as an executor may run several items in one process at the same time
+        place = self.token, threading.get_ident()
+        if place not in _WORKERS:
+            _WORKERS[place] = self.make()
+        return _WORKERS[place].apply(self.work, items)
+
+
+class ExecutorVectorEnv(SteppedVector):
+    """A vector environment whose `map` plays episodes on `num_envs` copies, distributed over the workers of an executor.
+
+    One copy in this process, `here`, gives spaces and attributes.
+    """
+
+    def __init__(
+        self,
+        here: Any,
+        make: Callable[[], VectorWorker],
+        executor: Executor,
+        num_envs: int,
+        split: Callable[[Sequence[Any]], list[list[Any]]],
+    ) -> None:
+        """`make`: makes the copies of one worker, where they are played. `split`: divides items into groups for workers."""
+        super().__init__(here.observation_space, here.action_space, here.name)
+        self.here, self.executor, self.num_envs, self.split = here, executor, num_envs, split
+        self.seeds, self.has_masks = here.seeds, here.has_masks
+        self._make, self._token = make, uuid.uuid4().hex
+        # what can be answered without an episode is answered by the copy in this process
+        self.reset, self.reset_infos, self.fingerprint = here.reset, here.reset_infos, here.fingerprint
+        self.get_attr, self.env_method, self.wrappers = here.get_attr, here.env_method, here.wrappers
+
+    def set_options(self, options: object = None) -> None:
+        """Raises UsageError, because the copies are reset in the workers of the executor, with a seed only."""
+        if options:
+            raise self._no_separate("set_options")
+
+    def step(self, action: Tensor) -> EnvStep:
+        """Raises UsageError; see `require_steps`."""
+        self.require_steps()
+
+    def require_steps(self) -> NoReturn:
+        """Raises UsageError, because an executor plays whole episodes only. The message names other vectorisations."""
+        raise UsageError(
+            f"environment {self.name!r} is played by an executor, which plays whole episodes, for population methods such"
+            " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"
+        )
+
+    def set_attr(self, name: str, value: object, indices: object = None) -> NoReturn:
+        """Raises UsageError, because the copies are made in the workers of the executor."""
+        raise self._no_separate("set_attr")
+
+    def _no_separate(self, member: str) -> UsageError:
+        return UsageError(
+            f"environment {self.name!r} has no {member!r}: it has no separate environments;"
+            " use make_vec_env(..., vectorization='sync' or 'async')"
+        )
+
+    def get_state(self) -> NoReturn:
+        """Raises OpaqueValue, because only whole episodes are played and none is unfinished."""
+        raise OpaqueValue("an executor has no environments between episodes")
+
+    def set_state(self, state: object, /) -> NoReturn:
+        """Raises OpaqueValue; see `get_state`."""
+        self.get_state()
+
+    def map(
+        self, work: Callable[[Sequence[Any], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
+    ) -> list[ResultT]:
+        """The results of `work(environments, items)`, which the executor's workers do for groups of items, in order."""
+        played = GroupWork(self._token, self._make, ByValue(work))
+        return list(chain.from_iterable(self.executor.map(played, self.split(items))))
+
+    def close(self) -> None:
+        """Close the copy in this process and the executor."""
+        self.here.close()
+        self.executor.close()

@@ -1,26 +1,155 @@
-"""An executor that uses a `concurrent.futures.Executor`: of the standard library, loky, dask.distributed or mpi4py."""
+"""Executors that run work in processes of this machine, and in pools such as those of `concurrent.futures`, loky and dask."""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
-import traceback
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from concurrent.futures import Executor as Pool
-from importlib import import_module
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-import attrs
-
-from rlsdk.errors import RlsdkError, WorkError, message_of, raised
+from rlsdk.errors import RlsdkError, WorkError, raised
+from rlsdk.executors import StatefulProcesses, Worker, WorkerDied, attempt, result_of
+from rlsdk.registry import hookimpl
+from rlsdk.runtime import use_one_thread_here
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-ErrorT = TypeVar("ErrorT", bound=Exception)
 
 
+ENDING = 5.0
+"""Seconds that processes have to end."""
 ATTEMPTS = 2
+
+
+@hookimpl
+def executors() -> dict[str, Callable[[int], Processes]]:
+    """Name of an executor -> function that makes it for a number of workers."""
+    return {"processes": Processes}
+
+
+class Processes:
+    """An executor with `workers` processes, started when there is work. Functions and items must be picklable.
+
+    A process that dies is replaced, and its item is tried once more. On Ctrl-C the processes get SIGTERM, running items are
+    waited for and the others are not begun. A second Ctrl-C ends the processes immediately. The processes do not receive the
+    Ctrl-C of the terminal themselves. They end a few seconds after this process.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.count = workers
+        self.repeated = 0
+        """How many items were tried again because a process died."""
+        self._pool, self._apart = StatefulProcesses([]), StatefulProcesses([])
+        """The processes of `map` and of `submit`. Their functions have no state, but requests are sent in the same way."""
+        self._submitting = Submitting(self._run, workers)
+        self._idle, self._closed = SimpleQueue[Worker](), False
+        """The processes of `submit` that are free, and whether they were ended."""
+
+    def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+        if not items:
+            return []
+        for _ in range(len(self._pool.workers), min(self.count, len(items))):
+            _add_to(self._pool)
+        try:
+            return self._pool.spread([(work, item) for item in self._pool.pack(items)], self._count_repeated)
+        except KeyboardInterrupt:
+            self._stop()
+            raise
+        except BaseException:
+            self._pool.end()
+            raise
+
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        """Run `work(item)` in a process that `map` does not use, and return the future of its result."""
+        return self._submitting.submit(work, item)
+
+    def _run(self, work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT:
+        """Run a submitted item. Each that runs has a thread of its own, which calls this, and a process of its own."""
+        # processes start only when more items run than before: starting one takes seconds
+        try:
+            worker = self._idle.get_nowait()
+        except Empty:
+            worker = _add_to(self._apart)
+        try:
+            result: ResultT = self._apart.spread([(work, item)], self._count_repeated, [worker])[0]
+            return result
+        finally:
+            if worker.process.is_alive():
+                self._idle.put(worker)
+
+    def _count_repeated(self) -> None:
+        if self._closed:  # `close` ended the process; a new one would outlive the executor
+            raise WorkError("the executor was closed")
+        self.repeated += 1
+
+    def stateful_workers(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> StatefulProcesses:
+        """See `rlsdk.interfaces.HasStatefulWorkers`. `map` does not use these processes."""
+        return StatefulProcesses(makers)
+
+    def _stop(self) -> None:
+        """Send SIGTERM to every process, wait until it answers or dies, and end it."""
+        try:
+            for worker in self._pool.workers:
+                worker.process.terminate()
+            for worker in self._pool.workers:
+                with contextlib.suppress(WorkerDied):
+                    worker.receive(math.inf)
+        finally:
+            self._pool.end()
+
+    def close(self) -> None:
+        """End the processes. The results of submitted items that run are lost."""
+        # first the mark, then the kill: a thread whose process died must not start another one
+        self._closed = True
+        self._submitting.close()
+        for worker in self._apart.workers:
+            worker.process.kill()
+        # there is nothing to close in them
+        self._pool.close(ENDING)
+
+
+def _add_to(pool: StatefulProcesses) -> Worker:
+    """Start one more process that runs items of work."""
+    shown = warnings.formatwarning
+    ours = shown if shown.__module__.startswith("rlsdk.") else None  # a user's function may not be importable there
+    # not a daemon: items are trainings, which may start processes for their environments
+    return pool.add(partial(_make_piecework, ours), f"worker {len(pool.workers)}", daemon=False)
+
+
+def _make_piecework(shown: Callable[..., str] | None) -> Callable[[Any], object]:
+    """The function of a process that runs items. `shown` formats its warnings, None is Python's format."""
+    if shown is not None:
+        warnings.formatwarning = shown
+    return lambda request: request[0](request[1])
+
+
+class Submitting:
+    """Adds `submit` to an executor with a function `run(work, item)` that may be called from several threads.
+
+    There are as many threads as workers, each for one item.
+    """
+
+    def __init__(self, run: Callable[[Callable[[Any], Any], Any], Any], workers: int) -> None:
+        self.run, self.workers = run, workers
+        self._threads: ThreadPoolExecutor | None = None
+
+    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
+        """Run `work(item)` in one of the threads, and return the future of its result."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="rlsdk-submitted")
+        return self._threads.submit(self.run, work, item)
+
+    def close(self) -> None:
+        """Cancel the work that has not begun; running work is not waited for."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class FuturesExecutor:
@@ -31,21 +160,18 @@ class FuturesExecutor:
             made. If the death of a worker breaks the pool, the function is called again. Processes must not be forked: torch
             may wait forever in them. Give `mp_context=multiprocessing.get_context("spawn")` to `ProcessPoolExecutor`.
         workers: how many items run at the same time. `map` sends up to twice this number to the pool, so that items wait.
+        made: a pool that the function has made already; None: there is none.
     """
 
-    def __init__(self, pool: Pool | Callable[[], Pool], workers: int) -> None:
+    def __init__(self, pool: Pool | Callable[[], Pool], workers: int, made: Pool | None = None) -> None:
         self._make = None if isinstance(pool, Pool) else pool
-        self._pool = pool if isinstance(pool, Pool) else None
+        self._pool = pool if isinstance(pool, Pool) else made
         self._changing = threading.Lock()
         self._submitting = Submitting(lambda work, item: self.map(work, [item])[0], workers)
         self._given = set[Future[Any]]()
         self.workers = workers
         self.repeated = 0
         """How many items were sent to the pool again because a worker died."""
-
-    def adopt(self, pool: Pool) -> None:
-        """Use this pool, which the function has made already."""
-        self._pool = pool
 
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         answers: dict[int, ResultT] = {}
@@ -145,110 +271,69 @@ def _fetched(future: Future[Any], index: int) -> Any:
     ) from error
 
 
-PLAIN = (str, bytes, int, float, bool, type(None))
-CREATED_ELSEWHERE = "--- in its process ---"
+class StatefulHere:
+    """Stateful workers that are functions in this process, called one after another."""
 
+    def __init__(self, makers: Sequence[Callable[[], Callable[[Any], object]]]) -> None:
+        self._makers, self._functions = makers, [make() for make in makers]
 
-def traced(error: ErrorT, trace: str) -> ErrorT:
-    """Return `error` with a note that holds `trace`, the traceback from the process where it was raised.
+    def ask(self, requests: Mapping[int, object]) -> dict[int, Any]:
+        return {index: self._functions[index](request) for index, request in requests.items()}
 
-    Python prints the note. The message of the error is unchanged.
-    """
-    if trace:
-        error.add_note(f"{CREATED_ELSEWHERE}\n{trace}")
-    return error
-
-
-@attrs.frozen
-class Raised:
-    """An exception as text and plain values. Every process can unpickle these; the exception itself perhaps not."""
-
-    module: str
-    name: str
-    arguments: tuple[object, ...]
-    message: str
-    trace: str
-    notes: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(error: Exception) -> Raised:
-        """Return the class, arguments, message, traceback and notes of `error`, to raise it in another process."""
-        kind, trace = type(error), "".join(traceback.format_exception(error)).rstrip()
-        arguments, notes = _arguments(error), tuple(map(str, getattr(error, "__notes__", ())))
-        return Raised(kind.__module__, kind.__qualname__, arguments, message_of(error), trace, notes)
-
-    def error(self) -> Exception:
-        """Return the exception. If its class cannot be imported or created here, return a `WorkError` that names it."""
-        made = self._made()
-        if made is None:
-            made = WorkError(f"the work raised {self.name}: {self.message}")
-        for note in self.notes:
-            made.add_note(note)
-        return traced(made, self.trace)
-
-    def _made(self) -> Exception | None:
-        try:
-            kind: object = import_module(self.module)
-            for part in self.name.split("."):
-                kind = getattr(kind, part)
-            made = kind(*self.arguments) if isinstance(kind, type) and issubclass(kind, Exception) else None
-            return made if made is not None and str(made) == self.message else None
-        except Exception:  # a class of a third party: its module and its constructor may raise anything
-            return None
-
-
-def _arguments(error: Exception) -> tuple[object, ...]:
-    """Return the arguments that create an equal error, if they are plain values; else only the message."""
-    try:
-        reduced: Any = error.__reduce__()
-        kind, arguments = reduced[:2]
-    except Exception:
-        return (message_of(error),)
-    if kind is type(error) and isinstance(arguments, tuple) and all(isinstance(a, PLAIN) for a in arguments):
-        return arguments
-    return (message_of(error),)
-
-
-def attempt(work: Callable[[ItemT], ResultT], item: ItemT) -> ResultT | Raised:
-    """Return `work(item)`, or a `Raised` if it raised an exception."""
-    try:
-        return work(item)
-    except Exception as error:
-        return Raised.of(error)
-
-
-def result_of(answer: ResultT | Raised) -> ResultT:
-    """Return `answer`, the result of `attempt`; raise the exception if it is a `Raised`."""
-    if isinstance(answer, Raised):
-        raise answer.error()
-    return answer
-
-
-def unsendable(what: str, error: BaseException) -> WorkError:
-    """Return the error to raise when `what` cannot be pickled; `error` is the exception from pickling."""
-    return WorkError(
-        f"{what} cannot be sent to another process: it {raised(error, 'pickling')}; give a function that a module holds,"
-        " and items of plain values, arrays and records"
-    )
-
-
-class Submitting:
-    """Adds `submit` to an executor with a function `run(work, item)` that may be called from several threads.
-
-    There are as many threads as workers, each for one item.
-    """
-
-    def __init__(self, run: Callable[[Callable[[Any], Any], Any], Any], workers: int) -> None:
-        self.run, self.workers = run, workers
-        self._threads: ThreadPoolExecutor | None = None
-
-    def submit(self, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT]:
-        """Run `work(item)` in one of the threads, and return the future of its result."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="rlsdk-submitted")
-        return self._threads.submit(self.run, work, item)
+    def replace(self, index: int) -> None:
+        self._functions[index] = self._makers[index]()
 
     def close(self) -> None:
-        """Cancel the work that has not begun; running work is not waited for."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        """Call the method `close` of the functions that have one, and drop all functions."""
+        for function in self._functions:
+            if (close := getattr(function, "close", None)) is not None:
+                close()
+        self._functions = []
+
+
+class Background:
+    """A thread that runs submitted functions in their order. It starts with the first one; Python can exit while it runs."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._unsettled = False
+
+    def submit(self, work: Callable[[], ResultT]) -> Future[ResultT]:
+        """Run `work()` in the thread, after all earlier work, and return the future of its result."""
+        future = Future[ResultT]()
+        if self._thread is None:
+            thread = threading.Thread(target=_work_off, args=(self._queue,), daemon=True)
+            thread.start()
+            self._thread = thread
+        self._unsettled = True
+        self._queue.put((work, future))
+        return future
+
+    def settle(self) -> None:
+        """Wait until all submitted work is done. Errors stay in their futures.
+
+        A call from the background thread itself returns immediately.
+        """
+        if self._unsettled and threading.current_thread() is not self._thread:
+            marker = Future[None]()  # Ctrl-C inside `submit` may have come before the last work was put into the queue
+            self._queue.put((lambda: None, marker))
+            wait([marker])
+            self._unsettled = False
+
+    def close(self) -> None:
+        """Let the thread end after the work that was submitted so far. This call does not wait for it."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread = None
+
+
+def _work_off(queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
+    use_one_thread_here()
+    while (item := queue.get()) is not None:
+        work, future = item
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+        del item, work, future  # frees the result, which may be large
