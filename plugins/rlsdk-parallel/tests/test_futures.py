@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+
 from rlsdk_parallel.executors import FuturesExecutor
 
 
