@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rlsdk.runtime.files import LastPrepared as LastPrepared
     from rlsdk.runtime.files import append_whole as append_whole
     from rlsdk.runtime.files import open_library as open_library
-    from rlsdk.runtime.files import write_csv as write_csv
     from rlsdk.runtime.files import write_json as write_json
     from rlsdk.runtime.files import write_whole as write_whole
     from rlsdk.runtime.memory import available_bytes as available_bytes
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 HOMES = {
     **dict.fromkeys(("Streams", "checked_seed", "fresh_seed"), "rlsdk.runtime.process"),
     **dict.fromkeys(("counted", "is_quiet", "print_line", "quietly"), "rlsdk.runtime.output"),
-    **dict.fromkeys(("append_whole", "open_library", "write_csv", "write_json", "write_whole"), "rlsdk.runtime.files"),
+    **dict.fromkeys(("append_whole", "open_library", "write_json", "write_whole"), "rlsdk.runtime.files"),
     **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory"),
     "LastPrepared": "rlsdk.runtime.files",
     "choose_device": "rlsdk.runtime.process",

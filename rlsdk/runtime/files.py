@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import errno
-import io
 import json
 import os
 import re
@@ -13,7 +11,7 @@ import stat
 import struct
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from ctypes import CDLL
 from os import PathLike
 from pathlib import Path
@@ -37,15 +35,6 @@ def write_whole(path: Path, data: bytes) -> None:
 def write_json(path: Path, content: object) -> None:
     """Write JSON atomically, with one entry per line for human readers; raises like `write_atomically`."""
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
-
-
-def write_csv(path: Path, header: Sequence[object], rows: Iterable[Iterable[object]]) -> None:
-    """Write a table in CSV atomically; raises like `write_atomically`."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_whole(path, text.getvalue().encode())
 
 
 def append_whole(path: Path, data: bytes) -> None:
