@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rlsdk.runtime.files import open_library as open_library
     from rlsdk.runtime.files import sealed as sealed
     from rlsdk.runtime.files import write_beside_edits as write_beside_edits
-    from rlsdk.runtime.files import write_csv as write_csv
     from rlsdk.runtime.files import write_json as write_json
     from rlsdk.runtime.files import write_whole as write_whole
     from rlsdk.runtime.memory import available_bytes as available_bytes
@@ -36,10 +35,7 @@ HOMES = {
     **dict.fromkeys(("Streams", "checked_seed", "fresh_seed"), "rlsdk.runtime.process"),
     **dict.fromkeys(("counted", "is_quiet", "print_line", "quietly"), "rlsdk.runtime.output"),
     **dict.fromkeys(
-        (
-            *("append_whole", "is_edited", "open_library", "sealed"),
-            *("write_beside_edits", "write_csv", "write_json", "write_whole"),
-        ),
+        ("append_whole", "is_edited", "open_library", "sealed", "write_beside_edits", "write_json", "write_whole"),
         "rlsdk.runtime.files",
     ),
     **dict.fromkeys(("available_bytes", "gigabytes"), "rlsdk.runtime.memory"),

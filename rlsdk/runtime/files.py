@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import errno
-import io
 import json
 import os
 import re
@@ -14,7 +12,7 @@ import struct
 import tempfile
 import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from ctypes import CDLL
 from hashlib import sha256
 from os import PathLike
@@ -41,6 +39,7 @@ def write_json(path: Path, content: object) -> None:
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
+<<<<<<< HEAD
 def write_csv(path: Path, header: Sequence[object], rows: Iterable[Iterable[object]]) -> None:
     """Write a table in CSV atomically; raises like `write_atomically`."""
     text = io.StringIO(newline="")
@@ -80,6 +79,8 @@ def write_beside_edits(path: Path, text: str) -> Path:
     return place
 
 
+=======
+>>>>>>> w-S
 def append_whole(path: Path, data: bytes) -> None:
     """Append bytes to a file.
 

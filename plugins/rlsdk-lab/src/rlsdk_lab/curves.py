@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError, one_line, shown
 from rlsdk.runs import RunDirectory, read_metric
-from rlsdk.runtime import write_csv
+from rlsdk.runtime import write_whole
 from rlsdk.settings import load_settings
 from rlsdk_lab.statistics import RESAMPLES, iqm, mean, median
 
@@ -150,6 +152,15 @@ def write_table(found: Sequence[Curve], path: Path) -> None:
         for point in zip(curve.x, curve.value, curve.low, curve.high, strict=True)
     )
     write_csv(path, HEADER, rows)
+
+
+def write_csv(path: Path, header: Sequence[object], rows: Iterable[Iterable[object]]) -> None:
+    """Write a table in CSV atomically; raises like `write_whole`."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
 
 
 # --- runs grouped into experiments -----------------------------------------------------------------------------------

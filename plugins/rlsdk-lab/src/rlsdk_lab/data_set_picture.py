@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rlsdk.runtime import counted, write_csv
-from rlsdk_lab.curves import require_own_table
+from rlsdk.runtime import counted
+from rlsdk_lab.curves import require_own_table, write_csv
 from rlsdk_lab.plotting import literal, new_figure, save_figure
 
 BINS = 30

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import one_line
 from rlsdk.runs import folder_name, read_metric
-from rlsdk.runtime import write_csv
-from rlsdk_lab.curves import EVALUATION, TRAINING, CurveSettings
+from rlsdk_lab.curves import EVALUATION, TRAINING, CurveSettings, write_csv
 from rlsdk_lab.plotting import in_words, literal, new_figure, plot_runs, save_figure
 from rlsdk_lab.statistics import Scores, profile
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
 from rlsdk.runs import RunDirectory
-from rlsdk.runtime import write_csv
+from rlsdk_lab.curves import write_csv
 
 
 @attrs.frozen(kw_only=True)

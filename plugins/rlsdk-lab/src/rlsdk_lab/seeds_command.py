@@ -22,7 +22,7 @@ def run_seeds(request: RunRequest, count: int | None, jobs: int | None) -> list[
     Args:
         request: the options of each run, and the executor of the seeds. A seed in its settings is the first one.
         count: the number of seeds; None: that of the runs to continue.
-        jobs: how many run at the same time; None: as many as there are cores.
+        jobs: how many run at the same time; None: one on each core.
 
     Returns:
         A row for each seed: seed, folder, mean and std of the final evaluation, and the error if the run failed.
