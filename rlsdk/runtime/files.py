@@ -39,16 +39,6 @@ def write_json(path: Path, content: object) -> None:
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
-<<<<<<< HEAD
-def write_csv(path: Path, header: Sequence[object], rows: Iterable[Iterable[object]]) -> None:
-    """Write a table in CSV atomically; raises like `write_atomically`."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_whole(path, text.getvalue().encode())
-
-
 SEAL = re.compile(r"\n(?:# |<!-- )unedited: ([0-9a-f]{16})(?: -->)?\n\Z")
 """The last line of a written text, as a comment in TOML or HTML. It has the digest of the text before it."""
 
@@ -79,8 +69,6 @@ def write_beside_edits(path: Path, text: str) -> Path:
     return place
 
 
-=======
->>>>>>> w-S
 def append_whole(path: Path, data: bytes) -> None:
     """Append bytes to a file.
 
