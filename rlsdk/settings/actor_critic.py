@@ -12,6 +12,7 @@ from rlsdk.settings import glossary
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.fields import MEMORY, choice, described, finite_schedule, in_range, needs, positional
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings.strict import structure
 
 __all__ = [
     "ACTIVATIONS",
@@ -342,6 +343,10 @@ class RecurrentConfig(ActorCriticConfig):
 UNIT = in_range(0.0, 1.0)
 
 
+def _networks(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
+    return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
+
+
 @attrs.frozen
 class ClippedPolicyConfig(AgentConfig):
     """The constructor parameters of PPO, in order, with the defaults of PPO."""
@@ -373,7 +378,7 @@ class ClippedPolicyConfig(AgentConfig):
         default=None, validator=in_range(0, open_low=True), metadata=glossary.EARLY_STOP_KL
     )
     policy_kwargs: ActorCriticConfig = attrs.field(
-        factory=ActorCriticConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=ActorCriticConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
 

@@ -21,6 +21,7 @@ from rlsdk.settings.actor_critic import (
 from rlsdk.settings.agent_config import AgentConfig
 from rlsdk.settings.fields import Default, defaults, described, finite_schedule, in_range, is_float32, needs, positional
 from rlsdk.settings.schedules import Constant, Schedule, TrainFrequency, as_schedule, as_train_frequency
+from rlsdk.settings.strict import structure
 
 __all__ = [
     "ContinuousOffPolicyConfig",
@@ -115,6 +116,10 @@ class DiscreteValueConfig(NetworkConfig):
     )
 
 
+def _networks(value: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:
+    return value if isinstance(value, DiscreteValueConfig) else structure(value or {}, DiscreteValueConfig)
+
+
 @attrs.frozen(
     field_transformer=defaults(
         learning_rate=Constant(1e-4), batch_size=32, tau=1.0, train_freq=TrainFrequency(4, "step")
@@ -164,7 +169,7 @@ class QLearningConfig(OffPolicyConfig):
     )
 
     policy_kwargs: DiscreteValueConfig = attrs.field(
-        factory=DiscreteValueConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=DiscreteValueConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
     def exploration_rate(self, progress: float) -> float:
@@ -235,6 +240,14 @@ def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
     return initial, learnt
 
 
+def _soft_networks(value: Mapping[str, object] | SoftActorCriticNetworkConfig | None) -> SoftActorCriticNetworkConfig:
+    return (
+        value
+        if isinstance(value, SoftActorCriticNetworkConfig)
+        else structure(value or {}, SoftActorCriticNetworkConfig)
+    )
+
+
 def as_bounds(value: object) -> tuple[float, float] | None:
     """Return two finite numbers, the lower one first, or None.
 
@@ -296,7 +309,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
         ),
     )
     policy_kwargs: SoftActorCriticNetworkConfig = attrs.field(
-        factory=SoftActorCriticNetworkConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=SoftActorCriticNetworkConfig, converter=_soft_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )
 
     def __attrs_post_init__(self) -> None:
@@ -330,6 +343,15 @@ class DeterministicActorCriticNetworkConfig(ActorAndCriticsConfig):
     """`policy_kwargs` of deterministic actor-critic methods."""
 
 
+def as_networks(
+    value: Mapping[str, object] | DeterministicActorCriticNetworkConfig | None,
+) -> DeterministicActorCriticNetworkConfig:
+    """Return the network settings, given a table of them, the settings object or None."""
+    if isinstance(value, DeterministicActorCriticNetworkConfig):
+        return value
+    return structure(value or {}, DeterministicActorCriticNetworkConfig)
+
+
 @attrs.frozen(field_transformer=defaults(learning_rate=Constant(1e-3)))
 class DeterministicActorCriticConfig(ContinuousOffPolicyConfig):
     """The constructor parameters that TD3 and DDPG share, in order."""
@@ -338,6 +360,7 @@ class DeterministicActorCriticConfig(ContinuousOffPolicyConfig):
 
     policy_kwargs: DeterministicActorCriticNetworkConfig = attrs.field(
         factory=DeterministicActorCriticNetworkConfig,
+        converter=as_networks,
         kw_only=True,
         metadata=glossary.POLICY_KWARGS,
     )

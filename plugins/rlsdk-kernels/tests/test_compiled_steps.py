@@ -25,7 +25,6 @@ from rlsdk.networks import ActorCritic, build_actor_critic
 from rlsdk.networks.layers import initialisation
 from rlsdk.records import Observation
 from rlsdk.runtime.process import Streams
-from rlsdk.settings import structure
 from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space
 from rlsdk.updates import FlatOptimizer, LossTerms, PolicyBatch, evaluator_of, policy_loss_of, policy_steps_of
 from rlsdk_kernels.compiled_vectors import CompiledStep
@@ -52,7 +51,7 @@ def vector(network: Any) -> Tensor:
 
 def network_of(action: Space, **settings_of_it: Any) -> ActorCritic:
     context = BuildContext(box(FEATURES), action, 1, "cpu", Streams(0))
-    config = structure({"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [9, 6], **settings_of_it}}, PPOConfig)
+    config = PPOConfig(policy="MlpPolicy", policy_kwargs={"net_arch": [9, 6], **settings_of_it})  # type: ignore[arg-type]
     with initialisation(0):
         return build_actor_critic(context, config)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.actor_critic import RecurrentConfig, as_optimizer
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
@@ -25,6 +25,10 @@ class A2CPolicyConfig(RecurrentConfig):
             "torch optimiser: a name, a class or a function; none = RMSprop, or Adam if use_rms_prop is false"
         ),
     )
+
+
+def _networks(value: Mapping[str, object] | A2CPolicyConfig | None) -> A2CPolicyConfig:
+    return value if isinstance(value, A2CPolicyConfig) else structure(value or {}, A2CPolicyConfig)
 
 
 @attrs.frozen
@@ -53,4 +57,6 @@ class A2CConfig(AgentConfig):
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
     normalize_advantage: bool = attrs.field(default=False, metadata=glossary.NORMALIZE_ADVANTAGE)
-    policy_kwargs: A2CPolicyConfig = attrs.field(factory=A2CPolicyConfig, kw_only=True, metadata=glossary.POLICY_KWARGS)
+    policy_kwargs: A2CPolicyConfig = attrs.field(
+        factory=A2CPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.actor_critic import NetworkConfig, as_activation, as_net_arch, as_optimizer
 from rlsdk.settings.schedules import Linear, Schedule, as_schedule
 
@@ -37,6 +37,10 @@ class ACERPolicyConfig(NetworkConfig):
     lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
     n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=glossary.N_LSTM_LAYERS)
     lstm_kwargs: Mapping[str, object] | None = attrs.field(default=None, metadata=glossary.LSTM_KWARGS)
+
+
+def _networks(value: Mapping[str, object] | ACERPolicyConfig | None) -> ACERPolicyConfig:
+    return value if isinstance(value, ACERPolicyConfig) else structure(value or {}, ACERPolicyConfig)
 
 
 @attrs.frozen
@@ -105,5 +109,5 @@ class ACERConfig(AgentConfig):
         ),
     )
     policy_kwargs: ACERPolicyConfig = attrs.field(
-        factory=ACERPolicyConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=ACERPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

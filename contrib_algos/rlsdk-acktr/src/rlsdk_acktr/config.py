@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.actor_critic import RecurrentConfig, as_optimizer
 from rlsdk.settings.schedules import Linear, Schedule, as_schedule
 
@@ -25,6 +25,10 @@ class ACKTRPolicyConfig(RecurrentConfig):
             "torch optimiser, which receives natural gradients: a name, a class or a function; none = SGD with momentum"
         ),
     )
+
+
+def _policy_settings(value: Mapping[str, object] | ACKTRPolicyConfig | None) -> ACKTRPolicyConfig:
+    return value if isinstance(value, ACKTRPolicyConfig) else structure(value or {}, ACKTRPolicyConfig)
 
 
 @attrs.frozen
@@ -122,5 +126,5 @@ class ACKTRConfig(AgentConfig):
         ),
     )
     policy_kwargs: ACKTRPolicyConfig = attrs.field(
-        factory=ACKTRPolicyConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=ACKTRPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from rlsdk.settings import AgentConfig, choice, described, finite_schedule, glossary, in_range
+from rlsdk.settings import AgentConfig, choice, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.actor_critic import RecurrentConfig
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 from rlsdk_datasets import Dataset
+
+
+def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
+    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
 
 
 @attrs.frozen
@@ -77,7 +83,9 @@ class BCConfig(AgentConfig):
         validator=in_range(1),
         metadata=described("length of the sequences that recurrent policies learn from", unit="steps"),
     )
-    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, kw_only=True, metadata=glossary.POLICY_KWARGS)
+    policy_kwargs: RecurrentConfig = attrs.field(
+        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.patience is not None and not self.held_out:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import attrs
 
-from rlsdk.settings import defaults, glossary, positional
+from rlsdk.settings import defaults, glossary, positional, structure
 from rlsdk.settings.off_policy import DeterministicActorCriticConfig, DeterministicActorCriticNetworkConfig
 
 
 @attrs.frozen(kw_only=True, field_transformer=defaults(n_critics=1))
 class DDPGPolicyConfig(DeterministicActorCriticNetworkConfig):
     """The settings of networks, `policy_kwargs`, of DDPG."""
+
+
+def _networks(value: Mapping[str, object] | DDPGPolicyConfig | None) -> DDPGPolicyConfig:
+    return value if isinstance(value, DDPGPolicyConfig) else structure(value or {}, DDPGPolicyConfig)
 
 
 @attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))
@@ -24,5 +29,5 @@ class DDPGConfig(DeterministicActorCriticConfig):
     target_noise_clip: ClassVar[float] = 0.0
 
     policy_kwargs: DDPGPolicyConfig = attrs.field(
-        factory=DDPGPolicyConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=DDPGPolicyConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

@@ -23,6 +23,10 @@ DOCUMENTED = {
 """The documented parameters of GAIL: name -> the parameter that it follows. The parameters of PPO come after them."""
 
 
+def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
+    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
+
+
 def _without_rewards(value: object) -> Normalization | None:
     """Convert the setting `normalize`. `norm_reward` becomes false: the true rewards are never read and have no statistics."""
     if value is None or value is False:
@@ -112,4 +116,6 @@ class GAILConfig(ClippedPolicySdeConfig):
             examples=(True,),
         ),
     )
-    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, kw_only=True, metadata=glossary.POLICY_KWARGS)
+    policy_kwargs: RecurrentConfig = attrs.field(
+        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )

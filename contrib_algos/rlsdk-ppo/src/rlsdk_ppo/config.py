@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from rlsdk.settings import glossary
+from rlsdk.settings import glossary, structure
 from rlsdk.settings.actor_critic import ClippedPolicySdeConfig, RecurrentConfig
+
+
+def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
+    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
 
 
 @attrs.frozen
 class PPOConfig(ClippedPolicySdeConfig):
     """The constructor parameters of PPO, in order. Settings of the memory apply to recurrent policies only."""
 
-    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, kw_only=True, metadata=glossary.POLICY_KWARGS)
+    policy_kwargs: RecurrentConfig = attrs.field(
+        factory=RecurrentConfig, converter=_networks, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )

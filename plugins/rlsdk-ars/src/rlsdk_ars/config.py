@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.actor_critic import NetworkConfig, as_activation, as_net_arch
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
@@ -40,6 +40,10 @@ class ARSPolicyConfig(NetworkConfig):
     def __attrs_post_init__(self) -> None:
         if self.optimizer_class != "adam" or self.optimizer_kwargs:
             raise ValueError("optimizer_class, optimizer_kwargs: ARS has no optimiser; its step is learning_rate")
+
+
+def _policy_settings(value: Mapping[str, object] | ARSPolicyConfig | None) -> ARSPolicyConfig:
+    return value if isinstance(value, ARSPolicyConfig) else structure(value or {}, ARSPolicyConfig)
 
 
 @attrs.frozen
@@ -80,7 +84,9 @@ class ARSConfig(AgentConfig):
     n_eval_episodes: int = attrs.field(
         default=1, validator=in_range(1), metadata=described("episodes played with each candidate", unit="episodes")
     )
-    policy_kwargs: ARSPolicyConfig = attrs.field(factory=ARSPolicyConfig, kw_only=True, metadata=glossary.POLICY_KWARGS)
+    policy_kwargs: ARSPolicyConfig = attrs.field(
+        factory=ARSPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
     device: str = attrs.field(
         default="cpu",
         kw_only=True,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from rlsdk.settings import Default, defaults, described, glossary, in_range
+from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
 from rlsdk.settings.actor_critic import as_optimizer
 from rlsdk.settings.off_policy import DiscreteValueConfig, QLearningConfig
 from rlsdk.settings.schedules import Constant
@@ -34,6 +34,10 @@ class QRDQNPolicyConfig(DiscreteValueConfig):
     )
 
 
+def _policy_settings(value: Mapping[str, object] | QRDQNPolicyConfig | None) -> QRDQNPolicyConfig:
+    return value if isinstance(value, QRDQNPolicyConfig) else structure(value or {}, QRDQNPolicyConfig)
+
+
 @attrs.frozen(
     field_transformer=defaults(
         learning_rate=Default(Constant(5e-5), PAPER),
@@ -48,5 +52,5 @@ class QRDQNConfig(QLearningConfig):
     """The constructor parameters of QRDQN, in order."""
 
     policy_kwargs: QRDQNPolicyConfig = attrs.field(
-        factory=QRDQNPolicyConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=QRDQNPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

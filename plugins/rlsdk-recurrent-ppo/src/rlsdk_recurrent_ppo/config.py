@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from rlsdk.settings import defaults, described, glossary, in_range
+from rlsdk.settings import defaults, described, glossary, in_range, structure
 from rlsdk.settings.actor_critic import ClippedPolicySdeConfig, RecurrentConfig
+
+
+def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
+    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
 
 
 @attrs.frozen(field_transformer=defaults(n_steps=128, batch_size=128))
 class RecurrentPPOConfig(ClippedPolicySdeConfig):
     """The constructor parameters of RecurrentPPO, in order."""
 
-    policy_kwargs: RecurrentConfig = attrs.field(factory=RecurrentConfig, kw_only=True, metadata=glossary.POLICY_KWARGS)
+    policy_kwargs: RecurrentConfig = attrs.field(
+        factory=RecurrentConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
     sequence_length: int | None = attrs.field(
         default=None,
         kw_only=True,

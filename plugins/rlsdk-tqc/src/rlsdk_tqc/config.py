@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from rlsdk.settings import Default, defaults, described, glossary, in_range
+from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
 from rlsdk.settings.off_policy import SoftActorCriticConfig, SoftActorCriticNetworkConfig
 from rlsdk.settings.schedules import Constant
 
@@ -23,6 +25,10 @@ class TQCPolicyConfig(SoftActorCriticNetworkConfig):
     n_critics: int = attrs.field(
         default=2, validator=in_range(1), metadata=described("number of critics; the paper uses 5", tune=(1, 5))
     )
+
+
+def _policy_settings(value: Mapping[str, object] | TQCPolicyConfig | None) -> TQCPolicyConfig:
+    return value if isinstance(value, TQCPolicyConfig) else structure(value or {}, TQCPolicyConfig)
 
 
 @attrs.frozen(
@@ -47,7 +53,9 @@ class TQCConfig(SoftActorCriticConfig):
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)
     sde_sample_freq: int = attrs.field(default=-1, validator=in_range(-1), metadata=glossary.SDE_SAMPLE_FREQ)
     use_sde_at_warmup: bool = attrs.field(default=False, metadata=glossary.USE_SDE_AT_WARMUP)
-    policy_kwargs: TQCPolicyConfig = attrs.field(factory=TQCPolicyConfig, kw_only=True, metadata=glossary.POLICY_KWARGS)
+    policy_kwargs: TQCPolicyConfig = attrs.field(
+        factory=TQCPolicyConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range
+from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
 from rlsdk.settings.actor_critic import ActorCriticConfig
 from rlsdk.settings.schedules import Constant, Schedule, as_schedule
 
 UNIT = in_range(0.0, 1.0)
+
+
+def _policy_settings(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
+    return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
 
 
 @attrs.frozen
@@ -82,5 +88,5 @@ class TRPOConfig(AgentConfig):
         ),
     )
     policy_kwargs: ActorCriticConfig = attrs.field(
-        factory=ActorCriticConfig, kw_only=True, metadata=glossary.POLICY_KWARGS
+        factory=ActorCriticConfig, converter=_policy_settings, kw_only=True, metadata=glossary.POLICY_KWARGS
     )

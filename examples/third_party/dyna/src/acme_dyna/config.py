@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
-from rlsdk.settings import defaults, described, in_range
-from rlsdk.settings.off_policy import QLearningConfig
+from rlsdk.settings import defaults, described, glossary, in_range, structure
+from rlsdk.settings.off_policy import DiscreteValueConfig, QLearningConfig
 from rlsdk.settings.schedules import Constant
+
+
+def _networks(given: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:
+    return given if isinstance(given, DiscreteValueConfig) else structure(given or {}, DiscreteValueConfig)
 
 
 @attrs.frozen(field_transformer=defaults(learning_rate=Constant(1e-3)))
@@ -25,6 +31,12 @@ class DynaConfig(QLearningConfig):
     )
     model_width: int = attrs.field(
         default=64, validator=in_range(1), metadata=described("units of each of the model's two hidden layers")
+    )
+    policy_kwargs: DiscreteValueConfig = attrs.field(
+        factory=DiscreteValueConfig,
+        converter=_networks,
+        kw_only=True,
+        metadata=glossary.POLICY_KWARGS,
     )
 
     def __attrs_post_init__(self) -> None:
