@@ -22,7 +22,7 @@ IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if
 
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-IMAGE_EXTRAS = ("datasets", "envs", "fast", "interchange", "lab", "sb3")
+IMAGE_EXTRAS = ("datasets", "envs", "fast", "interchange", "lab", "parallel", "sb3")
 """Extras of rlsdk whose packages the image holds beside all algorithms."""
 
 

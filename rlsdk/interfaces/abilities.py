@@ -168,7 +168,7 @@ def _check_call(part: object, kind: type[object], call: _Call, what: str) -> Non
 
 # comparing all names takes a millisecond, and agents of a process are of few classes
 @lru_cache(256)
-def _misspelt(kind: type[object], own: frozenset[str], role: str) -> tuple[tuple[str, str], ...]:
+def _misspelt(kind: type[Any], own: frozenset[str], role: str) -> tuple[tuple[str, str], ...]:
     """(optional member of the role, similar name) for names of a class and the attributes `own` of its object."""
     # one object may play several roles, whose names are not misspellings of one another
     known = {name for kinds in ROLES.values() for each in kinds for name in _calls(each)}

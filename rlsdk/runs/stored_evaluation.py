@@ -84,8 +84,8 @@ def evaluate_stored(
     if not 1 <= request.parts <= max(1, request.episodes):
         episodes = counted(request.episodes, "episode")
         raise SettingsError(f"{request.parts} parts of {episodes}: give 1 to {request.episodes} parts")
-    # Also for one part: an unknown executor is an error.
-    most = capacity(executor)
+    # Also for one part, an unknown executor is an error. The default one is in a package that one part does not need.
+    most = 1 if request.parts == 1 and executor == "processes" else capacity(executor)
     if request.parts == 1:
         return StoredEvaluation(name, _played(agent, name, request))
     agent.save(data := io.BytesIO())
