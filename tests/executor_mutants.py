@@ -12,6 +12,7 @@ import numpy as np
 
 from rlsdk.errors import WorkError
 from rlsdk.executors import SerialExecutor
+from rlsdk.runs import RunRequest
 from rlsdk_parallel.executors import StatefulHere
 
 Work = Callable[[Any], Any]
@@ -162,9 +163,9 @@ class OtherSeeds(Serial):
 
     def map(self, work: Work, items: Sequence[Any]) -> list[Any]:
         def changed(item: Any) -> Any:
-            if not isinstance(item, tuple) or not hasattr(item[-1], "settings"):  # a run is (name, request)
+            if not isinstance(item, RunRequest):
                 return item
-            return *item[:-1], attrs.evolve(item[-1], settings={**item[-1].settings, "seed": 9})
+            return attrs.evolve(item, settings={**item.settings, "seed": 9})
 
         return super().map(work, [changed(item) for item in items])
 

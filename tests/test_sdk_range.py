@@ -28,7 +28,7 @@ from rlsdk.evaluation.evaluate import evaluate_policy
 from rlsdk.executors import capacity, make_executor
 from rlsdk.registry import loading, packaged_files
 from rlsdk.registry.discovery import misfit
-from rlsdk.runs import EvaluationRequest, evaluate_stored
+from rlsdk.runs import EvaluationRequest, evaluate_stored, require_possible
 from rlsdk.runs.request import RunRequest
 from rlsdk.runs.runner import run
 from rlsdk_interchange.sb3 import import_sb3
@@ -169,7 +169,8 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk_interchange.sb3.import_sb3": lambda w: import_sb3(w.folder / "model.zip", "bad", "CartPole-v1"),
     "rlsdk_testing.run_checks": lambda w: run_checks("bad"),
     "rlsdk_testing.Subject": lambda w: Subject("bad"),
-    "rlsdk.runs.runner.run": lambda w: run(request(w)),
+    "rlsdk.runs.run": lambda w: run(request(w)),
+    "rlsdk.runs.require_possible": lambda w: require_possible(request(w)),
     "rlsdk_lab.sweep.sweep": lambda w: sweep(Sweep(request=request(w), seeds=(0, 1), jobs=1, executor="in-process")),
     "rlsdk_lab.tune": lambda w: rlsdk_lab.tune(
         rlsdk_lab.Tuning(algorithm="bad", env="CartPole-v1", steps=8, trials=1, out=w.folder / "tuning")
@@ -217,7 +218,8 @@ NOT_ENTRANCES = {
     "rlsdk.interfaces.ability": "its name is that of a method",
     "rlsdk.interfaces.shortcut": "its name is that of a method",
     "rlsdk.runs.RunDirectory": "a record",
-    "rlsdk.runs.RunRequest": "a record, see rlsdk.runs.runner.run",
+    "rlsdk.runs.RunRequest": "a record, see rlsdk.runs.run",
+    "rlsdk.runs.require_resumable": "compares records of a run, whose algorithm was loaded",
     "rlsdk.runs.environment_of": "takes the spec of an algorithm that was loaded",
     "rlsdk.runs.find_agent": "finds a file",
     "rlsdk.runs.read_table": "reads a table of a file",
