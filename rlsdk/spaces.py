@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -127,6 +127,16 @@ def dtype_of(space: Space) -> str:
             "float32" if np.issubdtype(np.dtype(space.dtype), np.floating) else STORED_AS.get(space.dtype, space.dtype)
         )
     return "int8" if isinstance(space, MultiBinary) else "int64"
+
+
+def integer_bounds(space: Space) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """(smallest, largest) value of a Discrete, MultiDiscrete or MultiBinary leaf, as arrays; None for other leaves."""
+    if isinstance(space, MultiBinary):
+        return np.asarray(0), np.asarray(1)
+    if isinstance(space, Discrete | MultiDiscrete):
+        start = np.asarray(space.start)
+        return start, start + np.asarray(space.n if isinstance(space, Discrete) else space.nvec) - 1
+    return None
 
 
 def choices_of(space: Space) -> tuple[int, ...]:
@@ -254,9 +264,9 @@ def _from_json(data: Any, depth: int) -> Space:
             raise ValueError("nvec and start differ in length, or are none or too many")
         return MultiDiscrete(nvec, start)
     if kind == "MultiBinary":
-        return MultiBinary(_shape_from_json(data, MAX_CHOICES))
+        return MultiBinary(_shape_from_json(data["shape"], MAX_CHOICES))
     if kind == "Box":
-        shape, dtype = _shape_from_json(data), np.dtype(str(data["dtype"]))
+        shape, dtype = _shape_from_json(data["shape"]), np.dtype(str(data["dtype"]))
         if dtype.kind not in "fiub":
             raise ValueError(f"dtype {dtype} is not numeric")
         low, high = (_bound_from_json(data[name], shape, dtype) for name in ("low", "high"))
@@ -264,8 +274,8 @@ def _from_json(data: Any, depth: int) -> Space:
     raise ValueError(f"unknown kind {kind!r}")
 
 
-def _shape_from_json(data: Any, most: int = MAX_ELEMENTS) -> tuple[int, ...]:
-    shape = tuple(map(_count, data["shape"]))
+def _shape_from_json(sizes: Iterable[object], most: int = MAX_ELEMENTS) -> tuple[int, ...]:
+    shape = tuple(map(_count, sizes))
     if len(shape) > MAX_DIMENSIONS or math.prod(shape) > most:
         raise ValueError(f"shape {shape} is too large")
     return shape

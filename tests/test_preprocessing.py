@@ -251,9 +251,9 @@ def test_predict_remembers_the_frames_in_its_state(tmp_path: Path) -> None:
 def test_every_space_can_be_stacked(space: Any, stacked: Any) -> None:
     frames = FrameStacker(to_space(space), 2)
     assert frames.space == to_space(stacked)
-    from rlsdk.environments.adapters.observations import stack
+    from rlsdk.environments.adapters.observations import ObservationBatcher
 
-    one, two = (stack(to_space(space), [space.sample(), space.sample()]) for _ in range(2))
+    one, two = (ObservationBatcher(to_space(space))([space.sample(), space.sample()]) for _ in range(2))
     memory = frames.initial(2, "cpu")
     first, memory = frames.push(memory, one, torch.tensor([True, True]))
     both, _ = frames.push(memory, two, torch.tensor([False, True]))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rlsdk import spaces, tree
 from rlsdk.environments import to_gymnasium, to_space
-from rlsdk.environments.adapters.observations import ActionDecoder, batch_of, stack
+from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher, batch_of
 from rlsdk.errors import ArtifactError, DivergenceError, ObservationError, UnsupportedSpaceError
 from rlsdk.exploration.behavior import uniform_actions
 from rlsdk.networks import FlattenEncoder
@@ -35,13 +35,13 @@ def test_one_observation_and_a_batch(space: Any, count: int, seed: int) -> None:
     ours = to_space(space)
     space.seed(seed)
     values = [space.sample() for _ in range(count)]
-    tensors = stack(ours, values)
+    tensors = ObservationBatcher(ours)(values)
     assert all(len(leaf) == count for leaf in tree.leaves(tensors))
     assert sum(leaf.nbytes for leaf in tree.leaves(tensors)) == count * spaces.nbytes(ours)
     assert batch_of(ours, values[0])[1]
     rows, single = batch_of(ours, _numpy(tensors))
     assert not single
-    again = stack(ours, rows)
+    again = ObservationBatcher(ours)(rows)
     assert all(torch.equal(a, b) for a, b in zip(tree.leaves(tensors), tree.leaves(again), strict=True))
 
 
@@ -74,7 +74,7 @@ BOX = to_space(gym_spaces.Box(-1, 1, (2,), np.float32))
 )
 def test_bad_observations_name_the_leaf(space: Any, value: Any, words: str) -> None:
     with pytest.raises(ObservationError, match=words):
-        stack(to_space(space), value)
+        ObservationBatcher(to_space(space))(value)
 
 
 def test_batches_of_the_wrong_shape() -> None:
@@ -147,5 +147,5 @@ def test_flat_encoding_matches_gymnasium(space: Any, seed: int) -> None:
     ours = to_space(space)
     space.seed(seed)
     value = space.sample()
-    encoded = FlattenEncoder(ours)(stack(ours, [value]))[0].numpy()
+    encoded = FlattenEncoder(ours)(ObservationBatcher(ours)([value]))[0].numpy()
     np.testing.assert_allclose(encoded, gym_spaces.flatten(space, value).astype(np.float32), rtol=1e-6)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from rlsdk.agent.assembled import AssembledAgent
-from rlsdk.environments.adapters.masks import MaskRule, MaskValidator
+from rlsdk.environments.adapters.masks import MaskValidator
 from rlsdk.environments.adapters.observations import ActionDecoder, ObservationBatcher, batch_of
-from rlsdk.errors import MaskError, ObservationError, shown
+from rlsdk.errors import ObservationError, shown
 from rlsdk.interfaces import Policy
 from rlsdk.networks.action_heads import NoiseMatrices
 from rlsdk.preprocessing import Preprocessing
@@ -124,7 +124,7 @@ class InputReader:
             ObservationBatcher(observation_space),
             ObservationBatcher(action_space, "action"),
         )
-        self._rule = MaskRule(action_space)
+        self._masks = MaskValidator(action_space, context.algorithm, used=True, required=False)
 
     def read(
         self, given: object, memory: object = None, action_masks: object = None, episode_starts: object = None
@@ -152,22 +152,14 @@ class InputReader:
         rows, _ = batch_of(self.space, _in_numpy(self.space, given))
         count = len(rows)
         first = _firsts(True if episode_starts is None else episode_starts, count)
-        seen = self._moved(Observation(self._stack(rows), first, self._masks(action_masks, count)))
+        masks = None if action_masks is None else self._masks.of(_numpy(action_masks), count)
+        seen = self._moved(Observation(self._stack(rows), first, masks))
         return self.preprocessing.observed(seen, memory)[0], inner
 
     def action(self, given: object) -> Features:
         """Actions as tensors [N, ..] in environment units, nested like the space. Raises ObservationError if invalid."""
         rows, _ = batch_of(self.action_space, _in_numpy(self.action_space, given), "action")
         return self._moved(self._stack_actions(rows))
-
-    def _masks(self, given: object, count: int) -> Tensor | None:
-        if given is None:
-            return None
-        rows = [self._rule.row(row) for row in np.atleast_2d(_numpy(given))]
-        if len(rows) != count:
-            raise MaskError(f"{len(rows)} action masks for {count} observations; give one for each")
-        self._rule.require_choice(np.stack(rows))
-        return torch.from_numpy(np.stack(rows))
 
     def _moved(self, value: NodeT) -> NodeT:
         return map_tensors(lambda leaf: leaf.to(self.device), value)

@@ -30,12 +30,12 @@ from rlsdk.interfaces.policy import (
 from rlsdk.records import Features
 from rlsdk.runtime.lazy import elsewhere
 from rlsdk.runtime.process import put_back
-from rlsdk.spaces import Discrete, MultiBinary, MultiDiscrete, Space, map_leaves
+from rlsdk.spaces import Space, integer_bounds, map_leaves
 
 AbilityT = TypeVar("AbilityT")
 T = TypeVar("T", bound=type)
 
-ROLES: dict[str, tuple[type[object], type[object]]] = {
+ROLES: dict[str, tuple[type, type]] = {
     "policy": (Policy, PolicyAbilities),
     "behavior": (Policy, PolicyAbilities),
     "algorithm": (Algorithm, AlgorithmAbilities),
@@ -89,7 +89,8 @@ def check_part(part: object, role: str, algorithm: str) -> None:
     Raises:
         PluginError: names the algorithm, the part, the member, and what to do.
     """
-    what = f"{algorithm!r}: its {role}, {type(part).__name__},"
+    owner: type = type(part)
+    what = f"{algorithm!r}: its {role}, {owner.__name__},"
     required, optional = ROLES[role]
     if missing := [name for name in _calls(required) if not hasattr(part, name)]:
         raise PluginError(
@@ -99,7 +100,7 @@ def check_part(part: object, role: str, algorithm: str) -> None:
         for name, call in _calls(kind).items():
             if call is not None and hasattr(part, name):
                 _check_call(part, kind, call, what)
-    for name, similar in _misspelt(type(part), frozenset(getattr(part, "__dict__", ())), role):
+    for name, similar in _misspelt(owner, frozenset(getattr(part, "__dict__", ())), role):
         if not hasattr(part, name):
             raise PluginError(
                 f"{what} has {similar}, which nothing calls; rename it to {name}, the optional member of that name, or give"
@@ -121,7 +122,7 @@ class _Call:
 
 # every agent that is made checks five parts: without the cache this takes a tenth of the constructor's time
 @cache
-def _calls(kind: type[object]) -> dict[str, _Call | None]:
+def _calls(kind: type) -> dict[str, _Call | None]:
     """Name -> call of each member of a Protocol, or of a class of abilities; None for a value. In the order of declaration:
     its own, then those of its bases."""
     if is_protocol(kind):
@@ -316,16 +317,10 @@ def require_inside(space: Space, value: Features, what: str) -> None:
     """
 
     def check(path: str, leaf: Space, rows: Tensor) -> Tensor:
-        if isinstance(leaf, MultiBinary):
-            low, high = torch.tensor(0), torch.tensor(1)
-        elif isinstance(leaf, Discrete | MultiDiscrete):
-            counts = leaf.n if isinstance(leaf, Discrete) else leaf.nvec
-            low = torch.as_tensor(leaf.start)
-            high = low + torch.as_tensor(counts) - 1
-        else:
-            return rows
-        if bool(((rows < low.to(rows.device)) | (rows > high.to(rows.device))).any()):
-            raise ValueError(f"{what} lie outside {leaf}")
+        if (bounds := integer_bounds(leaf)) is not None:
+            low, high = (torch.as_tensor(bound, device=rows.device) for bound in bounds)
+            if bool(((rows < low) | (rows > high)).any()):
+                raise ValueError(f"{what} lie outside {leaf}")
         return rows
 
     map_leaves(space, check, value)

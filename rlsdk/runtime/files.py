@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable
 from ctypes import CDLL
 from hashlib import sha256
-from os import PathLike
 from pathlib import Path
 from typing import IO, Generic, TypeVar, cast
 from weakref import ref
@@ -290,13 +289,3 @@ def _require_shallow(value: object, depth: int = 0) -> None:
         raise RecursionError
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _require_shallow(inner, depth + 1)
-
-
-def suffix_of(path: str | PathLike[str]) -> str:
-    """The suffix of a file's name, with its point; "" where there is none. What begins with a digit is a part of the name.
-
-    >>> suffix_of("curve.png"), suffix_of("curve-0.5"), suffix_of("curve-0.5_seed1")
-    ('.png', '', '')
-    """
-    suffix = Path(path).suffix
-    return "" if suffix[1:2].isdigit() else suffix

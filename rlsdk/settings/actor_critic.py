@@ -43,16 +43,16 @@ OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam"
 MAX_LAYERS, MAX_WIDTH = 256, 2**20
 
 
-def _named(value: object, options: tuple[str, ...], what: str) -> str | Callable[..., object]:
-    """Return the registered name for a name or for a class of torch itself; other callables unchanged."""
+def _named(value: object, options: tuple[str, ...], what: str, package: str = "torch") -> str | Callable[..., object]:
+    """Return the registered name for a name or for a class of `package`; other callables unchanged."""
     text = value if isinstance(value, str) else getattr(value, "__name__", "")
-    known = {option.replace("_", ""): option for option in options}
+    known = {option.replace("_", "").lower(): option for option in options}
     key = text.lower().replace("_", "")
-    if key in known and (isinstance(value, str) or getattr(value, "__module__", "").startswith("torch.")):
+    if key in known and (isinstance(value, str) or getattr(value, "__module__", "").startswith(f"{package}.")):
         return known[key]
     if callable(value):
         return value
-    raise SettingsError(f"{what} {value!r} is neither a callable nor a known name; {suggest(str(value), options)}")
+    raise SettingsError(f"{what} {value!r} is neither a class nor a known name; {suggest(str(value), options)}")
 
 
 def as_activation(value: str | Callable[..., object]) -> str | Callable[..., object]:
@@ -67,14 +67,9 @@ def as_optimizer(value: str | Callable[..., object] | None) -> str | Callable[..
 
 def as_features_extractor(value: object) -> object:
     """Return the name of an extractor of rlsdk_sb3. Other classes are returned unchanged; files do not store them."""
-    name = value if isinstance(value, str) else getattr(value, "__name__", "")
-    if name in EXTRACTORS and (isinstance(value, str) or getattr(value, "__module__", "").startswith("rlsdk_sb3.")):
-        return name
-    if value is None or callable(value) or isinstance(value, Mapping):
+    if value is None or isinstance(value, Mapping):  # a table: see `as_module_class`
         return value
-    raise SettingsError(
-        f"features_extractor_class {value!r} is neither a class nor a known name; {suggest(str(value), EXTRACTORS)}"
-    )
+    return _named(value, EXTRACTORS, "features_extractor_class", "rlsdk_sb3")
 
 
 def as_module_class(value: ValueT) -> ValueT:

@@ -137,7 +137,7 @@ def _structure_class(kind: type[object]) -> Callable[[Any, object], object]:
 
 
 def _names(kind: type[object]) -> list[str]:
-    return [field.name for field in attrs.fields(cast("Any", kind))]
+    return [field.name for field in parameters(kind)]
 
 
 def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
@@ -154,7 +154,7 @@ def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
 
 def _explain(group: ClassValidationError, values: Mapping[str, object]) -> list[str]:
     """A line for each field of a table that is wrong. `values`: the table."""
-    lines, kind = [], cast("type[Any]", group.cl)
+    lines, kind = [], cast("type[object]", group.cl)
     with_notes, without = group.group_exceptions()
     for error, note in with_notes:
         if isinstance(error, KeyError):
@@ -192,9 +192,9 @@ NO_SETTINGS = {
 """What is given elsewhere than in the settings of an algorithm -> (where, the setting that holds it)."""
 
 
-def _converted_wrongly(kind: type[Any], values: Mapping[str, object], problem: str) -> str | None:
+def _converted_wrongly(kind: type[object], values: Mapping[str, object], problem: str) -> str | None:
     """Return the name of the field whose converter raised `problem`. The message `problem` does not contain it."""
-    for field in attrs.fields(kind):
+    for field in parameters(kind):
         convert = cast("object", field.converter)
         if field.name in values and callable(convert):
             try:
@@ -367,8 +367,6 @@ def toml_value(value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
-        return repr(value) if value == value and abs(value) != float("inf") else str(value)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, dict):

@@ -10,14 +10,14 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 import torch
 from gymnasium import spaces as gym_spaces
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rlsdk import spaces
 from rlsdk.environments.adapters.checks import Environment, attribute_of, named
 from rlsdk.errors import DivergenceError, EnvironmentFault, ObservationError, UnsupportedSpaceError, UsageError, shown
 from rlsdk.records import EnvStep, Observation
-from rlsdk.spaces import MAX_DEPTH, Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, dtype_of, shape_of
+from rlsdk.spaces import MAX_DEPTH, Box, Dict, Space, Tuple, dtype_of, shape_of
 
 T = TypeVar("T")
 ScalarT = TypeVar("ScalarT", bound=np.generic)
@@ -37,7 +37,7 @@ class ObservationBatcher:
             return
         # Looked up once, because the batcher is used at every environment step.
         self.shape, self.dtype = shape_of(space), np.dtype(dtype_of(space))
-        self.is_float, self.bounds = self.dtype.kind == "f", _integer_bounds(space)
+        self.is_float, self.bounds = self.dtype.kind == "f", spaces.integer_bounds(space)
 
     @property
     def plain(self) -> tuple[tuple[int, ...] | None, np.dtype[np.generic] | None]:
@@ -192,23 +192,6 @@ class ObservationBatcher:
 
 def _values(arrays: dict[str, Arrays] | tuple[Arrays, ...]) -> Collection[Arrays]:
     return arrays.values() if isinstance(arrays, dict) else arrays
-
-
-def stack(space: Space, values: Sequence[object]) -> Tensors:
-    """Stack observations to tensors: `ObservationBatcher(space)(values)`, for code that is called rarely."""
-    return ObservationBatcher(space)(values)
-
-
-def _integer_bounds(space: Space) -> tuple[ArrayLike, ArrayLike] | None:
-    """(smallest, largest) value of a discrete leaf; None for other leaves."""
-    if not isinstance(space, Discrete | MultiDiscrete | MultiBinary):
-        return None
-    if isinstance(space, Discrete):
-        return space.start, space.start + space.n - 1
-    if isinstance(space, MultiBinary):
-        return 0, 1
-    start = np.asarray(space.start)
-    return start, start + np.asarray(space.nvec) - 1
 
 
 def _explain_parts(space: Space, value: object, row: int, path: str) -> None:

@@ -6,7 +6,6 @@ If two attributes refer to the same object, they refer to the same object again 
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -309,7 +308,6 @@ def _damaged(what: str) -> ArtifactError:
 NUMBERS = (bool, int, float, complex, np.generic)
 TEXTS = (str, bytes)
 SEQUENCES = (list, tuple, np.ndarray, deque, torch.Tensor)
-OTHERS: tuple[type, ...] = (dict, set, frozenset, np.random.RandomState, random.Random, torch.Generator)
 
 
 def require_fit(where: str, value: object, present: object, *, assigned: bool) -> None:
