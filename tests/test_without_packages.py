@@ -1,0 +1,83 @@
+"""rlsdk and one algorithm alone, without any other package of this project, train, evaluate and resume."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+TRAINS = """
+import rlsdk
+from rlsdk.environments import make_vec_env
+from rlsdk.errors import SettingsError, UnknownNameError
+from rlsdk.registry import plugins
+
+if __name__ == "__main__":
+    assert [plugin.id for plugin in plugins()] == ["tqc"], [plugin.id for plugin in plugins()]
+    small = {"buffer_size": 100, "learning_starts": 4, "batch_size": 4, "seed": 0}
+    envs = make_vec_env("Pendulum-v1", 2, vectorization="async")
+    rlsdk.make("tqc", env=envs, **small).learn(16)
+    envs.close()
+    for given in ({"collectors": 2}, {"vectorization": "processes"}):
+        try:
+            make_vec_env("Pendulum-v1", 2, **given)
+        except (SettingsError, UnknownNameError) as error:
+            print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Python of an environment with the packages of this one; of this project it has rlsdk and rlsdk-tqc alone."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+    (folder / "others").mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "rlsdk_" not in path.name or re.search(r"rlsdk_tqc\b", path.name):
+            (folder / "others" / path.name).symlink_to(path)
+    (site,) = (folder / "env").glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(f"import site; site.addsitedir({str(folder / 'others')!r})\n")
+    return str(folder / "env" / "bin" / "python")
+
+
+def test_one_algorithm_alone_trains(bare_python: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(TRAINS)
+    small = [
+        part for name, value in (("learning_starts", 20), ("batch_size", 8)) for part in ("--set", f"{name}={value}")
+    ]
+    run = [
+        "-m",
+        "rlsdk",
+        "run",
+        "tqc",
+        "--env",
+        "Pendulum-v1",
+        "--eval-every",
+        "0",
+        "--eval-episodes",
+        "1",
+        "--out",
+        "out",
+    ]
+    printed = []
+    for command in (
+        ["script.py"],
+        [*run, "--steps", "40", "--checkpoint-every", "20", *small],
+        [*run, "--steps", "60", "--resume"],
+        ["-m", "rlsdk", "eval", "out/final.rlsdk", "--episodes", "1"],
+    ):
+        done = subprocess.run(
+            [bare_python, *command], capture_output=True, text=True, cwd=tmp_path, env={**os.environ}, check=False
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        printed.append(done.stdout)
+    collectors, processes = printed[0].splitlines()
+    assert re.match(
+        r"collectors is in rlsdk-parallel, which is not installed: pip install .*rlsdk-parallel", collectors
+    )
+    assert re.match(r"vectorization 'processes' is in rlsdk-parallel, which is not installed", processes)
