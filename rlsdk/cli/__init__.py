@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rlsdk.cli.completions import ExecutorName as ExecutorName
     from rlsdk.cli.completions import Sinks as Sinks
     from rlsdk.cli.completions import complete as complete
-    from rlsdk.cli.main import interrupted as interrupted
     from rlsdk.cli.options import MOST_ENVS as MOST_ENVS
     from rlsdk.cli.options import MOST_EPISODES as MOST_EPISODES
     from rlsdk.cli.options import MOST_SEED as MOST_SEED
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 HOMES = {
     **dict.fromkeys(("Algorithm", "Environment", "ExecutorName", "Sinks", "complete"), "rlsdk.cli.completions"),
     **dict.fromkeys(("EnvKwargs", "TrustedFile", "Wrappers"), "rlsdk.cli.options"),
-    "interrupted": "rlsdk.cli.main",
     "settings_from": "rlsdk.cli.run",
     **dict.fromkeys(("Overwrite", "require_free", "write_agent"), "rlsdk.cli.options"),
     **dict.fromkeys(("MOST_ENVS", "MOST_EPISODES", "MOST_SEED", "steps_option"), "rlsdk.cli.options"),

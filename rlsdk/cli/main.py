@@ -231,16 +231,6 @@ def _run() -> None:
 
 
 @contextmanager
-def interrupted(how_to_go_on: str) -> Iterator[None]:
-    """End the command with one line of text and exit code 130 if the user presses Ctrl-C inside the block."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print_line(f"interrupted; {how_to_go_on}", sys.stderr)
-        raise typer.Exit(130) from None
-
-
-@contextmanager
 def heeded() -> Iterator[None]:
     """Inside the block, Ctrl-C is not lost in code that drops exceptions. (A signal that is ignored stays ignored.)
 

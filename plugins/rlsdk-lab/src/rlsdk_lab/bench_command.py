@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
-from rlsdk.cli import EnvKwargs, ExecutorName, Sinks, Wrappers, complete, interrupted, steps_option
+from rlsdk.cli import EnvKwargs, ExecutorName, Sinks, Wrappers, complete, steps_option
 from rlsdk.errors import SettingsError
 from rlsdk.runtime import counted, quietly
 
 if TYPE_CHECKING:
     from rlsdk_lab.benchmark import Bench, BenchResult
-
-MOST_SEEDS = 10_000
 
 
 def complete_suite(incomplete: str) -> list[str]:
@@ -65,19 +63,18 @@ def run_bench(
     Run the same command again to continue where it was stopped. A larger --seeds adds runs.
     """
     from rlsdk_lab import Bench, bench, load_suite
-    from rlsdk_lab.many_runs import jobs_for
+    from rlsdk_lab.many_runs import interrupted, jobs_for
     from rlsdk_lab.report import write_report
+    from rlsdk_lab.sweep import seeds_from
 
     if suite is None:
         _print_suites(as_json=as_json)
         return
     chosen = load_suite(suite).only(tuple(part.strip() for part in (algos or "").split(",") if part.strip()))
     chosen = chosen.changed(env_kwargs, wrapper)
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise SettingsError(f"--seeds {seeds} must be a positive whole number, up to {MOST_SEEDS}")
     plan = Bench(
         suite=chosen,
-        seeds=tuple(range(seeds)),
+        seeds=seeds_from(0, seeds),
         out=out or Path("bench") / chosen.name,
         jobs=jobs_for(jobs, seeds * len(chosen.cells), 1, executor),
         budget=budget,

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import attrs
+import typer
 
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.executors import Executor, SerialExecutor, capacity, make_executor
@@ -82,6 +83,16 @@ def _run_named(named: tuple[str, RunRequest], *, quiet: bool, shared: Path | Non
         require_shared(shared)
     with quietly(quiet):
         return _reported(*named, here=here)
+
+
+@contextlib.contextmanager
+def interrupted(how_to_go_on: str) -> Iterator[None]:
+    """End the command with one line of text and exit code 130 if the user presses Ctrl-C inside the block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_line(f"interrupted; {how_to_go_on}", sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def require_shared(file: Path) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from rlsdk.cli import interrupted
 from rlsdk.errors import SettingsError
 from rlsdk.runs import RunRequest
 from rlsdk.runtime import counted, print_line
-from rlsdk_lab.many_runs import SeedResult, jobs_for
+from rlsdk_lab.many_runs import SeedResult, interrupted, jobs_for
 from rlsdk_lab.sweep import SUMMARY, Sweep, folder_of, place_of, require_same_seeds, seeds_from, stored, sweep
 
 

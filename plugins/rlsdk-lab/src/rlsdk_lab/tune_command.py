@@ -21,7 +21,6 @@ from rlsdk.cli import (
     Sinks,
     Wrappers,
     changed_environment,
-    interrupted,
     settings_from,
     steps_option,
 )
@@ -85,7 +84,7 @@ def tune_algorithm(
     find(algorithm)  # first, because the imports below are slow
     from rlsdk.runs import folder_name
     from rlsdk_lab import Tuning, tune
-    from rlsdk_lab.many_runs import jobs_for
+    from rlsdk_lab.many_runs import interrupted, jobs_for
 
     settings = settings_from(load(algorithm), assignments, dataset)
     env = changed_environment(_environment(algorithm, settings, env), env_kwargs, wrapper)
