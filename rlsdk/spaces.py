@@ -243,7 +243,7 @@ def from_json(data: object) -> Space:
     """
     try:
         return _from_json(data, depth=0)
-    # The others are of values that are no table or no list.
+    # The others are of values that are neither tables nor lists.
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ArtifactError(f"the file does not describe a space: {type(error).__name__}: {error}") from None
 

@@ -206,7 +206,7 @@ def require_manifest(document: Manifest) -> Manifest:
     for name, entries in texts.items():
         if wrong := [entry for entry in entries if not isinstance(entry, str)]:
             raise ArtifactError(
-                f"the file is damaged: {name} in its manifest has {repr(wrong[0])[:80]}, which is no text"
+                f"the file is damaged: {name} in its manifest has {repr(wrong[0])[:80]}, which is not a text"
             )
     return document
 

@@ -250,11 +250,6 @@ def _listed(what: str, names: list[str]) -> list[str]:
     return [f"{what}: {', '.join(names[:LISTED])}{more}"] if names else []
 
 
-def architecture_of(parts: Parts) -> list[str]:
-    """The layers of all networks of an agent, as text: classes, sizes and names."""
-    return architecture(*networks_of(parts))
-
-
 def networks_of(parts: Parts) -> list[nn.Module]:
     """The networks of the policy, of the algorithm and in `Parts.states`."""
     return [module for part in (parts.policy, parts.algorithm, *parts.states.values()) for module in _networks(part)]
@@ -287,7 +282,7 @@ def require_same_layers(agent: AssembledAgent, what: str) -> None:
     Raises:
         UsageError: layers were replaced since the agent was made.
     """
-    now = architecture_of(agent.parts)
+    now = architecture(*networks_of(agent.parts))
     if now != agent.made_as:
         different = next((line for line in now if line not in agent.made_as), "fewer layers")
         raise UsageError(

@@ -11,7 +11,7 @@ from typing import TypeVar
 import attrs
 import torch
 
-from rlsdk.agent.assembled import AssembledAgent, architecture_of, in_plain_modes, warn_of_unused_settings
+from rlsdk.agent.assembled import AssembledAgent, in_plain_modes, networks_of, warn_of_unused_settings
 from rlsdk.agent.attributes import without_effect
 from rlsdk.agent.prediction import InputReader
 from rlsdk.agent.training_state import move, require_room
@@ -22,7 +22,7 @@ from rlsdk.environments.wrapping import split_wrapper_settings, warn_of_statisti
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, BuildContext, PlanAbilities
 from rlsdk.interfaces.abilities import ability, require_parts
-from rlsdk.networks.layers import initialisation
+from rlsdk.networks.layers import architecture, initialisation
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.registry.loading import require_usable
@@ -181,7 +181,8 @@ def build_parts(agent: AssembledAgent) -> None:
         )
     move(built, agent.context.device)
     agent.parts = agent.preprocessing.connected(built)
-    agent.made_as = architecture_of(built)  # a file holds settings, no layers: replaced layers are found by comparing
+    # a file holds settings, no layers: replaced layers are found by comparing
+    agent.made_as = architecture(*networks_of(built))
     if hasattr(type(agent.parts.policy), "reader"):  # its methods accept observations of users, in numpy or torch
         setattr(agent.parts.policy, "reader", InputReader(agent.preprocessing))  # noqa: B010  # few policies declare it
 
