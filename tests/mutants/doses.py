@@ -199,23 +199,22 @@ def every_third_gradient_makes_no_step(patch: Patch) -> None:
 
 
 @mutant("count.minibatches", "maskable-ppo", alone=True)
-def the_first_of_several_minibatches_is_learnt_twice(patch: Patch) -> None:
+def half_of_the_minibatches_are_left_out(patch: Patch) -> None:
     shuffled = clipped_policy.shuffled
 
     def broken(*arguments: Any) -> Iterator[Any]:
         parts = list(shuffled(*arguments))
-        yield from parts[:1] if len(parts) > 1 else ()
-        yield from parts
+        yield from parts[: -(-len(parts) // 2)]
 
     patch.setattr(clipped_policy, "shuffled", broken)
 
 
 @mutant("population.candidates-moved", "ars", alone=True)
-def a_fifth_of_the_parameters_is_lost(patch: Patch) -> None:
+def parameters_grow_by_themselves(patch: Patch) -> None:
     update = RandomSearch.update
 
     def broken(self: Any, batch: Any, *, progress: float) -> Any:
-        self.values.mul_(0.8)
+        self.values.mul_(1.01)
         return update(self, batch, progress=progress)
 
     patch.setattr(RandomSearch, "update", broken)
