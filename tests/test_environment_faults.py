@@ -493,6 +493,19 @@ def test_attributes_that_raise_are_named(kind: type[ChainEnv], name: str) -> Non
         assert "reading an attribute may raise nothing but AttributeError" in str(refused.value)
 
 
+class Yielding(ChainEnv):
+    """Its step is a generator by mistake."""
+
+    def step(self, action: Any) -> Any:
+        yield super().step(action)
+
+
+def test_a_step_that_is_a_generator_is_explained() -> None:
+    agent = rlsdk.make("trpo", env=Yielding(4), n_steps=64, seed=0)
+    with pytest.raises(EnvironmentFault, match=r"'Yielding' step must return \(observation, reward, terminated, "):
+        agent.learn(64)
+
+
 class Leaving(BaseException):
     """An exception of a user that is no `Exception`."""
 

@@ -40,6 +40,7 @@ from rlsdk_interchange.export import model_card
 from rlsdk_interchange.hub_commands import pull_file
 from rlsdk_lab.suite import load_suite
 from rlsdk_lab.sweep import Sweep, stored, sweep
+from rlsdk_lab.tuning import tune
 from rlsdk_trackers.tracked_run import TrackedRun
 from tests.altered_files.kinds import (
     KINDS,
@@ -48,6 +49,7 @@ from tests.altered_files.kinds import (
     _data_set,
     _in_package,
     _in_run,
+    _journal,
     _minari,
     _read_data_set,
     _read_minari,
@@ -56,6 +58,7 @@ from tests.altered_files.kinds import (
     _read_sb3,
     _run,
     _sb3,
+    _search,
     _vec_normalize,
     _zoo_table,
 )
@@ -172,7 +175,15 @@ def _card(folder: Path) -> Path:
     return folder / "agent.md"
 
 
-# --- sweeps and seals ------------------------------------------------------------------------------------------------
+# --- searches, sweeps and seals --------------------------------------------------------------------------------------
+
+
+def _read_best_settings(path: Path) -> None:
+    """A search that goes on replaces its best settings only where nobody has edited them."""
+    before = path.read_bytes()
+    tune(_search(path.parent))
+    assert is_edited(before.decode(errors="replace")) == (path.with_name("best_2.toml").exists()), "edits are counted"
+    assert path.read_bytes() == before, "an edited file was replaced"
 
 
 def _asked(folder: Path, **more: Any) -> RunRequest:
@@ -324,6 +335,9 @@ FURTHER: dict[str, Kind] = {
     "zoo agent": Kind("archive", _zoo_agent, _read_zoo_agent),
     "agent of a hub": Kind("archive", _only_agent, _read_hub),
     "card of a hub": Kind("bytes", _card, _read_card),
+    "best.toml of a search that goes on": Kind(
+        "bytes", lambda folder: _journal(folder).with_name("best.toml"), _read_best_settings, "optuna"
+    ),
     "sweep.json": Kind("json", _sweep, _read_sweep),
     "sealed run.json": Kind("json", _sealed, _read_sealed),
     "key of seals": Kind("bytes", lambda folder: _key_in(_sealed(folder).parents[1]), _read_sealed),

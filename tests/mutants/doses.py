@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from rlsdk.settings import evolve
 from rlsdk.settings.off_policy import QLearningConfig
 from rlsdk.settings.schedules import Constant
 from rlsdk.training import OnPolicyPlan
-from rlsdk.updates import FlatOptimizer, QLearning, TargetNetwork, minibatches
+from rlsdk.updates import FlatOptimizer, QLearning, TargetNetwork, clipped_policy, minibatches
 from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_ars.config import ARSConfig
 from tests.mutants.catalogue import Patch, mutant
@@ -178,3 +179,57 @@ def acting_on_three_rows_changes_a_weight(patch: Patch) -> None:
 def quantiles_are_not_at_the_middle_of_their_intervals(patch: Patch) -> None:
     asymmetry = values._asymmetry
     patch.setattr(values, "_asymmetry", lambda count, *kind: asymmetry(count, *kind) + 0.8 / count)
+
+
+@mutant("training.steps-of-gradients", "qrdqn", alone=True)
+def every_gradient_makes_two_steps(patch: Patch) -> None:
+    step = FlatOptimizer.step
+
+    def broken(self: Any, *arguments: Any) -> None:
+        step(self, *arguments)
+        step(self, *arguments)
+
+    patch.setattr(FlatOptimizer, "step", broken)
+
+
+@mutant("training.steps-of-gradients", "qrdqn")
+def every_third_gradient_makes_no_step(patch: Patch) -> None:
+    step, calls = FlatOptimizer.step, count()
+    patch.setattr(FlatOptimizer, "step", lambda self, *rest: step(self, *rest) if next(calls) % 3 else None)
+
+
+@mutant("count.minibatches", "maskable-ppo", alone=True)
+def half_of_the_minibatches_are_left_out(patch: Patch) -> None:
+    shuffled = clipped_policy.shuffled
+
+    def broken(*arguments: Any) -> Iterator[Any]:
+        parts = list(shuffled(*arguments))
+        yield from parts[: -(-len(parts) // 2)]
+
+    patch.setattr(clipped_policy, "shuffled", broken)
+
+
+@mutant("population.candidates-moved", "ars", alone=True)
+def parameters_grow_by_themselves(patch: Patch) -> None:
+    update = RandomSearch.update
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        self.values.mul_(1.01)
+        return update(self, batch, progress=progress)
+
+    patch.setattr(RandomSearch, "update", broken)
+
+
+@mutant("population.elites", "cross-entropy", alone=True)
+def the_mean_goes_half_of_the_way(patch: Patch) -> None:
+    from acme_cross_entropy.algorithm import CrossEntropy
+
+    update = CrossEntropy.update
+
+    def broken(self: Any, batch: Any, *, progress: float) -> Any:
+        before = self.mean.clone()
+        metrics = update(self, batch, progress=progress)
+        self.mean.add_(before).div_(2.0)
+        return metrics
+
+    patch.setattr(CrossEntropy, "update", broken)

@@ -225,7 +225,7 @@ def _require_no_sum(path: str, gradients: list[Tensor], what: str) -> None:
 @look_first("algorithm", "update")
 def steps_of_gradients(subject: Subject) -> None:
     with kernels_off():  # kernels make steps of optimisers in compiled code
-        agent = small_agent(subject, **LOOSE)
+        agent = small_agent(subject, None, **LOOSE)
         ledger, learnt, steps = Ledger(agent), 0, 2 * EPISODE * ENVS
         with ledger.following():
             while learnt < UPDATES and steps < PATIENCE:

@@ -8,6 +8,7 @@ from functools import wraps
 from inspect import unwrap
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 import attrs
 import torch
@@ -111,12 +112,12 @@ class Ledger:
             self._fresh |= self._optimizers.keys()  # it is not known to which optimiser they will be given
             return grad(*args, **kwargs)
 
-        with wrapping(self.agent.parts.algorithm, self._updated, "update"), watched(self.agent, self._step, hold=False):
-            torch.autograd.backward, torch.autograd.grad = computed, returned
-            try:
-                yield
-            finally:
-                torch.autograd.backward, torch.autograd.grad = backward, grad
+        with (
+            wrapping(self.agent.parts.algorithm, self._updated, "update"),
+            watched(self.agent, self._step, hold=False),
+            patch.multiple(torch.autograd, backward=computed, grad=returned),
+        ):
+            yield
 
     def _marks(self) -> dict[str, Marks]:
         return {path: _marks_of(optimizer) for path, optimizer in self._optimizers.items()}
