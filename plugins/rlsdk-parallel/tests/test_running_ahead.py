@@ -189,10 +189,10 @@ def test_weights_of_other_shapes_in_a_file_are_refused() -> None:
     state = agent.training_state()
     learning = state["training"]
     assert len(learning["ahead"]) == 1
-    restore(made("ppo-normalised", 1)._assembled, state["policy"], learning)
+    restore(made("ppo-normalised", 1)._assembled, state)
     learning["ahead"]["000"]["policy"] = {"log_std": torch.zeros(7)}
     with pytest.raises(ArtifactError, match="the file is damaged: its ahead has weights of other shapes"):
-        restore(made("ppo-normalised", 1)._assembled, state["policy"], learning)
+        restore(made("ppo-normalised", 1)._assembled, state)
 
 
 # --- faults --------------------------------------------------------------------------------------------------------
