@@ -23,7 +23,6 @@ import rlsdk_zoo as zoo
 from rlsdk.agent import agent_class
 from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import CheckpointCallback
-from rlsdk.environments.vectorize import IN_PROCESS
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.registry import load
 from rlsdk.runs.directory import SEAL, record_made_here, sealed
@@ -82,7 +81,7 @@ def _read_checkpoint(path: Path) -> None:
 
 
 def _read_best(path: Path) -> None:
-    evaluate_stored(path, None, EvaluationRequest(episodes=1), executor=IN_PROCESS)
+    evaluate_stored(path, None, EvaluationRequest(episodes=1), executor="in-process")
 
 
 def _replay(folder: Path) -> Path:
@@ -193,7 +192,7 @@ def _asked(folder: Path, **more: Any) -> RunRequest:
 def _sweep(folder: Path) -> Path:
     options: dict[str, Any] = {"steps": 40, "eval_every": 0, "eval_episodes": 1, "env": "CartPole-v1"}
     request = RunRequest(algorithm="ars", settings=SMALL, out=folder / "seeds", **options)
-    sweep(Sweep(request=request, seeds=(0, 1), jobs=1, executor=IN_PROCESS))
+    sweep(Sweep(request=request, seeds=(0, 1), jobs=1, executor="in-process"))
     return folder / "seeds" / "sweep.json"
 
 

@@ -158,6 +158,10 @@ def test_counts_are_checked() -> None:
     assert seeds_from(None, 2) == (0, 1)
     assert seeds_from(7, 2) == (7, 8)
     assert jobs_for(None, 1, 1) == 1
+    assert seeds_from(2**32 - 2, 2) == (2**32 - 2, 2**32 - 1)
+    for first in (-5, 2**32 - 1, 10**30, "abc", 1.5):
+        with pytest.raises(SettingsError, match=r"seed = .* must be a whole number from 0 to 4,294,967,294"):
+            seeds_from(first, 2)  # type: ignore[arg-type]  # from --set
     for call in (lambda: seeds_from(0, 0), lambda: jobs_for(0, 2, 1)):
         with pytest.raises(RlsdkError, match="positive"):
             call()

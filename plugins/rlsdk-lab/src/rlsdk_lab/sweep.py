@@ -9,9 +9,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-from attrs.validators import and_, deep_iterable, ge, max_len, min_len
+from attrs.validators import and_, deep_iterable, ge, le, max_len, min_len
 
-from rlsdk.errors import SettingsError
+from rlsdk.cli import MOST_SEED
+from rlsdk.errors import SettingsError, shown
 from rlsdk.registry import load
 from rlsdk.runs import (
     RunDirectory,
@@ -37,8 +38,10 @@ class Sweep:
     """The plan of a sweep: run `request` once for each seed, at most `jobs` at the same time, with the named executor."""
 
     request: RunRequest
-    seeds: tuple[int, ...] = attrs.field(validator=deep_iterable(ge(0), and_(min_len(1), max_len(MAX_SEEDS))))
-    jobs: int = attrs.field(default=1, validator=ge(1))
+    seeds: tuple[int, ...] = attrs.field(
+        validator=deep_iterable(and_(ge(0), le(MOST_SEED)), and_(min_len(1), max_len(MAX_SEEDS)))
+    )
+    jobs: int = attrs.field(default=1, validator=and_(ge(1), le(MAX_SEEDS)))
     executor: str = "processes"
 
 
@@ -46,12 +49,14 @@ def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
     """Return `count` consecutive seeds, beginning with `first` (default 0).
 
     Raises:
-        SettingsError: count < 1, or count > MAX_SEEDS.
+        SettingsError: count < 1, count > MAX_SEEDS, or one of them is no seed.
     """
     if not 1 <= count <= MAX_SEEDS:
         most = f", up to {MAX_SEEDS}" if count > MAX_SEEDS else ""
         raise SettingsError(f"--seeds {count} must be a positive whole number{most}")
-    start = first or 0
+    start: object = first or 0
+    if not isinstance(start, int) or not 0 <= start <= MOST_SEED + 1 - count:
+        raise SettingsError(f"seed = {shown(first, 40)} must be a whole number from 0 to {MOST_SEED + 1 - count:,}")
     return tuple(range(start, start + count))
 
 
