@@ -447,13 +447,15 @@ class Agent(Generic[ConfigT]):
         """
         device = persistence.chosen_device(device, env)
         settings = {**attributes.replaced_settings(custom_objects), **kwargs, "device": device}
-        if print_system_info:  # before the file is read, which another version may refuse
+        # before the file is read, which another version may refuse
+        if print_system_info:
             persistence.print_systems(path)
         kinds = cls, cast("type[Self]", Agent)
         kind, assembled = persistence.load(path, kinds, settings, replay=env is not None, force_reset=force_reset)
         agent = kind.__new__(kind)
         vars(agent).update(_assembled=assembled)
-        if env is not None:  # after the restoring, as the number of environments may differ from the file's
+        # after the restoring, as the number of environments may differ from the file's
+        if env is not None:
             agent.set_env(env)
         return agent
 
@@ -495,7 +497,8 @@ class Agent(Generic[ConfigT]):
         """Write metrics only to `logger`, a `Logger` or any sink; `verbose` and `tensorboard_log` are then ignored."""
         own = self._assembled
         own.logger, own.logger_was_set = learning.as_logger(logger), True
-        own.logger.current_step = lambda: own.num_timesteps  # values of the user are logged at the agent's steps
+        # values of the user are logged at the agent's steps
+        own.logger.current_step = lambda: own.num_timesteps
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write the metrics of the running training, or else the recorded values; a positive `iteration` is logged too."""
@@ -540,7 +543,8 @@ def from_parameters(
     """
     with construction_limit(parameters):
         agent = make(algorithm, env=env, policy=policy, **settings)
-    inner = getattr(agent.policy, "inner", agent.policy)  # the policy inside the normalization
+    # the policy inside the normalization
+    inner = getattr(agent.policy, "inner", agent.policy)
     if missing := sorted({name for name, _ in inner.named_parameters()} - set(parameters.get("policy", {}))):
         raise ArtifactError(f"{', '.join(missing)} missing")
     agent.set_parameters(parameters, exact_match=False)
@@ -560,7 +564,8 @@ def substituted(agent: Agent, parts: Parts, env: ConnectedEnv | None) -> Iterato
     try:
         yield
     finally:
-        plan = own.parts.plan  # new settings may have changed it
+        # new settings may have changed it
+        plan = own.parts.plan
         own.parts, own.env = before if plan is parts.plan else (replace(before[0], plan=plan), before[1])
 
 

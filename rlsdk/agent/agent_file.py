@@ -283,7 +283,8 @@ def restored_config(document: Manifest, replacements: Mapping[str, object]) -> d
             f"the file's settings {sorted(places)} may name files or folders, which no file may choose; give them again:"
             f" load(..., custom_objects={{{min(places)!r}: ...}})"
         )
-    settings = _without(settings, given.intersection(missing))  # remove the placeholders of objects
+    # remove the placeholders of objects
+    settings = _without(settings, given.intersection(missing))
     for name, value in replacements.items():
         stored = settings.get(name)
         given_now = value
@@ -405,7 +406,8 @@ def require_same_entries(document: Mapping[str, object], context: BuildContext) 
         ArtifactError: they have others, or discrete actions in another order, in which stored action masks count them.
     """
     for name in SPACES:
-        if document.get(name) is None:  # it has no Dict or Tuple
+        # the stored space has no Dict or Tuple
+        if document.get(name) is None:
             continue
         space, stored = getattr(context, name), from_json(document[name])
         paths = [{path for path, _ in leaf_spaces(each)} for each in (space, stored)]

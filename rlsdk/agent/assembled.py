@@ -296,7 +296,8 @@ def _networks(part: object) -> list[nn.Module]:
     """The modules of a part: the part itself or the part that it wraps, or else the networks in its attributes, with target
     networks."""
     while not isinstance(part, nn.Module) and (inner := getattr(part, "inner", None)) is not None:
-        part = inner  # for example the policy inside exploration
+        # for example the policy inside exploration
+        part = inner
     if isinstance(part, nn.Module):
         return [part]
     values = getattr(part, "__dict__", {}).values()

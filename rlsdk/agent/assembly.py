@@ -183,7 +183,8 @@ def build_parts(agent: AssembledAgent) -> None:
     agent.parts = agent.preprocessing.connected(built)
     # a file holds settings, no layers: replaced layers are found by comparing
     agent.made_as = architecture(*networks_of(built))
-    if hasattr(type(agent.parts.policy), "reader"):  # its methods accept observations of users, in numpy or torch
+    # the methods of such a policy accept observations of users, in numpy or torch
+    if hasattr(type(agent.parts.policy), "reader"):
         setattr(agent.parts.policy, "reader", InputReader(agent.preprocessing))  # noqa: B010  # few policies declare it
 
 
@@ -195,7 +196,8 @@ def _files_named(agent: AssembledAgent) -> Iterator[None]:
     except OSError as error:
         values = attrs.asdict(agent.config, recurse=False)
         names = [name for name, value in values.items() if error.filename and str(value) == str(error.filename)]
-        if not names:  # a file that the plugin chose
+        # no setting names it: the plugin chose the file
+        if not names:
             raise ArtifactError(
                 f"the agent cannot be built: {error}; give the setting that names the file again"
             ) from error

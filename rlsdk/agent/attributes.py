@@ -73,7 +73,8 @@ def own(path: str, doc: str | None = None) -> Any:
 
     def get(agent: object) -> object:
         value = agent
-        for name in names:  # torch.compile does not support attrgetter
+        # torch.compile does not support attrgetter
+        for name in names:
             value = getattr(value, name)
         return value
 
@@ -222,7 +223,8 @@ def without_effect(spec: AlgorithmSpec, arguments: Mapping[str, object], method:
         return dict(arguments)
     try:
         drop = of_sb3("without_effect", method)
-    except UnknownNameError:  # then unknown arguments are errors
+    except UnknownNameError:
+        # then unknown arguments are errors
         return dict(arguments)
     left: dict[str, object] = drop(spec, arguments, method)
     return left
@@ -293,7 +295,8 @@ def change_settings(agent: AssembledAgent, changes: Mapping[str, object]) -> Non
     if changed - OF_THE_AGENT:
         try:
             _reconfigure_parts(agent, config)
-        except BaseException:  # some parts have the new settings already
+        except BaseException:
+            # some parts have the new settings already
             _reconfigure_parts(agent, before)
             raise
     agent.config = config

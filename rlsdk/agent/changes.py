@@ -53,7 +53,8 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
     agent.met_masks = agent.trains_with_masks
     agent.env, agent.env_name = envs, bare if isinstance(bare, str) else envs.env_id
     agent.fingerprint = fingerprint_of(envs)
-    if force_reset:  # otherwise the next `learn` continues from the last observation, in the new environment
+    # else the next `learn` continues from the last observation, in the new environment
+    if force_reset:
         training_state.leave_episodes(agent)
 
 
@@ -92,7 +93,8 @@ def _bounds(space: object) -> str:
 
 def _resize(agent: AssembledAgent, num_envs: int) -> None:
     memories = [agent.parts.buffer, *training_state.memories_of(agent.parts).values()]
-    recorded = not agent.parts.plan.needs_environment  # then the buffers hold a data set and are built again
+    # without an environment the buffers hold a data set and are built again
+    recorded = not agent.parts.plan.needs_environment
     if not recorded and any(memory is not None and len(memory) for memory in memories):
         raise UsageError(
             f"the replay buffer is filled from {agent.context.num_envs} environments; give as many, not {num_envs}, or begin"
@@ -170,7 +172,8 @@ def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
 def _copied_environment(env: ConnectedEnv | None, memo: dict[int, Any]) -> ConnectedEnv | None:
     try:
         return deepcopy(env, memo)
-    except Exception as error:  # environments may hold processes, windows or handles of other libraries
+    except Exception as error:
+        # environments may hold processes, windows or handles of other libraries
         cause = one_line(f"{type(error).__name__}: {message_of(error)}", 200)
         raise UsageError(
             f"the agent's environment cannot be copied ({cause}); save the agent and load it with another environment"

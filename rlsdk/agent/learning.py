@@ -74,8 +74,10 @@ def run_training(
     if request.exact:
         require_exact(agent.parts.plan, agent.context.num_envs, total, agent.spec.id)
     elif (line := rounded_up(agent.parts.plan, agent.context.num_envs, total)) and line not in agent.notices:
-        agent.notices.add(line)  # a program that calls learn in a loop gets it once
-        warnings.warn(f"learn: {line}", stacklevel=4)  # no print: a program that embeds rlsdk can silence a warning
+        # a program that calls learn in a loop gets it once
+        agent.notices.add(line)
+        # no print: a program that embeds rlsdk can silence a warning
+        warnings.warn(f"learn: {line}", stacklevel=4)
     if request.fresh:
         agent.step_offset = agent.total_steps
     if not total:
@@ -88,7 +90,8 @@ def run_training(
     agent.run = run = _begun(agent, request, Run(user_facing, agent, agent.counts, total, callbacks, until))
     try:
         train(run, env, log_every=interval, threads=threads)
-    finally:  # also after an error or Ctrl-C, so that the agent can be saved and `learn` called again
+    finally:
+        # also after an error or Ctrl-C, so that the agent can be saved and `learn` called again
         agent.run, agent.stored_log = None, run.episode_statistics.state_dict()
         # the next `learn` compares it, as somebody may step the environments meanwhile
         agent.fingerprint = None if agent.env is None else fingerprint_of(agent.env)
@@ -125,7 +128,8 @@ def acting_copies(agent: AssembledAgent) -> Callable[[VectorEnv], AssembledAgent
 def _copy(
     spec: AlgorithmSpec, config: SettingsT, spaces: tuple[Space, Space], num_envs: int, env: VectorEnv
 ) -> AssembledAgent[SettingsT]:
-    require_usable(spec)  # the collector may be on a machine with another version
+    # the collector may be on a machine with another version
+    require_usable(spec)
     return assemble(spec, config, spaces, num_envs, connect(env))
 
 

@@ -48,7 +48,8 @@ def save_checkpoint(agent: AssembledAgent, path: Path, *, replay: bool, journal:
     document = agent_file.describe_agent(agent)
     if journal is not None and "replay" in sections:
         sections["replay"], parts = journal.write(sections["replay"])
-        document |= {"replay_parts": parts} if parts else {}  # the files of the journal that hold the rows
+        # the files of the journal that hold the rows
+        document |= {"replay_parts": parts} if parts else {}
     archive.write(agent_file.with_suffix(path), document, sections)
     return "episodes" in sections["training"]
 
@@ -136,12 +137,14 @@ def load(
         )
         with agent_file.blaming_the_file(of_file):
             config = structure(agent_file.restored_config(manifest, changes), spec.config_type)
-        choose_device(config.device, config.policy)  # raises outside of the block below: the caller chose it
+        # raises outside of the block below: the caller chose it
+        choose_device(config.device, config.policy)
         spaces = from_json(manifest["observation_space"]), from_json(manifest["action_space"])
         with (
             agent_file.blaming_the_file(of_file),
             fitting("the file's settings and spaces make no agent"),
-            construction_limit(sections),  # before networks that no such file can fill take all memory
+            # before networks that no such file can fill take all memory
+            construction_limit(sections),
         ):
             agent = assemble(spec, config, spaces, manifest["num_envs"], None, class_name=kind.__name__)
         # before `restore`, which puts back the streams of a training on top
@@ -218,7 +221,8 @@ class StoredPolicy:
         networks = config.get("policy_kwargs")
         stored = networks if isinstance(networks, dict) else {}
         missing = {name.removeprefix("policy_kwargs.") for name in self.document["not_stored"]}
-        missing |= {name.replace("_class", "_kwargs") for name in missing}  # arguments of classes that are not stored
+        # arguments of classes that are not stored
+        missing |= {name.replace("_class", "_kwargs") for name in missing}
         chosen = {name: value for name, value in stored.items() if name in known and name not in missing}
         own = given.get("policy_kwargs")
         if isinstance(own, Mapping):
@@ -368,9 +372,11 @@ def _under_every_name(current: State, given: State) -> State:
 
 def _require_all(current: object, given: object, place: str) -> None:
     """Raise ArtifactError if `given` lacks a tensor or value of `current`, or has one that `current` lacks."""
-    if not isinstance(current, Mapping) or not current:  # an optimiser that has made no step has an empty state
+    # an optimiser that has made no step has an empty state
+    if not isinstance(current, Mapping) or not current:
         return
-    if place not in ("", " of 'policy'") and isinstance(given, Mapping) and not given:  # see `_require_emptied`
+    # see `_require_emptied`
+    if place not in ("", " of 'policy'") and isinstance(given, Mapping) and not given:
         return
     known, found = set(current), set(given) if isinstance(given, Mapping) else set()
     if missing := sorted(map(str, known - found)):

@@ -83,7 +83,8 @@ def _firsts(starts: object, count: int) -> Tensor:
             f"episode_start has the shape {values.shape} for {count} observations; give one value for each, shape ({count},)"
         )
     found = np.empty(count, np.bool_)
-    found[:] = values  # faster than `np.broadcast_to`
+    # faster than `np.broadcast_to`
+    found[:] = values
     return torch.from_numpy(found)
 
 

@@ -54,7 +54,8 @@ def sections_of(agent: AssembledAgent, *, exclude: Set[str] = NOTHING, include: 
     if "replay" in include:
         if not memory_sections(agent.parts):
             raise UsageError(f"{agent.spec.id} has no replay buffer to include")
-        restore_replay(agent)  # a buffer that is still in the agent's file would be written empty
+        # a buffer that is still in the agent's file would be written empty
+        restore_replay(agent)
         if agent.parts.buffer is not None:
             sections["replay"] = agent.parts.buffer.state_dict()
         if memories := memories_of(agent.parts):
@@ -110,7 +111,8 @@ def restore(agent: AssembledAgent, sections: State, changed: Iterable[str] = ())
         agent.streams.load_state_dict(learning["streams"])
         counts, log, frozen = learning["counts"], learning.get("log"), learning.get("frozen", {})
         cursor = StoredCursor.from_state(counts, learning) if "env_steps" in counts else None
-        if log is not None:  # a damaged one is an error of the file, not of the next `learn`
+        # a damaged one is an error of the file, not of the next `learn`
+        if log is not None:
             EpisodeStatistics(1).load_state_dict(log)
         ahead = tuple(entry for _, entry in sorted(learning.get("ahead", {}).items()))
         for weights in ahead:
@@ -119,7 +121,8 @@ def restore(agent: AssembledAgent, sections: State, changed: Iterable[str] = ())
             agent_file.require_same_shapes(parts.behavior_policy.state_dict(), weights["policy"], "ahead")
         if frozen and agent.preprocessing.normalizer is not None:
             agent.preprocessing.normalizer.freeze(frozen)
-        agent.step_offset = count_in(counts, "step_offset", -MAX_COUNT)  # negative after `num_timesteps` was raised
+        # negative after `num_timesteps` was raised
+        agent.step_offset = count_in(counts, "step_offset", -MAX_COUNT)
         agent.ahead, agent.stored_cursor, agent.stored_log = ahead, cursor, log
 
 
@@ -209,14 +212,17 @@ def require_room(agent: AssembledAgent) -> None:
         ResourceError: it will not fit.
     """
     context, plan, buffer = agent.context, agent.parts.plan, agent.parts.buffer
-    filled = buffer is not None and len(buffer) > 0  # its memory is in use already
+    # its memory is in use already
+    filled = buffer is not None and len(buffer) > 0
     if (rollouts := ability(plan, PlanAbilities, "n_steps")) is not None:
         what, advice = f"a rollout of {rollouts.n_steps} steps", "lower n_steps, or give fewer environments"
         require_memory(rollouts.n_steps * context.num_envs * nbytes(context.observation_space), what, advice)
-    elif count := getattr(agent.config, "batch_size", 0):  # a minibatch of a rollout is never larger than the rollout
+    elif count := getattr(agent.config, "batch_size", 0):
+        # a minibatch of a rollout is never larger than the rollout
         what = f"a batch of {shown(count, 60)} transitions"
         needed = 2 * count * nbytes(context.observation_space)
-        if buffer is None or needed > buffer.bytes_required():  # a smaller batch fits where the buffer does
+        # a smaller batch fits where the buffer does
+        if buffer is None or needed > buffer.bytes_required():
             require_memory(needed, what, "lower batch_size")
     if buffer is not None and not filled:
         advice = "lower buffer_size, or set optimize_memory_usage=True"
@@ -254,7 +260,8 @@ def _refilling(agent: AssembledAgent, what: str) -> Iterator[None]:
         return
     try:
         yield
-    except Exception as error:  # with other settings, restoring a buffer may raise any error
+    except Exception as error:
+        # with other settings, restoring a buffer may raise any error
         reason = f" ({error})" if isinstance(error, RlsdkError) else ""
         raise ArtifactError(
             f"the {what} in the file does not fit the settings or the number of environments given now{reason}; give those that"
@@ -298,7 +305,8 @@ def load_replay_buffer(agent: AssembledAgent, path: str | Path | IO[bytes]) -> N
     try:
         with fitting("the file holds no replay buffer for this agent"):
             agent.parts.buffer.load_state_dict(sections[SECTION])
-    except BaseException:  # some checks need the rows in place: put back those of before
+    except BaseException:
+        # some checks need the rows in place: put back those of before
         agent.parts.buffer.load_state_dict(before)
         raise
     agent.pending_replay = None
@@ -330,7 +338,8 @@ def training_env(agent: AssembledAgent) -> VectorEnv | None:
         raise UsageError("the agent has no environment; call set_env(env), or load(path, env=env)")
     env.select_info((*agent.spec.info, *agent.parts.info))
     if ability(plan, PlanAbilities, "with_normalizer"):
-        return env  # the candidates of this plan act in numpy on any device
+        # the candidates of this plan act in numpy on any device
+        return env
     env.require_steps()
     return agent.preprocessing.environment(on_device(env, agent.context.device))
 
@@ -402,7 +411,8 @@ def _forget_episodes(agent: AssembledAgent) -> None:
     """Store the counts and the carry of a training without its episodes."""
     if agent.cursor is not None:
         agent.stored_cursor = StoredCursor.of(agent.cursor, agent.acting)
-        agent.cursor, agent.acting, agent.in_round = None, (), False  # the next `learn` resets the environments
+        # the next `learn` resets the environments
+        agent.cursor, agent.acting, agent.in_round = None, (), False
 
 
 def leave_moved_episodes(agent: AssembledAgent) -> None:
@@ -432,7 +442,8 @@ def episodes_of(agent: AssembledAgent) -> State | None:
     try:
         state: State = read_state(training_env(agent))
         return state
-    except (OpaqueValue, EnvironmentFault):  # of an unknown kind, closed or broken: the rest of the agent can be saved
+    except (OpaqueValue, EnvironmentFault):
+        # of an unknown kind, closed or broken: the rest of the agent can be saved
         return None
 
 

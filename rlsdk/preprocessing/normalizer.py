@@ -10,13 +10,13 @@ import attrs
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
 from rlsdk.errors import SettingsError, UsageError, suggest
 from rlsdk.interfaces import State
 from rlsdk.math.surrogate import discounted_sums
 from rlsdk.networks.normalizer import ObservationNormalizer, RunningMoments, SharedArray, Vector
-from rlsdk.records import Act, Features, Observation, Rollout, Sequences, StepData, Transitions, with_observations
+from rlsdk.records import Features, Observation, Rollout, Sequences, StepData, Transitions, with_observations
 from rlsdk.runtime.lazy import elsewhere
 from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Space, map_leaves, shape_of
@@ -286,19 +286,6 @@ class RolloutNormalizer:
     def observation(self, observation: Observation) -> Observation:
         """The normalised observation [.., *shape] for the policy."""
         return normalized(self.normalizer.observations, observation)
-
-    def acting(
-        self, act: Callable[..., Act[CarryT, ExtrasT]], generator: Generator
-    ) -> Callable[[Observation, CarryT], Act[CarryT, ExtrasT]]:
-        """A function (raw observation, carry) -> the policy's `Act` for the normalised observation.
-
-        `act` has the signature of `Policy.act`.
-        """
-
-        def act_on(observation: Observation, carry: CarryT) -> Act[CarryT, ExtrasT]:
-            return act(self.observation(observation), carry, deterministic=False, generator=generator)
-
-        return act_on
 
     def rollout(
         self,

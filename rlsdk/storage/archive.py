@@ -71,8 +71,8 @@ Document = dict[str, object]
 """A manifest that was read from a file. Its JSON values are unchecked: check each one before using it."""
 Members = Mapping[str, Mapping[str, object]]
 """Name of a member -> its size and digest according to the manifest."""
-Block = bytes | memoryview
-"""Bytes that are written to an archive."""
+Member = tuple[int, Iterable[bytes | memoryview]]
+"""The size of a member of an archive and its bytes in chunks, so that tensors are never in memory twice."""
 
 
 def table_in(document: Mapping[str, object], name: str) -> Mapping[str, object]:
@@ -121,49 +121,40 @@ def write_archive(target: Path | IO[bytes], document: Mapping[str, object], sect
         ) from None
 
 
-class BytesMember:
-    """A member of an archive whose bytes are in memory; those of a `TensorBlock` are not."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.size = data, len(data)
-
-    def chunks(self) -> Iterator[bytes]:
-        yield self.data
-
-
-Member = TensorBlock | BytesMember
-
-
 def _encode(key: str, section: Section) -> dict[str, Member]:
     require_names(section, key)
+    tensors, values = _parts(section)
+    block, text = TensorBlock(tensors), as_json(key, values)
+    return {f"{key}.safetensors": (block.size, block.chunks()), f"{key}.json": (len(text), [text])}
+
+
+def _parts(section: Section) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """(tensors [..], other values) of a section, by names joined by '/'."""
     flat = tree.flatten(section)
-    tensors = {n: v for n, v in flat.items() if isinstance(v, Tensor)}
-    values = {n: v for n, v in flat.items() if not isinstance(v, Tensor)}
-    return {
-        f"{key}.safetensors": TensorBlock(tensors),
-        f"{key}.json": BytesMember(as_json(key, values)),
-    }
+    tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
+    return tensors, {name: value for name, value in flat.items() if name not in tensors}
 
 
 def _write_zip(stream: IO[bytes], document: Mapping[str, object], members: Mapping[str, Member]) -> None:
     """Write the members, then the manifest with their digests, so that each chunk is read once, while it is in the cache."""
     # Uncompressed, so that tensors can be mapped, and headers read without the data behind them.
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        listing = {name: {"size": m.size, "sha256": _write_member(archive, name, m)} for name, m in members.items()}
+        listing = {name: {"size": m[0], "sha256": _write_member(archive, name, m)} for name, m in members.items()}
         manifest = json.dumps({"format": FORMAT, **document, "members": listing}, indent=1, allow_nan=False)
-        _write_member(archive, _MANIFEST, BytesMember(manifest.encode()))
+        _write_member(archive, _MANIFEST, (len(manifest.encode()), [manifest.encode()]))
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, member: Member) -> str:
     """Write a member and return its digest."""
+    size, chunks = member
     # A constant date: the same state gives the same bytes.
     info, digest = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), hashlib.sha256()
     # Before the entry is opened: the size decides about the fields of zip64 in its header.
-    info.file_size = member.size
+    info.file_size = size
     info.extra = padding(archive, info)
     assert archive.fp is not None
     with archive.open(info, "w") as entry:
-        for chunk in hash_chunks(member.chunks(), digest, member.size):
+        for chunk in hash_chunks(chunks, digest, size):
             entry.write(chunk)
             begin_writeback(archive.fp, len(chunk))
     return digest.hexdigest()
@@ -428,9 +419,7 @@ def write(target: Path | IO[bytes], document: Mapping[str, object], sections: Ma
         return
     assert isinstance(target, Path)
     require_names(sections)
-    flat = tree.flatten(sections)
-    tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
-    values = {name: value for name, value in flat.items() if not isinstance(value, Tensor)}
+    tensors, values = _parts(sections)
     with fitting(f"the plugin for {target.suffix} files cannot write {target}"):
         serializer.save(target, tensors, {"manifest": dict(document), "values": values})
 
@@ -479,8 +468,7 @@ class SafetensorsSerializer:
 
     def load(self, path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
         manifest, sections = read_archive(path, kind=KIND)
-        flat = tree.flatten(table_in(sections, "tensors"))
-        return {name: value for name, value in flat.items() if isinstance(value, Tensor)}, _document(manifest)
+        return _parts(table_in(sections, "tensors"))[0], _document(manifest)
 
     def inspect(self, path: Path) -> dict[str, object]:
         manifest = inspect_archive(path, kind=KIND)

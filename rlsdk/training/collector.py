@@ -96,10 +96,10 @@ class LocalCollector:
 
     def _bound(self, act: Callable[..., Act[CarryT, ExtrasT]]) -> AnyAct:
         """The function (observation without normalisation, carry) -> act."""
-        generator = self.generators[0]
-        if self.normalizer is None:
-            return partial(act, deterministic=False, generator=generator)
-        return self.normalizer.acting(act, generator)
+        bound, normalizer = partial(act, deterministic=False, generator=self.generators[0]), self.normalizer
+        if normalizer is None:
+            return bound
+        return lambda observation, carry: bound(normalizer.observation(observation), carry)
 
     def _first_act(self, act_on: AnyAct, observation: Observation, carry: object) -> Act[Any, Any]:
         """Act for the first time and check the result. It is checked once, because it costs as much as a small network.
