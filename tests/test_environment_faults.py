@@ -507,7 +507,7 @@ def test_a_step_that_is_a_generator_is_explained() -> None:
 
 
 class Leaving(BaseException):
-    """An exception of a user that is no `Exception`."""
+    """An exception of a user that does not derive from `Exception`."""
 
 
 class Halted(KeyboardInterrupt):

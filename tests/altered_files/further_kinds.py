@@ -178,7 +178,7 @@ def _card(folder: Path) -> Path:
 
 
 def _read_best_settings(path: Path) -> None:
-    """A search that goes on replaces its best settings only where nobody has edited them."""
+    """A continued search replaces its best settings only if they are as it wrote them."""
     before = path.read_bytes()
     tune(_search(path.parent))
     assert is_edited(before.decode(errors="replace")) == (path.with_name("best_2.toml").exists()), "edits are counted"
@@ -334,7 +334,7 @@ FURTHER: dict[str, Kind] = {
     "zoo agent": Kind("archive", _zoo_agent, _read_zoo_agent),
     "agent of a hub": Kind("archive", _only_agent, _read_hub),
     "card of a hub": Kind("bytes", _card, _read_card),
-    "best.toml of a search that goes on": Kind(
+    "best.toml of a continued search": Kind(
         "bytes", lambda folder: _journal(folder).with_name("best.toml"), _read_best_settings, "optuna"
     ),
     "sweep.json": Kind("json", _sweep, _read_sweep),

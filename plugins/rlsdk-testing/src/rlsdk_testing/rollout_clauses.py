@@ -194,7 +194,7 @@ def _require_fillers_uncounted(subject: Subject) -> None:
     steps = _gradients(observed, observed.batch)
     try:
         diluted = _gradients(observed, wide)
-    except Exception:  # it accepts no other number of environments, as `batch.duplicates` says
+    except Exception:  # as in `batch.duplicates`: it accepts no other number of environments
         return
     for path, gradient in diluted.items():
         one = steps.get(path)
