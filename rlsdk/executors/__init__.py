@@ -5,11 +5,12 @@ rlsdk-parallel has `processes` and pools, rlsdk-ray has `ray`. Here are also the
 
 from rlsdk.executors.choice import SerialExecutor, capacity, make_executor, names
 from rlsdk.executors.processes import StatefulProcesses
-from rlsdk.executors.workers import Worker, WorkerDied, attempt, result_of, unsendable
+from rlsdk.executors.workers import Raised, Worker, WorkerDied, attempt, result_of, unsendable
 from rlsdk.interfaces import Executor
 
 __all__ = [
     "Executor",
+    "Raised",
     "SerialExecutor",
     "StatefulProcesses",
     "Worker",

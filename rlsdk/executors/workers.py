@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, TypeVar
@@ -321,7 +322,7 @@ def _interrupted(number: int, frame: object) -> None:
     # Python prints and drops what is raised while a destructor or a callback of a weak reference runs; this asks once more
     reported = sys.unraisablehook
 
-    def dropped(problem: Any) -> None:
+    def dropped(problem: sys.UnraisableHookArgs) -> None:
         if issubclass(problem.exc_type, KeyboardInterrupt):
             signal.signal(signal.SIGTERM, _interrupted)
             # later and from a thread, as a handler that runs inside this function would be dropped as well
@@ -343,7 +344,7 @@ def end_with_parent() -> None:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 
-def _end_after(parent: Any) -> None:
+def _end_after(parent: BaseProcess) -> None:
     born_of = os.getppid()  # the id of the parent, or of the fork server, which ends with the parent
     # the sentinel alone is not enough, as later forks of the parent hold copies of it; on Windows the other id stays
     while not wait([parent.sentinel], LOOK) and os.getppid() == born_of:

@@ -427,7 +427,7 @@ class ExecutorVectorEnv(SteppedVector):
 
     def __init__(
         self,
-        here: Any,
+        here: ConnectedEnv,
         make: Callable[[], VectorWorker],
         executor: Executor,
         num_envs: int,

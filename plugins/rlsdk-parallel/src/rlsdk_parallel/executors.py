@@ -7,20 +7,22 @@ import math
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from concurrent.futures import Executor as Pool
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rlsdk.errors import RlsdkError, WorkError, raised
-from rlsdk.executors import StatefulProcesses, Worker, WorkerDied, attempt, result_of
+from rlsdk.executors import Raised, StatefulProcesses, Worker, WorkerDied, attempt, result_of
 from rlsdk.registry import hookimpl
 from rlsdk.runtime import use_one_thread_here
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+Job: TypeAlias = tuple[Callable[[], Any], Future[Any]] | None
+"""A function for a background thread and the future of its result; None ends the thread."""
 
 
 ENDING = 5.0
@@ -176,10 +178,12 @@ class FuturesExecutor:
     def map(self, work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
         answers: dict[int, ResultT] = {}
         waiting, broken = list(range(len(items)))[::-1], Counter[int]()
-        running: dict[Future[Any], tuple[int, Pool]] = {}
+        running: dict[Future[ResultT | Raised], tuple[int, Pool]] = {}
         try:
             while waiting or running:
-                while waiting and len(running) < (1 if _suspect(broken, waiting, running) else 2 * self.workers):
+                while waiting and len(running) < (
+                    1 if _suspect(broken, waiting, running.values()) else 2 * self.workers
+                ):
                     index, pool = waiting.pop(), self._opened()
                     future = _sent(pool, work, items[index])
                     running[future] = index, pool
@@ -189,7 +193,7 @@ class FuturesExecutor:
                     index, pool = running.pop(future)
                     if isinstance(future.exception(), BrokenExecutor):
                         self._renew(pool)
-                        self._lost(index, broken, future)
+                        self._lost(index, broken, future.exception())
                         waiting.append(index)
                     else:
                         answers[index] = result_of(_fetched(future, index))
@@ -229,10 +233,9 @@ class FuturesExecutor:
                 self._pool = None
         pool.shutdown(wait=False)
 
-    def _lost(self, index: int, broken: Counter[int], future: Future[Any]) -> None:
+    def _lost(self, index: int, broken: Counter[int], reason: BaseException | None) -> None:
         """Count that a worker died while item `index` was at the pool; raise WorkError if the item may not be repeated."""
         broken[index] += 1
-        reason = future.exception()
         if self._make is None:
             raise WorkError(f"a worker died while item {index} was at the pool, which is of no use any more: {reason}")
         if broken[index] >= ATTEMPTS:
@@ -240,25 +243,25 @@ class FuturesExecutor:
         self.repeated += 1
 
 
-def _suspect(broken: Counter[int], waiting: list[int], running: dict[Future[Any], tuple[int, Pool]]) -> bool:
+def _suspect(broken: Counter[int], waiting: list[int], running: Collection[tuple[int, Pool]]) -> bool:
     """Return whether the next or a running item was at the pool when a worker died.
 
     Such an item runs alone. If a worker dies again, that item is the cause.
     """
-    return bool(broken[waiting[-1]]) or any(broken[index] for index, _ in running.values())
+    return bool(broken[waiting[-1]]) or any(broken[index] for index, _ in running)
 
 
-def _sent(pool: Pool, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[Any]:
+def _sent(pool: Pool, work: Callable[[ItemT], ResultT], item: ItemT) -> Future[ResultT | Raised]:
     """Send one item to the pool and return its future. If the pool refuses the item, the future holds the exception."""
     try:
         return pool.submit(attempt, work, item)
     except Exception as error:
-        future = Future[Any]()
+        future = Future[ResultT | Raised]()
         future.set_exception(error)
         return future
 
 
-def _fetched(future: Future[Any], index: int) -> Any:
+def _fetched(future: Future[ResultT], index: int) -> ResultT:
     """Return the result of a finished future. An exception of the pool, mostly a pickling error, becomes a `WorkError`."""
     error = future.exception()
     if error is None:
@@ -295,7 +298,7 @@ class Background:
     """A thread that runs submitted functions in their order. It starts with the first one; Python can exit while it runs."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Job] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._unsettled = False
 
@@ -328,7 +331,7 @@ class Background:
             self._thread = None
 
 
-def _work_off(queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
+def _work_off(queue: SimpleQueue[Job]) -> None:
     use_one_thread_here()
     while (item := queue.get()) is not None:
         work, future = item
