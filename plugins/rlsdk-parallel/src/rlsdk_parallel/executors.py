@@ -295,7 +295,7 @@ class Background:
     """A thread that runs submitted functions in their order. It starts with the first one; Python can exit while it runs."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._unsettled = False
 
@@ -307,7 +307,7 @@ class Background:
             thread.start()
             self._thread = thread
         self._unsettled = True
-        self._queue.put((work, future))
+        self._queue.put(partial(_finish, work, future))
         return future
 
     def settle(self) -> None:
@@ -317,7 +317,7 @@ class Background:
         """
         if self._unsettled and threading.current_thread() is not self._thread:
             marker = Future[None]()  # Ctrl-C inside `submit` may have come before the last work was put into the queue
-            self._queue.put((lambda: None, marker))
+            self._queue.put(partial(marker.set_result, None))
             wait([marker])
             self._unsettled = False
 
@@ -328,12 +328,17 @@ class Background:
             self._thread = None
 
 
-def _work_off(queue: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
+def _work_off(queue: SimpleQueue[Callable[[], object] | None]) -> None:
     use_one_thread_here()
-    while (item := queue.get()) is not None:
-        work, future = item
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-        del item, work, future  # frees the result, which may be large
+    while (piece := queue.get()) is not None:
+        piece()
+        # frees the result, which may be large
+        del piece
+
+
+def _finish(work: Callable[[], ResultT], future: Future[ResultT]) -> None:
+    """Store the result of `work()` in its future, or its exception."""
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
