@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlsdk.environments.adapters.checks import Environment
 from rlsdk.environments.adapters.observations import ActionRows
 from rlsdk.environments.vector.connected import Options
-from rlsdk.environments.vector.stepping import Ended, StepArrays, Work
+from rlsdk.environments.vector.stepping import Ended, ItemT, ResultT, StepArrays, Work
 from rlsdk.environments.vector.sync_vector import SyncVectorEnv
 from rlsdk.errors import EnvironmentFault, RlsdkError, raise_stop, raised
 from rlsdk.executors.shared_memory import ALIGNMENT, Layout
@@ -142,7 +142,7 @@ class VectorWorker:
         """The `info` of each environment's last reset."""
         return [sendable(self.group.name, dict(info)) for info in self.group.reset_infos]
 
-    def apply(self, work: ByValue[Work[object, object]], items: Sequence[object]) -> list[object]:
+    def apply(self, work: ByValue[Work[ItemT, ResultT]], items: Sequence[ItemT]) -> list[ResultT]:
         """The results of `work(environments, items)`."""
         return self.group.apply(work(), items)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import attrs
 from torch import Tensor
@@ -32,7 +32,7 @@ from rlsdk.records import EnvStep, Observation
 from rlsdk.settings import evolve
 from rlsdk.spaces import Space
 from rlsdk.training import DrivenAgent, OffPolicyPlan
-from rlsdk_parallel.collector import RemoteCollector
+from rlsdk_parallel.collector import Part, RemoteCollector, Shared
 from rlsdk_parallel.executors import Background, StatefulHere
 from rlsdk_parallel.worker import MOVES, Answer, CollectingWorker, MakesAttached, Packed, PackedRequest
 
@@ -261,7 +261,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         self._attached = ByValue(make)
         self.ask("attach", [(self._attached,)] * self.collectors)
 
-    def collect(self, shared: object, own: Sequence[object]) -> list[Any]:
+    def collect(self, shared: Shared, own: Sequence[Part]) -> list[Part]:
         """Collect in all collectors, and return their results in order.
 
         Args:
@@ -340,7 +340,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
         request = self.request(name, *(value.nest for value in values))
         return PackedRequest(name, request, *(value.data for value in values))
 
-    def accept(self, index: int, request: Request, answer: Answer) -> Any:
+    def accept(self, index: int, request: Request, answer: Answer) -> object:
         """Store the state and the contents in the answer of a worker, and return its result."""
         if request.name in MOVES:
             self._states[index] = answer.state
@@ -361,7 +361,7 @@ class CollectorsVectorEnv(InWorkers, SteppedVector):
                 raise EnvironmentFault(f"environment {self.name!r} is closed") from error
             raise
 
-    def answer_again(self, index: int, request: Request, death: WorkerDied) -> Any:
+    def answer_again(self, index: int, request: Request, death: WorkerDied) -> object:
         where = f"environment {self.name!r}: the collector of {self.numbers(index)}"
         if request.name == "step":  # its actions were chosen for observations that new episodes would not have
             raise EnvironmentFault(f"{where} {death}, in the middle of an episode")
@@ -404,14 +404,14 @@ _WORKERS: dict[tuple[str, int], VectorWorker] = {}
 
 
 @attrs.frozen
-class GroupWork:
+class GroupWork(Generic[ItemT, ResultT]):
     """`work(environments, items)` as a function of `items`. The environments are made at the first call in a process."""
 
     token: str
     make: Callable[[], VectorWorker]
-    work: ByValue[Callable[[Sequence[Any], Sequence[Any]], list[Any]]]
+    work: ByValue[Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]]]
 
-    def __call__(self, items: Sequence[object]) -> list[Any]:
+    def __call__(self, items: Sequence[ItemT]) -> list[ResultT]:
         # for each thread, as an executor may run several items in one process at the same time
         place = self.token, threading.get_ident()
         if place not in _WORKERS:
@@ -477,7 +477,7 @@ class ExecutorVectorEnv(SteppedVector):
         self.get_state()
 
     def map(
-        self, work: Callable[[Sequence[Any], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
+        self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
     ) -> list[ResultT]:
         """The results of `work(environments, items)`, which the executor's workers do for groups of items, in order."""
         played = GroupWork(self._token, self._make, ByValue(work))

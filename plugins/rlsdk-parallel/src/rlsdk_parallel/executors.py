@@ -12,28 +12,19 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPo
 from concurrent.futures import Executor as Pool
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from rlsdk.errors import RlsdkError, WorkError, raised
 from rlsdk.executors import Raised, StatefulProcesses, Worker, WorkerDied, attempt, result_of
-from rlsdk.registry import hookimpl
 from rlsdk.runtime import use_one_thread_here
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-Job: TypeAlias = tuple[Callable[[], Any], Future[Any]] | None
-"""A function for a background thread and the future of its result; None ends the thread."""
 
 
 ENDING = 5.0
 """Seconds that processes have to end."""
 ATTEMPTS = 2
-
-
-@hookimpl
-def executors() -> dict[str, Callable[[int], Processes]]:
-    """Name of an executor -> function that makes it for a number of workers."""
-    return {"processes": Processes}
 
 
 class Processes:
@@ -298,7 +289,7 @@ class Background:
     """A thread that runs submitted functions in their order. It starts with the first one; Python can exit while it runs."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[Job] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._unsettled = False
 
@@ -310,7 +301,7 @@ class Background:
             thread.start()
             self._thread = thread
         self._unsettled = True
-        self._queue.put((work, future))
+        self._queue.put(partial(_finish, work, future))
         return future
 
     def settle(self) -> None:
@@ -320,7 +311,7 @@ class Background:
         """
         if self._unsettled and threading.current_thread() is not self._thread:
             marker = Future[None]()  # Ctrl-C inside `submit` may have come before the last work was put into the queue
-            self._queue.put((lambda: None, marker))
+            self._queue.put(partial(marker.set_result, None))
             wait([marker])
             self._unsettled = False
 
@@ -331,12 +322,17 @@ class Background:
             self._thread = None
 
 
-def _work_off(queue: SimpleQueue[Job]) -> None:
+def _work_off(queue: SimpleQueue[Callable[[], object] | None]) -> None:
     use_one_thread_here()
-    while (item := queue.get()) is not None:
-        work, future = item
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-        del item, work, future  # frees the result, which may be large
+    while (piece := queue.get()) is not None:
+        piece()
+        # frees the result, which may be large
+        del piece
+
+
+def _finish(work: Callable[[], ResultT], future: Future[ResultT]) -> None:
+    """Store the result of `work()` in its future, or its exception."""
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)

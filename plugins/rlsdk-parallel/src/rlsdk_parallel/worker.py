@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 import numpy as np
@@ -17,13 +17,16 @@ from rlsdk.environments import ByValue, OpaqueValue, Request, VectorWorker
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Observation
 
-Attached: TypeAlias = Callable[[Any, Any, Observation | None], object]
+if TYPE_CHECKING:
+    from rlsdk_parallel.collector import Part, Shared
+
+Attached: TypeAlias = "Callable[[Shared, Part, Observation | None], Part]"
 """A function (shared, own, fresh) -> a rollout in the environments of one collector, with the data that the next one needs.
 
 `shared` is the same for all collectors, `own` is data of this collector. `fresh` is None, or the first observation of new
 episodes, if the worker was replaced and its episodes are lost.
 """
-MakesAttached: TypeAlias = Callable[[VectorEnv], Attached]
+MakesAttached: TypeAlias = "Callable[[VectorEnv], Attached]"
 MOVES = frozenset({"reset", "begin", "step", "set_attr", "env_method", "set_state", "attach", "collect"})
 """Requests after which environments may be in another state."""
 READ_AFTER = MOVES - {"step"}
@@ -158,7 +161,7 @@ class CollectingWorker(VectorWorker):
         """Make the function that collects in the environments."""
         self._attached = make()(self.env)
 
-    def collect(self, shared: object, own: object) -> Packed:
+    def collect(self, shared: Shared, own: Part) -> Packed:
         """Collect a rollout, with data for all collectors and data for this one."""
         assert self._attached is not None
         fresh, self.fresh = self.fresh, None
