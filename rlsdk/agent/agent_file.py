@@ -211,7 +211,7 @@ def require_manifest(document: Manifest) -> Manifest:
     return document
 
 
-def _storable(value: Any) -> Any:
+def _storable(value: object) -> Any:
     """The settings with numbers that JSON cannot represent, such as infinity, replaced by placeholders of objects."""
     if isinstance(value, float) and not isfinite(value):
         return {"object": str(value)}

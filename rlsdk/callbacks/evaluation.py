@@ -38,7 +38,7 @@ class EvalCallback(Callback):
 
     def __init__(  # noqa: PLR0913  # the signature of stable-baselines3
         self,
-        eval_env: Any,
+        eval_env: object,
         callback_on_new_best: object = None,
         callback_after_eval: object = None,
         n_eval_episodes: int = 5,

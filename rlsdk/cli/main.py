@@ -115,7 +115,7 @@ class CommandGroup(TyperGroup):
         super().__init__(**settings)
         self.commands: Any = Commands()
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         return list(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -124,7 +124,7 @@ class CommandGroup(TyperGroup):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: object, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, _texts(name)[1]) for name in self.commands])
 

@@ -135,7 +135,7 @@ SETTINGS = {"VecNormalize": "normalize=True", "VecFrameStack": "frame_stack=4"}
 """Wrapper of stable-baselines3's vector environments -> the setting of the agent that does the same."""
 
 
-def _settings_instead(env: Any) -> str:
+def _settings_instead(env: object) -> str:
     """What replaces the wrappers of a vector environment of stable-baselines3."""
     found = list[str]()
     # Attributes of foreign objects may lead round in a circle.

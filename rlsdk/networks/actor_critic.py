@@ -298,7 +298,7 @@ class ActorCritic(nn.Module):
         carry = self.initial_carry(len(observation.is_first))
         return self.values_after(observation, (carry.actor, carry.critic))
 
-    def internal(self, action: Any) -> Any:
+    def internal(self, action: object) -> Any:
         """Convert actions in environment units to the internal actions of the distribution."""
         return cast("ActionHead", self.head).from_environment(action)
 

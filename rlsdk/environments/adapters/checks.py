@@ -231,7 +231,7 @@ def write(environment: object, name: str, value: object) -> None:
     setattr(next((layer for layer in wrappers if name in vars(layer)), inner), name, value)
 
 
-def time_limit(env: Any) -> int | None:
+def time_limit(env: object) -> int | None:
     """The step at which an environment, or those of a vector environment, truncates episodes; None if it states none."""
     # The wrapper TimeLimit first: its argument may differ from the registered limit.
     limit, spec = _attribute(env, "_max_episode_steps"), _attribute(env, "spec")

@@ -51,7 +51,7 @@ def capture(environment: object) -> dict[str, object]:
     return {"layout": json.dumps(layers), "arrays": arrays}
 
 
-def restore(environment: Any, state: Any) -> None:
+def restore(environment: object, state: Any) -> None:
     """Restore a state from `capture` in an environment that was made in the same way.
 
     Only attributes that `capture` reads are set, each to a value of the same kind as its present value. Attributes of the

@@ -140,7 +140,7 @@ def fields(data: Any) -> dict[str, NDArray[np.generic]]:
     return {name: array for name, array in found.items() if array.shape == shapes[name]}
 
 
-def _first_shapes(model: Any) -> dict[str, tuple[int, ...]]:
+def _first_shapes(model: object) -> dict[str, tuple[int, ...]]:
     import mujoco
 
     fresh = mujoco.MjData(model)
@@ -152,7 +152,7 @@ def _first_shapes(model: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
-def gathered(data: Any) -> tuple[dict[str, int], NDArray[np.uint8]]:
+def gathered(data: object) -> tuple[dict[str, int], NDArray[np.uint8]]:
     """(name -> number of bytes of each array, all arrays concatenated as bytes).
 
     Storing and sending a hundred small arrays separately takes ten times as long.

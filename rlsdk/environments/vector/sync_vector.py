@@ -185,7 +185,7 @@ UNHEARD = 5_000
 """Steps of each environment without the end of an episode, after which a training gives a hint."""
 
 
-def require_end(env: Any, name: str, steps: int) -> int:
+def require_end(env: object, name: str, steps: int) -> int:
     """Check that an episode of `steps` steps may still end; return the number of steps after which to check it again.
 
     Warns from `LONG` steps on, if the environment states no time limit.

@@ -35,7 +35,7 @@ def losses(networks: Mapping[str, Any], batch: Transitions, config: SACConfig, n
     }
 
 
-def _sampled(actor: Any, features: Any, noise: float) -> tuple[Tensor, Tensor]:
+def _sampled(actor: Any, features: object, noise: float) -> tuple[Tensor, Tensor]:
     """Return (actions in [-1, 1] [N, A], their log-densities [N]) for normal numbers that are all `noise`."""
     chosen = actor.distribution(actor.encoder(features))
     before = chosen.mean + chosen.log_std.exp() * noise

@@ -48,7 +48,7 @@ class Advice:
         return f"{self.about}: {self.text}"
 
 
-def check_env(env: Any, warn: bool = True, skip_render_check: bool = True, steps: int = 300) -> list[Advice]:
+def check_env(env: object, warn: bool = True, skip_render_check: bool = True, steps: int = 300) -> list[Advice]:
     """Check an environment and play `steps` random steps of it.
 
     Violations of gymnasium's API, or of the spaces that the environment declares, raise an error. Properties that probably
@@ -108,7 +108,7 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._see(result[0])
         return result
 
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         result: Any = self.env.step(action)
         if not isinstance(result, tuple) or len(result) != 5:
             got = f"{len(result)} values" if isinstance(result, tuple) else shown(result)

@@ -25,7 +25,7 @@ LEAVE = "escape"
 class Keys(Protocol):
     """A source of pressed keys."""
 
-    def held(self, picture: Any) -> Collection[str]:
+    def held(self, picture: object) -> Collection[str]:
         """Show `picture` uint8 [H, W, 3], and return the names of the keys that are pressed.
 
         Raises:

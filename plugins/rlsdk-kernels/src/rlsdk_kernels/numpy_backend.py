@@ -57,7 +57,7 @@ def _numpy_product(left: Array, right: Array, out: Array | None = None) -> Array
 
 
 @lru_cache(64)
-def _ones(rows: int, kind: Any) -> Array:
+def _ones(rows: int, kind: object) -> Array:
     return np.ones((1, rows), kind)
 
 

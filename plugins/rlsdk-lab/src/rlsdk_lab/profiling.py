@@ -30,7 +30,7 @@ class Profile:
     def timed(self, function: Callable[..., Any], kind: str) -> Callable[..., Any]:
         """Return a function that calls `function` and adds the time it takes to `kind`."""
 
-        def measured(*args: Any, **kwargs: Any) -> object:
+        def measured(*args: object, **kwargs: object) -> object:
             began = time.perf_counter()
             try:
                 return function(*args, **kwargs)

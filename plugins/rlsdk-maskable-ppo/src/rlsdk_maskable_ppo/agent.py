@@ -20,7 +20,7 @@ class MaskablePPO(Agent[MaskablePPOConfig]):
     """Proximal policy optimisation (arXiv:1707.06347) that respects action masks (arXiv:2006.14171)."""
 
     @configured_by(MaskablePPOConfig)
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
 
     def learn(

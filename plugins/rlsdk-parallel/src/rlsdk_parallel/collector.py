@@ -267,7 +267,7 @@ def _weights(shared: Shared) -> State:
     return {"policy": _copied(shared.policy), "env_steps": shared.round.env_steps, **statistics}
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     if isinstance(value, Tensor):
         return value.detach().clone()
     return {name: _copied(entry) for name, entry in value.items()} if isinstance(value, Mapping) else value

@@ -24,7 +24,7 @@ class BaseFeaturesExtractor(nn.Module):
     end.
     """
 
-    def __init__(self, observation_space: Any, features_dim: int = 0) -> None:
+    def __init__(self, observation_space: object, features_dim: int = 0) -> None:
         """Raises SettingsError if `features_dim` is not positive."""
         super().__init__()
         if not isinstance(features_dim, int | np.integer) or features_dim < 1:
@@ -40,7 +40,7 @@ class BaseFeaturesExtractor(nn.Module):
 class FlattenExtractor(BaseFeaturesExtractor):
     """Concatenates an observation into one vector."""
 
-    def __init__(self, observation_space: Any) -> None:
+    def __init__(self, observation_space: object) -> None:
         """Raises UnsupportedSpaceError if the space is nested."""
         super().__init__(observation_space, flattened_dim(observation_space))
         self.flatten = nn.Flatten()

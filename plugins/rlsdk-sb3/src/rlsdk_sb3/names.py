@@ -379,7 +379,7 @@ def _of_network(network: Any, name: str) -> object:
     raise UnknownAttributeError(f"{kind} has no attribute {name!r}; {instead}")
 
 
-def _is_called(network: Any, name: str) -> bool:
+def _is_called(network: object, name: str) -> bool:
     """Whether stable-baselines3 has a policy around the network, which is called `name` in it."""
     from rlsdk.networks import DeterministicActor, DiscreteValuePolicy, SquashedActor
 

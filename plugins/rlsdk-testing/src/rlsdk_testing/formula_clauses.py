@@ -2,7 +2,7 @@
 
 The module has one function:
 
-    def losses(networks: Mapping[str, Any], batch: Any, config: Any, noise: float) -> Mapping[str, Tensor]: ...
+    def losses(networks: Mapping[str, Any], batch: object, config: object, noise: float) -> Mapping[str, Tensor]: ...
 
 | argument | is |
 |---|---|

@@ -246,7 +246,7 @@ def kernels_agree(subject: Subject) -> str:
     called, expected = set[str](), {case: _computed(case, {}) for case in CASES}
 
     def noted(name: str) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             called.add(name)
             return table[name](*args, **kwargs)
 

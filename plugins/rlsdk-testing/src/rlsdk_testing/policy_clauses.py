@@ -48,7 +48,7 @@ FREQUENCIES = 4000
 """The number of actions sampled for one observation, to count how often each occurs."""
 
 
-def act(agent: Agent, observation: Observation, carry: Any, seed: int, *, deterministic: bool) -> Any:
+def act(agent: Agent, observation: Observation, carry: object, seed: int, *, deterministic: bool) -> Any:
     """Call `act` of the agent's policy once, with a new generator that has the seed `seed`."""
     return act_on(agent.parts.policy, observation, carry, seed, deterministic=deterministic)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +32,7 @@ LARGE = 50.0
 """The number that is added to rewards that must not have an effect."""
 
 
-def _learning(subject: Subject, **changes: Any) -> tuple[Learner, AnyRollout, Tensor]:
+def _learning(subject: Subject, **changes: object) -> tuple[Learner, AnyRollout, Tensor]:
     """Return a learner, its rollout [T, B] without fillers, and bool [T, B]: whether an episode ended with the row.
 
     `changes`: settings of the learner, and the kind of its actions, as for `small_agent`.
@@ -173,7 +172,7 @@ def fillers(subject: Subject) -> None:
     _require_fillers_uncounted(subject)
 
 
-def _require_fillers_unread(subject: Subject, **changes: Any) -> None:
+def _require_fillers_unread(subject: Subject, **changes: object) -> None:
     learner, batch, ended = _learning(subject, **changes)
     rows = torch.zeros_like(ended)
     rows[1:] = ended[:-1]

@@ -211,7 +211,7 @@ class Subject:
         changes = {**self._datasets(env, changes), **changes}
         return kind(policy or self.usual_policy, env, **self.settings(base, policy=policy, **changes))
 
-    def _datasets(self, env: Any, given: Mapping[str, object]) -> dict[str, object]:
+    def _datasets(self, env: object, given: Mapping[str, object]) -> dict[str, object]:
         """Return a data set recorded in `env`, for each setting that is a data set and has no value in `given`."""
         fixed = {**self.given, **given}
         names = [name for name in recordable(self.spec.config_type) if name not in fixed]
@@ -222,7 +222,7 @@ class Subject:
         path = random_dataset(env, Path(self._folder.name) / str(self._recorded))
         return dict.fromkeys(names, path)
 
-    def with_info(self, env: Any) -> object:
+    def with_info(self, env: object) -> object:
         """Return a gymnasium environment with the entries of `info` that the algorithm declares; other objects unchanged."""
         return ExtraInfo(env, self.spec.info) if self.spec.info and isinstance(env, gymnasium.Env) else env
 
@@ -315,7 +315,7 @@ def flat_state(agent: Agent) -> dict[str, torch.Tensor]:
     return {n: v.clone() for n, v in flatten(agent.get_parameters()).items() if isinstance(v, torch.Tensor)}
 
 
-def equal_values(left: Any, right: Any) -> bool:
+def equal_values(left: object, right: Any) -> bool:
     """Return whether two nested values of arrays or tensors are equal, bit for bit."""
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(equal_values(left[key], right[key]) for key in left)

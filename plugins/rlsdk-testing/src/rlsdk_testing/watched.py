@@ -208,7 +208,7 @@ class Observed:
     So all steps of an update are computed at the same weights, and their gradients can be compared.
     """
 
-    def __init__(self, subject: Subject, like: Observed | None = None, **changes: Any) -> None:
+    def __init__(self, subject: Subject, like: Observed | None = None, **changes: object) -> None:
         """`changes`: settings. `like`: use the batch and the state of this one instead of a training."""
         self.subject, self.like = subject, like
         self.changes: dict[str, Any] = {**LOOSE, **(like.changes if like else {}), **changes}

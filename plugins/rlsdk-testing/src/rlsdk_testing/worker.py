@@ -31,7 +31,7 @@ def child() -> None:
     threading.Thread(target=end_with_parent, args=(os.getppid(), _leave_with_all), daemon=True).start()
     _adopt_orphans()
 
-    def answer(**values: Any) -> None:
+    def answer(**values: object) -> None:
         answers.write(json.dumps(values).encode() + b"\n")
         answers.flush()
 
