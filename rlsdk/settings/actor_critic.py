@@ -338,6 +338,7 @@ class RecurrentConfig(ActorCriticConfig):
 UNIT = in_range(0.0, 1.0)
 
 
+# a named function per class: type checkers accept a dict in the constructor only where one converts it
 def _networks(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
     return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
 

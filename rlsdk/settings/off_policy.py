@@ -116,6 +116,7 @@ class DiscreteValueConfig(NetworkConfig):
     )
 
 
+# a named function per class: type checkers accept a dict in the constructor only where one converts it
 def _networks(value: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:
     return value if isinstance(value, DiscreteValueConfig) else structure(value or {}, DiscreteValueConfig)
 
