@@ -24,7 +24,7 @@ import rlsdk
 import rlsdk_zoo as zoo
 from rlsdk.callbacks import EvalCallback
 from rlsdk.environments import make_vec_env
-from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.evaluation import run_episodes
 from rlsdk.registry import preset
 from rlsdk_bc import BC
 from rlsdk_datasets import Dataset

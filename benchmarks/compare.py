@@ -12,7 +12,7 @@ from functools import partial
 from benchmarks.cases import CASES, Case
 from benchmarks.floor import floor
 from benchmarks.trainers import Elsewhere, Timing, Trainer
-from rlsdk.runtime.process import limited_threads
+from rlsdk.runtime import limited_threads
 
 MEMORY = """
 import json

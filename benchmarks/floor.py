@@ -30,7 +30,7 @@ from benchmarks.cases import CASES, Case
 from benchmarks.marked import with_row
 from rlsdk.environments.gymnasium_adapter import make_one
 from rlsdk.kernels import kernels_off
-from rlsdk.runtime.process import limited_threads
+from rlsdk.runtime import limited_threads
 from rlsdk_kernels import backends
 
 Work = Callable[[], object]

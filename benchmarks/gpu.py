@@ -19,7 +19,7 @@ from benchmarks.arguments import positive
 from benchmarks.cases import Case
 from benchmarks.marked import with_row
 from benchmarks.trainers import Trainer
-from rlsdk.runtime.process import limited_threads
+from rlsdk.runtime import limited_threads
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "gpu.md"
 MARKS = "<!-- measured by python -m benchmarks.gpu -->", "<!-- end -->"

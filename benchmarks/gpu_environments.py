@@ -19,7 +19,7 @@ import rlsdk
 from benchmarks.arguments import positive
 from benchmarks.marked import write_table
 from rlsdk.environments import make_vec_env
-from rlsdk.runtime.process import limited_threads
+from rlsdk.runtime import limited_threads
 from rlsdk_envs import make_torch_vec_env
 
 ROOT = Path(__file__).parents[1]

@@ -20,7 +20,7 @@ import rlsdk
 from benchmarks.marked import write_table
 from rlsdk import tree
 from rlsdk.environments import make_vec_env
-from rlsdk_envs.toy import AnySpaceEnv, InvalidActionEnvDiscrete
+from rlsdk_envs import AnySpaceEnv, InvalidActionEnvDiscrete
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- measured by python -m benchmarks.growth -->"

@@ -23,10 +23,10 @@ import torch
 import rlsdk
 from benchmarks.arguments import positive
 from rlsdk.environments import make_vec_env
-from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk.evaluation import evaluate_policy
 from rlsdk.registry import preset
+from rlsdk_lab import estimate, mean
 from rlsdk_lab.plotting import new_figure, save_figure
-from rlsdk_lab.statistics import estimate, mean
 
 DATA = Path(__file__).parents[1] / "docs" / "images" / "learning_curve.json"
 PICTURE = DATA.with_suffix(".svg")

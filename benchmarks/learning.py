@@ -24,8 +24,7 @@ from benchmarks.arguments import positive
 from benchmarks.marked import replaced
 from benchmarks.trained_peer import EPISODES, trained_peer
 from rlsdk.registry import find, preset
-from rlsdk_lab import load_suite, suites
-from rlsdk_lab.statistics import estimate, mean
+from rlsdk_lab import estimate, load_suite, mean, suites
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"

@@ -22,7 +22,7 @@ import rlsdk
 from benchmarks.marked import write_table
 from rlsdk import tree
 from rlsdk.environments import make_vec_env
-from rlsdk_envs.toy import FakeImageEnv
+from rlsdk_envs import FakeImageEnv
 
 PAGE = Path(__file__).parents[1] / "docs" / "memory.md"
 ROUNDS = 7

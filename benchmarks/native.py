@@ -32,7 +32,7 @@ from benchmarks.marked import with_row
 from benchmarks.plain_ppo import PlainPPO, Sizes
 from rlsdk.environments import make_vec_env
 from rlsdk.registry import preset
-from rlsdk.runtime.process import limited_threads
+from rlsdk.runtime import limited_threads
 from rlsdk_envs import make_c_vec_env
 
 ROOT = Path(__file__).parents[1]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from rlsdk.environments import make_vec_env
-from rlsdk_envs.toy import ChainEnv
+from rlsdk_envs import ChainEnv
 
 COSTS = (50e-6, 100e-6, 200e-6, 400e-6, 800e-6)
 COUNTS = (2, 4, 8, 32)

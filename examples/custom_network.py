@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv
+from rlsdk_envs import AnySpaceEnv, FakeImageEnv
 from rlsdk_qrdqn import QRDQN
 from rlsdk_sb3 import BaseFeaturesExtractor
 from rlsdk_trpo import TRPO

@@ -44,6 +44,16 @@ def room_of(path: Path) -> str:
 
 
 @cache
+def homes() -> dict[str, dict[str, str]]:
+    """Package -> public name -> the module that defines it, as its `__init__.pyi` lists them."""
+    lines = re.compile(r"^from (\S+) import (\w+) as", re.MULTILINE)
+    return {
+        ".".join(path.parent.relative_to(ROOT).parts): {name: home for home, name in lines.findall(path.read_text())}
+        for path in CORE.rglob("__init__.pyi")
+    }
+
+
+@cache
 def imports() -> dict[str, frozenset[str]]:
     """Module -> modules it imports, including those behind TYPE_CHECKING and inside functions."""
     known = modules()
@@ -54,8 +64,10 @@ def imports() -> dict[str, frozenset[str]]:
             if isinstance(node, ast.Import):
                 targets |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                inner = {f"{node.module}.{alias.name}" for alias in node.names}
-                targets |= {each if each in known else node.module for each in inner}
+                pages = homes().get(node.module, {})
+                for each in node.names:
+                    inner = f"{node.module}.{each.name}"
+                    targets |= {inner} if inner in known else {node.module, pages.get(each.name, node.module)}
         found[name] = frozenset(targets & set(known) - {name})
     return found
 
@@ -227,16 +239,16 @@ class Bound:
 
 
 BOUNDS = {
-    "SLOC of the core": Bound(25400, 20000),
+    "SLOC of the core": Bound(25150, 20000),
     "files of the core": Bound(157, 160),
-    "SLOC of all packages": Bound(48700, 44000),
+    "SLOC of all packages": Bound(47860, 44000),
     "core files under 40 SLOC": Bound(2, 10),
-    "import lines of the core": Bound(2810, 1800),
-    "comment lines per 100 SLOC": Bound(3.7, 4, at_least=True),
+    "import lines of the core": Bound(2495, 1800),
+    "comment lines per 100 SLOC": Bound(3.8, 4, at_least=True),
     "Protocols": Bound(55, 60),
     "modules in import cycles": Bound(0, 0),
     "folders and root modules": Bound(31, 32),
-    "imports between them": Bound(175, 180),
+    "imports between them": Bound(177, 180),
     "longest chain of imports": Bound(15, 12),
     "lines with Any": Bound(710, 880),
     "tensor functions with shapes, %": Bound(98, 80, at_least=True),
@@ -265,7 +277,7 @@ def measured() -> dict[str, float]:
     core, graph = Size.of(packages()["rlsdk"]), rooms()
     anys, shapes = total(map(any_count, sources())), total(map(shape_count, sources()))
     return {
-        "SLOC of the core": core.sloc,
+        "SLOC of the core": core.sloc + sum(len(code_lines(path)) for path in CORE.rglob("__init__.pyi")),
         "files of the core": core.files,
         "SLOC of all packages": Size.of(sources()).sloc,
         "core files under 40 SLOC": core.thin,

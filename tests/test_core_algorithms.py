@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from rlsdk.math.values import clipped_double_q, half_squared_error, minimum_value, smooth_l1
-from rlsdk.networks import ActionScale, DeterministicActor, FlattenEncoder, smoothed
+from rlsdk.networks import ActionScale, DeterministicActor, FlattenEncoder
+from rlsdk.networks.continuous import smoothed
 from rlsdk.records import Observation
 from rlsdk.spaces import Box
 

@@ -19,7 +19,7 @@ import rlsdk
 from rlsdk import tree
 from rlsdk.agent.agent_file import KIND
 from rlsdk.errors import ArtifactError, RlsdkError
-from rlsdk.storage import read_archive
+from rlsdk.storage.archive import read_archive
 from tests.altered_files.alterations import flipped, spliced, truncated
 from tests.effort import limited
 

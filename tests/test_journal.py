@@ -14,7 +14,7 @@ from rlsdk import tree
 from rlsdk.agent.agent_file import KIND
 from rlsdk.callbacks import Callback, CheckpointCallback
 from rlsdk.errors import ArtifactError
-from rlsdk.storage import inspect_archive, read_archive, write_archive
+from rlsdk.storage.archive import inspect_archive, read_archive, write_archive
 from rlsdk.storage.journal import KIND as KIND_OF_PART
 from rlsdk.storage.journal import Journal, join_parts
 from rlsdk_envs.toy import BitFlippingEnv

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from rlsdk.errors import ArtifactError
 from rlsdk.runtime import files
-from rlsdk.storage import archive, read_archive, write_archive
+from rlsdk.storage import archive
 from rlsdk.storage import archive as hashing
+from rlsdk.storage.archive import read_archive, write_archive
 from rlsdk.storage.tensors import DTYPES, TensorBlock, read_header
 
 EVERYTHING: dict[str, torch.Tensor] = {
@@ -188,7 +189,7 @@ MEMORY = """
 import resource, sys
 from pathlib import Path
 import torch
-from rlsdk.storage import read_archive, write_archive
+from rlsdk.storage.archive import read_archive, write_archive
 
 path = Path(sys.argv[1])
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

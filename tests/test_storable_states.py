@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlsdk.errors import PluginError
-from rlsdk.storage import read_archive, write_archive
+from rlsdk.storage.archive import read_archive, write_archive
 from rlsdk.storage.tensors import nested_state
 from rlsdk.tree import flatten
 

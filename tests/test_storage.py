@@ -21,7 +21,7 @@ import torch
 import rlsdk
 from rlsdk.agent.agent_file import KIND
 from rlsdk.errors import ArtifactError, PluginError, SettingsError
-from rlsdk.storage import inspect_archive, read_archive, write_archive
+from rlsdk.storage.archive import inspect_archive, read_archive, write_archive
 from rlsdk_envs.toy import IdentityEnvBox
 from rlsdk_testing.subject import differing
 from rlsdk_tqc import TQC

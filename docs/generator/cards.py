@@ -11,7 +11,8 @@ from typing import Any
 from docs.generator.pages import write_pages
 from docs.generator.reference import algorithm_entry, classes_of, public_modules
 from rlsdk.registry import AlgorithmSpec
-from rlsdk.settings.strict import FieldDoc, describe, toml_value
+from rlsdk.settings import FieldDoc, describe
+from rlsdk.settings.strict import toml_value
 
 ROOT = Path(__file__).parents[2]
 CURVES = ROOT / "docs" / "images" / "curves"

@@ -11,7 +11,7 @@ import time
 
 from cartpole import CartPole
 
-from rlsdk.evaluation.evaluate import evaluate_policy
+from rlsdk.evaluation import evaluate_policy
 from rlsdk_envs import make_torch_vec_env
 from rlsdk_ppo import PPO
 

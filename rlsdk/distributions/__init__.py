@@ -1,19 +1,5 @@
 """Immutable action distributions. Log-probabilities and entropies are summed over action dimensions."""
 
-from typing import TYPE_CHECKING
+from rlsdk.runtime.lazy import attach
 
-from rlsdk.distributions.categorical import Bernoulli, Categorical, MultiCategorical, Product
-from rlsdk.distributions.gaussian import Gaussian, SquashedGaussian
-from rlsdk.runtime.lazy import names_elsewhere
-
-__all__ = [
-    "Bernoulli",
-    "Categorical",
-    "Gaussian",
-    "MultiCategorical",
-    "Product",
-    "SquashedGaussian",
-]
-
-if not TYPE_CHECKING:  # type checkers report names that are not there
-    __getattr__ = names_elsewhere(__name__)
+__getattr__, __dir__ = attach(__name__, __file__)

@@ -117,7 +117,7 @@ class ReplayedTransition(Protocol[InputsT_contra, KeptT_co, TransientT_co]):
 
 
 class ActionValues(Protocol):
-    """The functions of `rlsdk.math.values` and `rlsdk.math.values` for float32 tensors without graph."""
+    """The functions of `rlsdk.math.values` for float32 tensors without graph."""
 
     def greedy_target(
         self,

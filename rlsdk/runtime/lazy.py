@@ -5,11 +5,14 @@ The package is imported at the first use of such a name. `of_sb3` is the only wa
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
+from pathlib import Path
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from rlsdk.errors import UnknownAttributeError, UnknownNameError
@@ -19,28 +22,46 @@ __all__ = [
 ]
 
 
-def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` (PEP 562) of a package whose public names are the keys of `homes`.
+_LINE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+_ALIAS = re.compile(r"^(\w+) = (\w+)$", re.MULTILINE)
 
-    A value of `homes` is the module that defines the name, or `module:attribute` if the attribute has another name there, or
-    `module:` for the module itself. A home such as rlsdk-envs is the package that pip calls so. Its names are not listed:
-    it may be absent.
+
+def attach(
+    package: str, file: str, further: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The functions `__getattr__` and `__dir__` (PEP 562) of a package whose public names stand in its `__init__.pyi`.
+
+    Type checkers read the same file, so each name is listed once. A name is imported at its first use.
+
+    Args:
+        package: `__name__` of the package.
+        file: `__file__` of the package.
+        further: names that are not listed -> their module, or a package that may be absent by the name that pip takes.
     """
-
     absent = names_elsewhere(package)
 
+    @cache
+    def homes() -> dict[str, tuple[str, str]]:
+        """Public name -> the module that defines it, and its name there."""
+        # By patterns: parsing the file as Python takes ten times as long.
+        text = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+        found = {name: (module, name) for module, name in _LINE.findall(text)}
+        return found | {alias: found[name] for alias, name in _ALIAS.findall(text)}
+
     def load(name: str) -> object:
-        if name not in homes:
+        if name == "__all__":
+            return sorted(homes())
+        # Python and its tools ask every module for names such as __path__.
+        if name.startswith("__") or (name not in homes() and name not in further):
             return absent(name)
-        module, colon, attribute = homes[name].partition(":")
-        found = of_package(module, name) if "-" in module else import_module(module)
-        value: object = found if colon and not attribute else getattr(found, attribute or name)
+        module, attribute = homes().get(name) or (further[name], name)
+        value: object = getattr(of_package(module, name) if "-" in module else import_module(module), attribute)
         # Python then finds the name by itself, and does not call this function again.
         setattr(sys.modules[package], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *(name for name, home in homes.items() if "-" not in home)})
+        return sorted({*vars(sys.modules[package]), *homes()})
 
     return load, names
 

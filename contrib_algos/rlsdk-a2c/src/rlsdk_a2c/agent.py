@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlsdk.agent import Agent
-from rlsdk.settings.constructor import configured_by
+from rlsdk.settings import configured_by
 from rlsdk_a2c.config import A2CConfig
 
 

@@ -8,10 +8,11 @@ from typing import Any, TypedDict
 from torch import Tensor
 
 from rlsdk.kernels import KernelSlot, fixed_layers
-from rlsdk.math.surrogate import explained_variance
+from rlsdk.math import explained_variance
 from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates
 from rlsdk.records import Metrics, Rollout
 from rlsdk.updates import (
+    Evaluator,
     FlatOptimizer,
     LossTerms,
     Minibatches,
@@ -22,7 +23,6 @@ from rlsdk.updates import (
     policy_loss_of,
     policy_steps_of,
 )
-from rlsdk.updates.clipped_policy import Evaluator
 from rlsdk_a2c.config import A2CConfig
 
 METRICS = (

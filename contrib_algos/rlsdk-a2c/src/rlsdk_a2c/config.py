@@ -7,9 +7,19 @@ from typing import Any
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.actor_critic import RecurrentConfig, as_optimizer
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings import (
+    AgentConfig,
+    Constant,
+    RecurrentConfig,
+    Schedule,
+    as_optimizer,
+    as_schedule,
+    described,
+    finite_schedule,
+    glossary,
+    in_range,
+    structure,
+)
 
 UNIT = in_range(0.0, 1.0)
 

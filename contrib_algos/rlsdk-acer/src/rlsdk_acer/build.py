@@ -20,7 +20,7 @@ from rlsdk.networks import (
     orthogonal,
     uses_nature_cnn,
 )
-from rlsdk.settings.actor_critic import widths
+from rlsdk.settings import widths
 from rlsdk.spaces import Discrete
 from rlsdk_acer.algorithm import ActorCriticWithReplay
 from rlsdk_acer.config import ACERConfig

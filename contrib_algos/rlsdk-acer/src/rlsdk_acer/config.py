@@ -7,9 +7,21 @@ from typing import Any
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.actor_critic import NetworkConfig, as_activation, as_net_arch, as_optimizer
-from rlsdk.settings.schedules import Linear, Schedule, as_schedule
+from rlsdk.settings import (
+    AgentConfig,
+    Linear,
+    NetworkConfig,
+    Schedule,
+    as_activation,
+    as_net_arch,
+    as_optimizer,
+    as_schedule,
+    described,
+    finite_schedule,
+    glossary,
+    in_range,
+    structure,
+)
 
 UNIT = in_range(0.0, 1.0)
 

@@ -7,10 +7,10 @@ from torch import Generator, Tensor
 
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure
-from rlsdk.math.surrogate import explained_variance, mean_of, normalized
+from rlsdk.math import explained_variance, mean_of, normalized
 from rlsdk.networks import ActorCritic, ActorCriticCarry, Estimates, auxiliary_losses_refused
 from rlsdk.records import Metrics, Rollout
-from rlsdk.runtime.process import count_in
+from rlsdk.runtime import count_in
 from rlsdk.updates import FlatOptimizer, PolicyBatch, policy_batch
 from rlsdk_acktr.config import ACKTRConfig
 from rlsdk_acktr.fisher import FisherInformation, score_of

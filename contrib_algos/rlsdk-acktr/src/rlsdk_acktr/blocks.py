@@ -16,7 +16,7 @@ from torch.nn.functional import pad, unfold
 from rlsdk import tree
 from rlsdk.errors import DivergenceError
 from rlsdk.interfaces import State
-from rlsdk.runtime.process import count_in, stored_like
+from rlsdk.runtime import count_in, stored_like
 from rlsdk_acktr.recording import Layer
 
 

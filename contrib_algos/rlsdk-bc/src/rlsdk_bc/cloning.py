@@ -13,6 +13,7 @@ from rlsdk.kernels import KernelSlot, fixed_layers
 from rlsdk.networks import ActorCritic
 from rlsdk.records import Features, Metrics, Observation, Sequences, Transitions
 from rlsdk.updates import (
+    Evaluator,
     FlatOptimizer,
     LossTerms,
     PolicyBatch,
@@ -21,7 +22,6 @@ from rlsdk.updates import (
     policy_loss_of,
     recorded_batch,
 )
-from rlsdk.updates.clipped_policy import Evaluator
 from rlsdk_bc.config import BCConfig
 from rlsdk_bc.data import Data
 from rlsdk_bc.losses import action_loss, entropy_of

@@ -6,9 +6,19 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import AgentConfig, choice, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.actor_critic import RecurrentConfig
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings import (
+    AgentConfig,
+    Constant,
+    RecurrentConfig,
+    Schedule,
+    as_schedule,
+    choice,
+    described,
+    finite_schedule,
+    glossary,
+    in_range,
+    structure,
+)
 from rlsdk_datasets import Dataset
 
 

@@ -7,8 +7,14 @@ from typing import ClassVar
 
 import attrs
 
-from rlsdk.settings import defaults, glossary, positional, structure
-from rlsdk.settings.off_policy import DeterministicActorCriticConfig, DeterministicActorCriticNetworkConfig
+from rlsdk.settings import (
+    DeterministicActorCriticConfig,
+    DeterministicActorCriticNetworkConfig,
+    defaults,
+    glossary,
+    positional,
+    structure,
+)
 
 
 @attrs.frozen(kw_only=True, field_transformer=defaults(n_critics=1))

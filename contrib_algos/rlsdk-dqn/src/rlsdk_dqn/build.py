@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlsdk.buffers import build_replay
 from rlsdk.exploration import UniformWarmUp
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
-from rlsdk.math.values import smooth_l1
+from rlsdk.math import smooth_l1
 from rlsdk.networks import build_discrete_value_policy
 from rlsdk.training import OffPolicyPlan
 from rlsdk.updates import QLearning

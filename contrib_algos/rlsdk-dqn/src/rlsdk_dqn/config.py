@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import positional
-from rlsdk.settings.off_policy import QLearningConfig
+from rlsdk.settings import QLearningConfig, positional
 
 
 @attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))

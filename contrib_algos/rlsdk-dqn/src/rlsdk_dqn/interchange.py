@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from rlsdk.spaces import Space
-from rlsdk_interchange.sb3 import Translated, hidden, image_encoder, layers_of, network_of, require_names
+from rlsdk_interchange import Translated, hidden, image_encoder, layers_of, network_of, require_names
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:

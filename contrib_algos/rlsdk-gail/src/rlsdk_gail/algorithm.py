@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from rlsdk import tree
 from rlsdk.interfaces import State
 from rlsdk.records import Features, Metrics, Rollout
-from rlsdk.runtime.process import count_in
+from rlsdk.runtime import count_in
 from rlsdk.updates import ClippedPolicy, FlatOptimizer
 from rlsdk_gail.config import GAILConfig
 from rlsdk_gail.discriminator import Discriminator

@@ -7,8 +7,17 @@ from collections.abc import Mapping
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.settings import Normalization, choice, described, glossary, in_range, positional, structure
-from rlsdk.settings.actor_critic import ClippedPolicySdeConfig, RecurrentConfig
+from rlsdk.settings import (
+    ClippedPolicySdeConfig,
+    Normalization,
+    RecurrentConfig,
+    choice,
+    described,
+    glossary,
+    in_range,
+    positional,
+    structure,
+)
 from rlsdk_datasets import Dataset
 
 REWARDS = ("positive", "negative", "logit", "constant")

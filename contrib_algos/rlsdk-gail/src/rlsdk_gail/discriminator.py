@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from rlsdk.interfaces import BuildContext
 from rlsdk.networks import CombinedEncoder, FlattenEncoder, build_encoder, features_dim, mlp
 from rlsdk.records import Features
-from rlsdk.settings.actor_critic import NetworkConfig
+from rlsdk.settings import NetworkConfig
 from rlsdk.spaces import Box, Dict, Space, Tuple, map_leaves
 
 BOUND, LEAST_VARIANCE = 10.0, 1e-4

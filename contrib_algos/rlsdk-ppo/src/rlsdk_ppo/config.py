@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import glossary, structure
-from rlsdk.settings.actor_critic import ClippedPolicySdeConfig, RecurrentConfig
+from rlsdk.settings import ClippedPolicySdeConfig, RecurrentConfig, glossary, structure
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:

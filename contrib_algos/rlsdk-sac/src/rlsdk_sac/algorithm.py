@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rlsdk.math.values import clipped_double_q, half_squared_error, minimum_value
+from rlsdk.math import clipped_double_q, half_squared_error, minimum_value
 from rlsdk.records import Transitions
 from rlsdk_sac.config import SACConfig
 

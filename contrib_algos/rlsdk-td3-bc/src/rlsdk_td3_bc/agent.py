@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlsdk.agent import Agent, part
-from rlsdk.settings.constructor import configured_by
+from rlsdk.settings import configured_by
 from rlsdk_td3_bc.config import TD3BCConfig
 
 if TYPE_CHECKING:

@@ -6,9 +6,20 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import AgentConfig, Default, Normalization, defaults, described, glossary, in_range, structure
-from rlsdk.settings.off_policy import DeterministicActorCriticNetworkConfig
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings import (
+    AgentConfig,
+    Constant,
+    Default,
+    DeterministicActorCriticNetworkConfig,
+    Normalization,
+    Schedule,
+    as_schedule,
+    defaults,
+    described,
+    glossary,
+    in_range,
+    structure,
+)
 from rlsdk_datasets import Dataset
 
 PAPER = "arXiv:2106.06860"

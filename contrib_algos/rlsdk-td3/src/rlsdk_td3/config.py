@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import described, in_range, positional
-from rlsdk.settings.off_policy import DeterministicActorCriticConfig
+from rlsdk.settings import DeterministicActorCriticConfig, described, in_range, positional
 
 PAPER = "arXiv:1802.09477"
 

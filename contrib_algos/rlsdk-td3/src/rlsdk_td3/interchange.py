@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from rlsdk.spaces import Space
-from rlsdk_interchange.sb3 import Translated, deterministic_actor_critic
+from rlsdk_interchange import Translated, deterministic_actor_critic
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:

@@ -9,9 +9,8 @@ from torch.nn.utils import parameters_to_vector
 
 from rlsdk.agent import Agent
 from rlsdk.errors import SettingsError, UsageError
-from rlsdk.settings.constructor import configured_by
-from rlsdk.training import LocalCollector
-from rlsdk.training.population import play, scores
+from rlsdk.settings import configured_by
+from rlsdk.training import LocalCollector, play, scores
 from rlsdk_ars.config import ARSConfig
 
 if TYPE_CHECKING:

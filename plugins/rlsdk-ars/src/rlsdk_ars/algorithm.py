@@ -9,8 +9,7 @@ from rlsdk.buffers import require_memory
 from rlsdk.errors import UsageError, shown
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure
-from rlsdk.networks import FlatParameters, SearchPolicy
-from rlsdk.networks.layers import architecture
+from rlsdk.networks import FlatParameters, SearchPolicy, architecture
 from rlsdk.records import Metrics, Scored
 from rlsdk_ars.config import ARSConfig
 from rlsdk_ars.loss import search_step

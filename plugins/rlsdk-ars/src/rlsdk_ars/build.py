@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlsdk.interfaces import BuildContext, Parts, require_spaces
 from rlsdk.networks import build_search_policy
-from rlsdk.settings.actor_critic import widths
+from rlsdk.settings import widths
 from rlsdk.training import PopulationPlan
 from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_ars.config import ARSConfig

@@ -8,9 +8,20 @@ from typing import Any
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.actor_critic import NetworkConfig, as_activation, as_net_arch
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings import (
+    AgentConfig,
+    Constant,
+    NetworkConfig,
+    Schedule,
+    as_activation,
+    as_net_arch,
+    as_schedule,
+    described,
+    finite_schedule,
+    glossary,
+    in_range,
+    structure,
+)
 
 PAPER = "arXiv:1803.07055"
 

@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 
 from rlsdk.environments import ConnectedEnv, make_vec_env
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 
 FIRE = 1
 """The number of the action FIRE in games that have it."""

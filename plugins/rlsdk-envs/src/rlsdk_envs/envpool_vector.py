@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from rlsdk.errors import EnvironmentFault, SettingsError, UsageError, message_of, one_line
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 
 
 def knows(name: str) -> bool:

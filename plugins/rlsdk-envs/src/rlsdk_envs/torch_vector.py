@@ -19,8 +19,7 @@ from rlsdk.errors import DivergenceError, EnvironmentFault, SettingsError, Usage
 from rlsdk.interfaces import State
 from rlsdk.kernels import graphed_transition
 from rlsdk.records import EnvStep, Episode, Features, Observation
-from rlsdk.runtime import choose_device, fresh_seed
-from rlsdk.runtime.process import put_back, stored_like
+from rlsdk.runtime import choose_device, fresh_seed, put_back, stored_like
 from rlsdk.spaces import Box, Space, choices_of, dtype_of, leaf_spaces, map_leaves, shape_of
 
 StateT = TypeVar("StateT")

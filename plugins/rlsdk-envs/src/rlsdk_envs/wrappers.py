@@ -34,8 +34,7 @@ from rlsdk.errors import (
     require_file_name,
     shown,
 )
-from rlsdk.runtime import append_whole, write_whole
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import append_whole, pip_install, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

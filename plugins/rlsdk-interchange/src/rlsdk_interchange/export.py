@@ -28,8 +28,7 @@ from rlsdk.agent import Agent, system_info
 from rlsdk.errors import DivergenceError, SettingsError, UsageError
 from rlsdk.exploration import random_actions
 from rlsdk.records import Act, Features, Observation
-from rlsdk.runtime import is_edited, sealed, write_whole
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import is_edited, pip_install, sealed, write_whole
 from rlsdk.settings import flat_scalars
 from rlsdk.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, choices_of, dtype_of, map_leaves, shape_of
 from rlsdk_interchange.bounds import within_bounds

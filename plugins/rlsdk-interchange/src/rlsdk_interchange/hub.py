@@ -14,8 +14,7 @@ from types import ModuleType
 from rlsdk.agent import inspect_file, load
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
 from rlsdk.runs import find_agent
-from rlsdk.runtime import is_edited, sealed
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import is_edited, pip_install, sealed
 from rlsdk_interchange.export import model_card
 
 FILE = "agent.rlsdk"

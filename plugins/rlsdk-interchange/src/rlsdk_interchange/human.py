@@ -14,7 +14,7 @@ import torch
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault, RlsdkError, SettingsError
 from rlsdk.records import Features, Observation
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 from rlsdk.spaces import Discrete
 from rlsdk_interchange.recording import PlayerLeftError, record_episodes
 

@@ -16,7 +16,7 @@ import torch
 from rlsdk.environments import to_gymnasium, to_space
 from rlsdk.errors import ArtifactError, SettingsError, fitting, one_line, shown
 from rlsdk.records import Features
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 from rlsdk.spaces import choice_places, map_leaves
 from rlsdk_datasets import RecordedEpisode, open_episodes, write_episodes
 from rlsdk_interchange.recorded_data import MASKS, episode_of

@@ -16,7 +16,7 @@ import attrs
 from rlsdk.environments import connect
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, shown
 from rlsdk.registry import load as load_plugin
-from rlsdk.runtime.process import MAX_COUNT
+from rlsdk.runtime import MAX_COUNT
 from rlsdk.settings import describe, merge
 from rlsdk.spaces import Dict, Space
 from rlsdk_interchange.sb3_encoders import (

@@ -58,7 +58,7 @@ class CompiledValues:
     """Functions of action values [N, A, K] and of the values of C choices [C, N, K].
 
     Tensors of float are those that `rlsdk_kernels.functions.action_values` accepts. Each function does the same as its
-    counterpart in `rlsdk.math.values` or `rlsdk.math.values`.
+    counterpart in `rlsdk.math.values`.
     """
 
     def greedy_target(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from rlsdk.errors import SettingsError
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 from rlsdk_lab.scores import Score, means
 from rlsdk_lab.statistics import Estimate, better, chance, difference, improvement
 

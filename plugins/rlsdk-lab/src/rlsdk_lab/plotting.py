@@ -16,8 +16,7 @@ import attrs
 
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
 from rlsdk.runs import RunDirectory, read_metric
-from rlsdk.runtime import write_whole
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install, write_whole
 from rlsdk_lab.curves import (
     AXES,
     EVALUATION,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError
-from rlsdk.evaluation.statistics import iqm
+from rlsdk.evaluation import iqm
 
 __all__ = [
     "Array",

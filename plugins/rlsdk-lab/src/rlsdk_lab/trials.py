@@ -18,7 +18,7 @@ from rlsdk.agent import Agent, agent_class
 from rlsdk.callbacks import Callback, EvalCallback, ProgressBar
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.evaluation.evaluate import Evaluation, run_episodes
+from rlsdk.evaluation import Evaluation, run_episodes
 from rlsdk.registry import load, preset
 from rlsdk.runtime import quietly
 from rlsdk.settings import DataReference, data_in, flat_scalars, merge

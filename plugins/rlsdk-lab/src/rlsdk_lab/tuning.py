@@ -15,10 +15,8 @@ from rlsdk.errors import SettingsError, WorkError, shown, suggest
 from rlsdk.executors import Executor
 from rlsdk.registry import load
 from rlsdk.runs import named_sinks
-from rlsdk.runtime import counted, is_quiet, print_line, sealed, write_beside_edits
-from rlsdk.runtime.packages import pip_install
-from rlsdk.settings import commented_toml, unstructure
-from rlsdk.settings.constructor import bind
+from rlsdk.runtime import counted, is_quiet, pip_install, print_line, sealed, write_beside_edits
+from rlsdk.settings import bind, commented_toml, unstructure
 from rlsdk_lab.many_runs import open_workers
 from rlsdk_lab.study_identity import differences
 from rlsdk_lab.study_journal import faults_of_journal, require_sound, study_storage

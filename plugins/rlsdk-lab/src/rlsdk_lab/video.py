@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlsdk.buffers import require_memory
 from rlsdk.environments import Waiting, make_vec_env
 from rlsdk.errors import ArtifactError, EnvironmentFault, SettingsError
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 
 if TYPE_CHECKING:
     from rlsdk.agent import Agent

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from rlsdk.agent import Agent
 from rlsdk.errors import SettingsError
-from rlsdk.settings.constructor import configured_by
+from rlsdk.settings import configured_by
 from rlsdk_maskable_ppo.config import MaskablePPOConfig
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rlsdk.settings import described
-from rlsdk.settings.actor_critic import ClippedPolicyConfig
+from rlsdk.settings import ClippedPolicyConfig, described
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rlsdk.agent import Agent, part
 from rlsdk.errors import SettingsError
-from rlsdk.settings.constructor import configured_by
+from rlsdk.settings import configured_by
 from rlsdk_qrdqn.config import QRDQNConfig
 
 if TYPE_CHECKING:

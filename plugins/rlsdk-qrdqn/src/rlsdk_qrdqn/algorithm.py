@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from rlsdk.math.values import quantile_huber
+from rlsdk.math import quantile_huber
 from rlsdk.networks import DiscreteValuePolicy
 from rlsdk.updates import QLearning
 from rlsdk_qrdqn.config import QRDQNConfig

@@ -7,10 +7,18 @@ from typing import Any
 
 import attrs
 
-from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
-from rlsdk.settings.actor_critic import as_optimizer
-from rlsdk.settings.off_policy import DiscreteValueConfig, QLearningConfig
-from rlsdk.settings.schedules import Constant
+from rlsdk.settings import (
+    Constant,
+    Default,
+    DiscreteValueConfig,
+    QLearningConfig,
+    as_optimizer,
+    defaults,
+    described,
+    glossary,
+    in_range,
+    structure,
+)
 
 PAPER = "arXiv:1710.10044"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rlsdk.errors import SettingsError
 from rlsdk.registry import hookimpl
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 
 if TYPE_CHECKING:
     from rlsdk_ray.executor import RayExecutor

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import defaults, described, glossary, in_range, structure
-from rlsdk.settings.actor_critic import ClippedPolicySdeConfig, RecurrentConfig
+from rlsdk.settings import ClippedPolicySdeConfig, RecurrentConfig, defaults, described, glossary, in_range, structure
 
 
 def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:

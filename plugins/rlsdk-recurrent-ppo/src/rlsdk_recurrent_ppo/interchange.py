@@ -8,7 +8,7 @@ import attrs
 from torch import Tensor
 
 from rlsdk.spaces import Space
-from rlsdk_interchange.sb3 import Translated, actor_critic
+from rlsdk_interchange import Translated, actor_critic
 
 
 def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:

@@ -20,7 +20,7 @@ from rlsdk.callbacks import (
 )
 from rlsdk.callbacks import EvalCallback as Evaluating
 from rlsdk.errors import SettingsError
-from rlsdk.evaluation.evaluate import Evaluation
+from rlsdk.evaluation import Evaluation
 from rlsdk.records import EnvStep, Report
 from rlsdk.sinks import Logger
 from rlsdk_sb3.steps import Locals, require_two_arguments, values_of

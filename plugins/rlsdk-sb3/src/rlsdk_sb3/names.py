@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from operator import attrgetter
 from types import ModuleType
 from typing import Any, NoReturn
@@ -16,9 +17,7 @@ from rlsdk.errors import UnknownAttributeError, UnknownNameError, UsageError
 _OUTPUT = (
     "rlsdk_sb3.configure(folder, formats) makes a logger; an object with write(step, values) is a sink of your own"
 )
-_SCHEDULE = (
-    "rlsdk.settings.schedules has Constant, Linear and as_schedule; settings take numbers and functions as they are"
-)
+_SCHEDULE = "rlsdk.settings has Constant, Linear and as_schedule; settings take numbers and functions as they are"
 _WRAPPERS = "model.get_env().env_is_wrapped(kind); for one environment, search env, env.env and so on with isinstance"
 _ONE_MODEL = "the agent normalises its inputs itself: the setting normalize, model.get_vec_normalize_env()"
 _VECTOR = "rlsdk.environments.make_vec_env makes vector environments; rlsdk_sb3.NumpyVectorEnv around one takes arrays"
@@ -340,9 +339,7 @@ def _instead(owner: object, name: str, table: Mapping[str, str]) -> object:
 
 
 def _of_package(package: str, name: str) -> object:
-    from rlsdk_sb3 import HOMES
-
-    if name in HOMES and package != "rlsdk_sb3":
+    if name in import_module("rlsdk_sb3").__all__ and package != "rlsdk_sb3":
         raise UnknownNameError(f"{package} has no {name!r}; from rlsdk_sb3 import {name}", name=name)
     if name in OF_PACKAGES:
         raise UnknownNameError(f"{package} has no {name!r}; {OF_PACKAGES[name]}", name=name)

@@ -13,7 +13,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from rlsdk.agent import Agent
 from rlsdk.records import Observation
 from rlsdk.training import PopulationPlan
-from rlsdk_envs.toy import AnySpaceEnv, position_in
+from rlsdk_envs import AnySpaceEnv, position_in
 from rlsdk_testing.acting import act_on, observations
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable

@@ -13,9 +13,9 @@ import torch
 
 from rlsdk.agent import Agent
 from rlsdk.errors import ArtifactError
-from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.evaluation import run_episodes
 from rlsdk.tree import flatten, unflatten
-from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.subject import ACTIONS, Subject, differing, equal_values, flat_state
 

@@ -11,7 +11,7 @@ from typing import Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import attrs
 
-from rlsdk.settings.schedules import Constant, Piecewise, Schedule, TrainFrequency
+from rlsdk.settings import Constant, Piecewise, Schedule, TrainFrequency
 from rlsdk_testing.own_modules import OF_THE_SDK
 
 KEEP = object()

@@ -17,7 +17,7 @@ from rlsdk.kernels import kernels_off
 from rlsdk.records import Rollout, Scored, Sequences, Transitions
 from rlsdk.runtime import limited_threads
 from rlsdk.tree import leaves, map_tensors
-from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.equal_noise import EqualNoise
 from rlsdk_testing.networks import Found, held
 from rlsdk_testing.not_applicable import NotApplicable

@@ -17,10 +17,9 @@ from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk.registry import Plugin, capabilities_file
-from rlsdk.runtime import write_json
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install, write_json
 from rlsdk.tree import leaves
-from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv
+from rlsdk_envs import AnySpaceEnv, FakeImageEnv
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.resume_clauses import resumes_with
 from rlsdk_testing.subject import ACTIONS, NAMED, OBSERVATIONS, Subject
@@ -124,7 +123,7 @@ def _trains(subject: Subject, env: object, kind: str = "Box", policy: str | None
 
 
 def _exported(agent: Agent) -> None:
-    from rlsdk_interchange.export import export
+    from rlsdk_interchange import export
 
     with tempfile.TemporaryDirectory() as folder:
         export(agent, Path(folder) / "policy", "torch-export")

@@ -13,7 +13,7 @@ from rlsdk.interfaces import Distribution
 from rlsdk.records import Observation
 from rlsdk.spaces import choices_of
 from rlsdk.tree import leaves, map_tensors
-from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.acting import observations, random_masks
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable

@@ -12,7 +12,7 @@ import typer
 
 from rlsdk.errors import one_line
 from rlsdk.registry import Plugin, plugins
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 from rlsdk_testing.plugin_trial import Trial, all_tried
 
 SWITCH = "RLSDK_PLUGINS"

@@ -12,7 +12,7 @@ from torch import Tensor
 from rlsdk.agent import Agent
 from rlsdk.interfaces import AlgorithmAbilities, ability
 from rlsdk.kernels import kernels_off
-from rlsdk.settings.schedules import Constant, Piecewise
+from rlsdk.settings import Constant, Piecewise
 from rlsdk_testing.acting import act_on, chosen, observations
 from rlsdk_testing.alternatives import Setting, settings_of
 from rlsdk_testing.batches import Batch, recording, small_agent, wrapping

@@ -10,8 +10,7 @@ from pathlib import Path
 import attrs
 
 from rlsdk.agent import agent_class
-from rlsdk.settings import AgentConfig, data_settings
-from rlsdk.settings.schedules import Constant
+from rlsdk.settings import AgentConfig, Constant, data_settings
 from rlsdk_testing.alternatives import KEEP, Question, Setting, questions, words
 from rlsdk_testing.trials import Left, Place, Refused, Trials, left_by, quietly, same
 

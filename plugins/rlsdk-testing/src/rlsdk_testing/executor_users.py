@@ -15,8 +15,7 @@ from rlsdk.executors import SerialExecutor
 from rlsdk.interfaces import Executor
 from rlsdk.registry import load as load_spec
 from rlsdk.runs import EvaluationRequest, RunDirectory, RunRequest, evaluate_stored, run
-from rlsdk.runtime import quietly
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install, quietly
 from rlsdk_testing.kit import require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import differing, flat_state

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from rlsdk.agent import Agent
 from rlsdk.errors import SettingsError
-from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.evaluation import run_episodes
 from rlsdk.interfaces import AlgorithmAbilities, PolicyAbilities, ability
 from rlsdk.records import Observation, Sequences, Transitions
 from rlsdk.settings import structure
 from rlsdk.tree import leaves
-from rlsdk_envs.toy import MaskedChoiceEnv, Outcome, TableEnv, TMazeEnv, action_at
+from rlsdk_envs import MaskedChoiceEnv, Outcome, TableEnv, TMazeEnv, action_at
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlsdk_envs.toy import action_at, position_in
+from rlsdk_envs import action_at, position_in
 
 GymSpace = gymnasium.Space[Any]
 INSIDE = 0.15

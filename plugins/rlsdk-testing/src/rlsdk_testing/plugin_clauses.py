@@ -21,8 +21,7 @@ from rlsdk import spaces
 from rlsdk.errors import PluginError, SettingsError, UnsupportedSpaceError, message_of, one_line, shown
 from rlsdk.interfaces import BuildContext
 from rlsdk.kernels import KernelChoice, factory, kernels_off
-from rlsdk.math.surrogate import explained_variance
-from rlsdk.math.values import greedy_target, quantile_huber, smooth_l1, taken_values
+from rlsdk.math import explained_variance, greedy_target, quantile_huber, smooth_l1, taken_values
 from rlsdk.networks import (
     ActionScale,
     ContinuousCritics,
@@ -39,8 +38,7 @@ from rlsdk.networks import (
 from rlsdk.records import Observation, StepData
 from rlsdk.registry import extension, extensions_of, presets
 from rlsdk.runtime import Streams
-from rlsdk.settings import describe, structure, unstructure
-from rlsdk.settings.actor_critic import ActorCriticConfig
+from rlsdk.settings import ActorCriticConfig, describe, structure, unstructure
 from rlsdk.tree import leaves
 from rlsdk.updates import (
     FlatOptimizer,
@@ -51,7 +49,7 @@ from rlsdk.updates import (
     policy_loss_of,
     policy_steps_of,
 )
-from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing import import_state
 from rlsdk_testing.captured_output import written_during
 from rlsdk_testing.kit import clause, require

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env, to_space
 from rlsdk.errors import UnknownAttributeError
-from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.evaluation import run_episodes
 from rlsdk.records import Observation
 from rlsdk.spaces import Space, choices_of
 from rlsdk.tree import leaves, map_tensors
-from rlsdk.updates.minibatches import policy_batch
-from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk.updates import policy_batch
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.acting import (
     GymSpace,
     act_on,

@@ -13,7 +13,7 @@ from rlsdk.agent import Agent
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Scored
 from rlsdk.training import PopulationPlan
-from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.alternatives import settings_of
 from rlsdk_testing.batches import recording
 from rlsdk_testing.kit import clause, require

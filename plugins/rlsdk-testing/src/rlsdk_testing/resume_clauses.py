@@ -14,10 +14,9 @@ from rlsdk.agent import Agent
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Report
-from rlsdk.settings import data_settings
-from rlsdk.settings.schedules import Constant, Linear
+from rlsdk.settings import Constant, Linear, data_settings
 from rlsdk.tree import leaves
-from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.buffer_clauses import capacity_for
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.evaluation import run_episodes
 from rlsdk.kernels import kernels_off
 from rlsdk.tree import map_tensors
-from rlsdk_envs.toy import AnySpaceEnv
+from rlsdk_envs import AnySpaceEnv
 from rlsdk_testing.acting import act_on, acting_policies, observations
 from rlsdk_testing.batches import small_agent
 from rlsdk_testing.equal_noise import NOISE

@@ -9,7 +9,7 @@ import attrs
 import torch
 
 from rlsdk.errors import RlsdkError
-from rlsdk.settings.schedules import Constant, Piecewise
+from rlsdk.settings import Constant, Piecewise
 from rlsdk_testing.alternatives import KEEP, Question, Setting, questions, schedule_question, settings_of
 from rlsdk_testing.effects import MidTrainings, Search, search, shown
 from rlsdk_testing.kit import clause, require

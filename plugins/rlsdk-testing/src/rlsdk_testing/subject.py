@@ -16,11 +16,9 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from rlsdk.agent import Agent, agent_class
 from rlsdk.registry import AlgorithmSpec, Manifest, Plugin, find, load, plugins
-from rlsdk.settings import glossary, merge
-from rlsdk.settings.actor_critic import memory_of
+from rlsdk.settings import glossary, memory_of, merge
 from rlsdk.spaces import choices_of
-from rlsdk_envs import ActionMasker
-from rlsdk_envs.toy import AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
+from rlsdk_envs import ActionMasker, AnySpaceEnv, ChainEnv, ExtraInfo, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.datasets import random_dataset, recordable
 from rlsdk_testing.declared import declared_bounds, declared_exceptions, declared_settings
 from rlsdk_testing.not_applicable import NotApplicable

@@ -23,8 +23,7 @@ from rlsdk.environments import make_vec_env, to_space
 from rlsdk.interfaces import VectorEnv
 from rlsdk.records import Features, Observation, Report
 from rlsdk.spaces import choices_of
-from rlsdk_envs import ActionMasker
-from rlsdk_envs.toy import TableEnv, position_in
+from rlsdk_envs import ActionMasker, TableEnv, position_in
 from rlsdk_testing.datasets import random_action, recordable, recorded_dataset
 from rlsdk_testing.kit import require
 from rlsdk_testing.not_applicable import NotApplicable

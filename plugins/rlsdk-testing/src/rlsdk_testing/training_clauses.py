@@ -13,7 +13,7 @@ from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.interfaces import Buffer
 from rlsdk.records import Report
-from rlsdk_envs.toy import FakeImageEnv, SimpleMultiObsEnv
+from rlsdk_envs import FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.batches import recording, small_agent, wrapping
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found, equal, held, overlaps

@@ -17,7 +17,7 @@ from rlsdk.callbacks import Callback, Run
 from rlsdk.environments import make_vec_env
 from rlsdk.records import Report
 from rlsdk.settings import evolve
-from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
+from rlsdk_envs import AnySpaceEnv, FakeImageEnv, SimpleMultiObsEnv
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import ACTIONS, Subject, differing, flat_state
 

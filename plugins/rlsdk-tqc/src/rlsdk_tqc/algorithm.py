@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rlsdk.math.values import quantile_huber
-from rlsdk.networks.critics import mean_value
+from rlsdk.math import quantile_huber
+from rlsdk.networks import mean_value
 from rlsdk.records import Transitions
 from rlsdk_tqc.config import TQCConfig
 from rlsdk_tqc.loss import truncated_target

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import Default, defaults, described, glossary, in_range, structure
-from rlsdk.settings.off_policy import SoftActorCriticConfig, SoftActorCriticNetworkConfig
-from rlsdk.settings.schedules import Constant
+from rlsdk.settings import (
+    Constant,
+    Default,
+    SoftActorCriticConfig,
+    SoftActorCriticNetworkConfig,
+    defaults,
+    described,
+    glossary,
+    in_range,
+    structure,
+)
 
 PAPER = "arXiv:2005.04269, table 3"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rlsdk.math.values import smallest
+from rlsdk.math import smallest
 
 
 def truncated_target(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlsdk.errors import SettingsError, shown
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 from rlsdk.sinks import Figure, Image, Video
 
 Pixels = NDArray[np.uint8]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rlsdk.errors import RlsdkError, SettingsError, one_line
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 from rlsdk.sinks import Figure, HParam, Image, Video
 from rlsdk_trackers.pictures import write_figure, write_image, write_video
 from rlsdk_trackers.tracked_run import TrackedRun

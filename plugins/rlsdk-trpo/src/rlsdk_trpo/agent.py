@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from rlsdk.agent import Agent
-from rlsdk.settings.constructor import configured_by
+from rlsdk.settings import configured_by
 from rlsdk_trpo.algorithm import hessian_vector_product
 from rlsdk_trpo.config import TRPOConfig
 

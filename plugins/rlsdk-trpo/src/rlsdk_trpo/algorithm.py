@@ -11,13 +11,11 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure, fixed_layers
-from rlsdk.math import conjugate_gradient, flat_grad
-from rlsdk.math.surrogate import explained_variance, mean_of, normalized
+from rlsdk.math import conjugate_gradient, explained_variance, flat_grad, mean_of, normalized
 from rlsdk.networks import ActorCritic, FlatParameters, auxiliary_losses_refused
 from rlsdk.records import Metrics, Rollout
-from rlsdk.runtime.process import count_in
-from rlsdk.updates import FlatOptimizer, adam_arguments, evaluator_of
-from rlsdk.updates.minibatches import PolicyBatch, in_order, policy_batch, shuffled
+from rlsdk.runtime import count_in
+from rlsdk.updates import FlatOptimizer, PolicyBatch, adam_arguments, evaluator_of, in_order, policy_batch, shuffled
 from rlsdk_trpo.config import TRPOConfig
 from rlsdk_trpo.loss import longest_step, surrogate, surrogate_grad
 

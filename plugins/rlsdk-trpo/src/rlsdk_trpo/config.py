@@ -6,9 +6,18 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range, structure
-from rlsdk.settings.actor_critic import ActorCriticConfig
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings import (
+    ActorCriticConfig,
+    AgentConfig,
+    Constant,
+    Schedule,
+    as_schedule,
+    described,
+    finite_schedule,
+    glossary,
+    in_range,
+    structure,
+)
 
 UNIT = in_range(0.0, 1.0)
 

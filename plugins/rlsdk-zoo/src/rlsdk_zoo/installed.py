@@ -18,7 +18,7 @@ import attrs
 
 from rlsdk.errors import LONGEST_NAME, ArtifactError, PluginError, SettingsError, one_line, shown
 from rlsdk.registry import Plugin, plugins
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 from rlsdk.settings import load_settings
 
 if TYPE_CHECKING:

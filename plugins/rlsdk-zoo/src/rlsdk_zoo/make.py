@@ -23,7 +23,7 @@ import attrs
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.errors import RlsdkError, SettingsError
-from rlsdk.evaluation.evaluate import run_episodes
+from rlsdk.evaluation import run_episodes
 from rlsdk.registry import Preset, find, preset, preset_names
 from rlsdk_zoo.installed import ZooAgent, ZooResult
 

@@ -9,7 +9,7 @@ from acme_cross_entropy.config import CrossEntropyConfig
 from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
 from rlsdk.networks import SearchPolicy, build_search_policy, flatten_parameters
 from rlsdk.records import Metrics, Scored
-from rlsdk.settings.actor_critic import NetworkConfig
+from rlsdk.settings import NetworkConfig
 from rlsdk.training import PopulationPlan
 
 SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")

@@ -6,9 +6,16 @@ from collections.abc import Mapping
 
 import attrs
 
-from rlsdk.settings import defaults, described, glossary, in_range, structure
-from rlsdk.settings.off_policy import DiscreteValueConfig, QLearningConfig
-from rlsdk.settings.schedules import Constant
+from rlsdk.settings import (
+    Constant,
+    DiscreteValueConfig,
+    QLearningConfig,
+    defaults,
+    described,
+    glossary,
+    in_range,
+    structure,
+)
 
 
 def _networks(given: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:

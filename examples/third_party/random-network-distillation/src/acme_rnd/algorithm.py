@@ -10,8 +10,7 @@ from torch import Generator, Tensor
 from acme_rnd.config import RNDConfig
 from acme_rnd.networks import Novelty, TwoValuePolicy
 from rlsdk.interfaces import BuildContext, Parts, State, require_spaces
-from rlsdk.math import gae
-from rlsdk.math.surrogate import clipped_surrogate, normalized
+from rlsdk.math import clipped_surrogate, gae, normalized
 from rlsdk.records import Metrics, Observation, Rollout, successors
 from rlsdk.spaces import Discrete
 from rlsdk.training import OnPolicyPlan

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rlsdk.runtime.packages import pip_install
+from rlsdk.runtime import pip_install
 from rlsdk_testing.scaffold import families, first_steps, new_package
 
 

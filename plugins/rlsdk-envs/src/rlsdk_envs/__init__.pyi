@@ -1,0 +1,31 @@
+from rlsdk_envs.atari import AtariWrapper as AtariWrapper
+from rlsdk_envs.atari import make_atari_env as make_atari_env
+from rlsdk_envs.c_vector import make_c_vec_env as make_c_vec_env
+from rlsdk_envs.check import check_env as check_env
+from rlsdk_envs.envpool_vector import make_envpool_vec_env as make_envpool_vec_env
+from rlsdk_envs.torch_vector import TorchEnv as TorchEnv
+from rlsdk_envs.torch_vector import make_torch_vec_env as make_torch_vec_env
+from rlsdk_envs.toy import AnySpaceEnv as AnySpaceEnv
+from rlsdk_envs.toy import BitFlippingEnv as BitFlippingEnv
+from rlsdk_envs.toy import ChainEnv as ChainEnv
+from rlsdk_envs.toy import ExtraInfo as ExtraInfo
+from rlsdk_envs.toy import FakeImageEnv as FakeImageEnv
+from rlsdk_envs.toy import InvalidActionEnvDiscrete as InvalidActionEnvDiscrete
+from rlsdk_envs.toy import MaskedChoiceEnv as MaskedChoiceEnv
+from rlsdk_envs.toy import Outcome as Outcome
+from rlsdk_envs.toy import SimpleMultiObsEnv as SimpleMultiObsEnv
+from rlsdk_envs.toy import TableEnv as TableEnv
+from rlsdk_envs.toy import TMazeEnv as TMazeEnv
+from rlsdk_envs.toy import action_at as action_at
+from rlsdk_envs.toy import position_in as position_in
+from rlsdk_envs.wrappers import ActionMasker as ActionMasker
+from rlsdk_envs.wrappers import CheckNan as CheckNan
+from rlsdk_envs.wrappers import CombinedActions as CombinedActions
+from rlsdk_envs.wrappers import MaskVelocity as MaskVelocity
+from rlsdk_envs.wrappers import Monitor as Monitor
+from rlsdk_envs.wrappers import TimeFeature as TimeFeature
+from rlsdk_envs.wrappers import load_results as load_results
+from rlsdk_envs.wrappers import plot_results as plot_results
+from rlsdk_envs.wrappers import ts2xy as ts2xy
+
+__version__: str

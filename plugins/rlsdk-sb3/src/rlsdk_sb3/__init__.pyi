@@ -1,0 +1,23 @@
+from rlsdk_sb3.callbacks import BaseCallback as BaseCallback
+from rlsdk_sb3.callbacks import EvalCallback as EvalCallback
+from rlsdk_sb3.callbacks import EventCallback as EventCallback
+from rlsdk_sb3.callbacks import EveryNTimesteps as EveryNTimesteps
+from rlsdk_sb3.callbacks import FunctionCallback as FunctionCallback
+from rlsdk_sb3.callbacks import LogEveryNTimesteps as LogEveryNTimesteps
+from rlsdk_sb3.callbacks import MaskableEvalCallback as MaskableEvalCallback
+from rlsdk_sb3.callbacks import ProgressBarCallback as ProgressBarCallback
+from rlsdk_sb3.callbacks import StopTrainingOnMaxEpisodes as StopTrainingOnMaxEpisodes
+from rlsdk_sb3.callbacks import StopTrainingOnNoModelImprovement as StopTrainingOnNoModelImprovement
+from rlsdk_sb3.callbacks import StopTrainingOnRewardThreshold as StopTrainingOnRewardThreshold
+from rlsdk_sb3.extractors import BaseFeaturesExtractor as BaseFeaturesExtractor
+from rlsdk_sb3.extractors import CombinedExtractor as CombinedExtractor
+from rlsdk_sb3.extractors import FlattenExtractor as FlattenExtractor
+from rlsdk_sb3.extractors import NatureCNN as NatureCNN
+from rlsdk_sb3.loggers import CSVOutputFormat as CSVOutputFormat
+from rlsdk_sb3.loggers import HumanOutputFormat as HumanOutputFormat
+from rlsdk_sb3.loggers import JSONOutputFormat as JSONOutputFormat
+from rlsdk_sb3.loggers import TensorBoardOutputFormat as TensorBoardOutputFormat
+from rlsdk_sb3.loggers import configure as configure
+from rlsdk_sb3.vector import NumpyVectorEnv as NumpyVectorEnv
+
+__version__: str

@@ -1,0 +1,17 @@
+from rlsdk.cli.completions import Algorithm as Algorithm
+from rlsdk.cli.completions import Environment as Environment
+from rlsdk.cli.completions import ExecutorName as ExecutorName
+from rlsdk.cli.completions import Sinks as Sinks
+from rlsdk.cli.completions import complete as complete
+from rlsdk.cli.options import MOST_ENVS as MOST_ENVS
+from rlsdk.cli.options import MOST_EPISODES as MOST_EPISODES
+from rlsdk.cli.options import MOST_SEED as MOST_SEED
+from rlsdk.cli.options import EnvKwargs as EnvKwargs
+from rlsdk.cli.options import Overwrite as Overwrite
+from rlsdk.cli.options import TrustedFile as TrustedFile
+from rlsdk.cli.options import Wrappers as Wrappers
+from rlsdk.cli.options import require_free as require_free
+from rlsdk.cli.options import steps_option as steps_option
+from rlsdk.cli.options import write_agent as write_agent
+from rlsdk.cli.run import settings_from as settings_from
+from rlsdk.settings.load import changed_environment as changed_environment

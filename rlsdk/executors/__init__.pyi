@@ -1,0 +1,12 @@
+from rlsdk.executors.choice import SerialExecutor as SerialExecutor
+from rlsdk.executors.choice import capacity as capacity
+from rlsdk.executors.choice import make_executor as make_executor
+from rlsdk.executors.choice import names as names
+from rlsdk.executors.processes import StatefulProcesses as StatefulProcesses
+from rlsdk.executors.workers import Raised as Raised
+from rlsdk.executors.workers import Worker as Worker
+from rlsdk.executors.workers import WorkerDied as WorkerDied
+from rlsdk.executors.workers import attempt as attempt
+from rlsdk.executors.workers import result_of as result_of
+from rlsdk.executors.workers import unsendable as unsendable
+from rlsdk.interfaces.parts import Executor as Executor

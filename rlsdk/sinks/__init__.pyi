@@ -1,0 +1,12 @@
+from rlsdk.sinks.files import ConsoleSink as ConsoleSink
+from rlsdk.sinks.files import CsvSink as CsvSink
+from rlsdk.sinks.files import JsonlSink as JsonlSink
+from rlsdk.sinks.files import TensorBoardSink as TensorBoardSink
+from rlsdk.sinks.logger import Logger as Logger
+from rlsdk.sinks.sink import Figure as Figure
+from rlsdk.sinks.sink import HParam as HParam
+from rlsdk.sinks.sink import Image as Image
+from rlsdk.sinks.sink import MetricSink as MetricSink
+from rlsdk.sinks.sink import Sink as Sink
+from rlsdk.sinks.sink import Video as Video
+from rlsdk.sinks.sink import writable_folder as writable_folder

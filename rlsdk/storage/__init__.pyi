@@ -1,0 +1,1 @@
+from rlsdk.storage.archive import SafetensorsSerializer as SafetensorsSerializer
