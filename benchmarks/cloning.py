@@ -149,9 +149,9 @@ def draw(folder: Path, clones: Sequence[Row], trained: Sequence[Row]) -> None:
     for axis, env in zip(figure.subplots(1, len(BY_EPISODES)), BY_EPISODES, strict=True):
         found, (expert,) = series(clones, env, "bc"), series(clones, env, "expert")[0]
         means = {x: sum(values) / len(values) for x, values in found.items()}
-        axis.plot(list(means), list(means.values()), marker="o", label="behaviour cloning, mean of 3 seeds")
+        axis.plot(list(means), list(means.values()), marker="o", label="behavior cloning, mean of 3 seeds")
         axis.fill_between(list(means), [min(v) for v in found.values()], [max(v) for v in found.values()], alpha=0.2)
-        axis.axhline(expert, linestyle="--", color="grey", label="expert")
+        axis.axhline(expert, linestyle="--", color="gray", label="expert")
         axis.set(title=env, xlabel="recorded episodes", ylabel="mean return", xscale="log")
         axis.set_xticks(list(means), [str(x) for x in means])
         axis.legend()

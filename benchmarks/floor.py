@@ -1,10 +1,10 @@
 """The shortest possible time of a step on this machine: the bare environment and the bare matrix products.
 
 An agent of rlsdk trains a few steps in plain torch, while every product, convolution and LSTM is recorded. Then these calls are
-timed alone: without activations, losses, optimisers, sampling, replay buffers, normalisation or logs.
+timed alone: without activations, losses, optimizers, sampling, replay buffers, normalization or logs.
 
 The second floor is that of plain torch: all calls of torch that compute something, each timed alone. It adds activations,
-losses, optimisers, sampling and copies, and the overhead of each call. Time between the calls, such as that of Python, is not
+losses, optimizers, sampling and copies, and the overhead of each call. Time between the calls, such as that of Python, is not
 counted. The kernels of rlsdk can be faster than this floor, because they need fewer calls.
 
 python -m benchmarks.floor [CASE ...]     print both and our speed in the same run, and write the table of docs/performance.md

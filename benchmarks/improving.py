@@ -1,4 +1,4 @@
-"""TD3+BC and behaviour cloning from the same recordings of a half-trained agent, on Pendulum.
+"""TD3+BC and behavior cloning from the same recordings of a half-trained agent, on Pendulum.
 
 python -m benchmarks.improving docs/images     writes improving.csv; results it already has are not measured again
 
@@ -32,7 +32,7 @@ def measure(rows: Rows, seed: int, medium: SAC, folder: Path) -> None:
     if not rows.has(ENV, "recorded", seed, EPISODES):
         rows.add((ENV, "recorded", seed, EPISODES, float(summary_of(data).returns.mean())))
     if not rows.has(ENV, "bc", seed, UPDATES):
-        # the same networks, batch size and normalisation as TD3+BC
+        # the same networks, batch size and normalization as TD3+BC
         clone = BC(
             "MlpPolicy",
             None,

@@ -113,10 +113,10 @@ def draw() -> None:
     figure = new_figure(columns=2, size=(9.0, 3.6))
     labels = {"steps": "environment steps", "seconds": "processor time in seconds"}
     for axes, (name, label) in zip(figure.axes, labels.items(), strict=True):
-        for side, colour in zip(SIDES, ("#0072b2", "#d55e00"), strict=True):
+        for side, color in zip(SIDES, ("#0072b2", "#d55e00"), strict=True):
             points = summary(record, side)
-            axes.plot(points[name], points["mean"], color=colour, marker="o", markersize=3, label=side)
-            axes.fill_between(points[name], points["low"], points["high"], color=colour, alpha=0.2, linewidth=0)
+            axes.plot(points[name], points["mean"], color=color, marker="o", markersize=3, label=side)
+            axes.fill_between(points[name], points["low"], points["high"], color=color, alpha=0.2, linewidth=0)
         axes.set_xlabel(label)
     figure.axes[0].set_ylabel(f"mean return of {record['episodes']} episodes")
     figure.axes[1].legend(loc="lower right", frameon=False)

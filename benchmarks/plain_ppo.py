@@ -1,6 +1,6 @@
 """PPO on a vector environment of gymnasium in plain torch: modules, autograd, fused Adam, numpy for sampling, and nothing else.
 
-It has no logs, files, checks, normalisation or bootstrapping at time limits, like a program of a hundred lines.
+It has no logs, files, checks, normalization or bootstrapping at time limits, like a program of a hundred lines.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PlainPPO:
         return [torch.from_numpy(array).flatten(0, 1) for array in arrays]
 
     def _advantages(self, rewards: Floats, values: Floats, ends: Floats) -> Floats:
-        """Generalised advantage estimates [T, B]."""
+        """Generalized advantage estimates [T, B]."""
         gamma, lam = self.sizes.gamma, self.sizes.gae_lambda
         found, following = np.empty_like(rewards), np.zeros_like(rewards[0])
         for t in reversed(range(len(rewards))):

@@ -169,16 +169,16 @@ def _requests(folder: Path, count: int, steps: int) -> dict[str, RunRequest]:
 def candidates(place: str, workers: int) -> float:
     """Environment steps per second of ARS."""
     env = make_vec_env("HalfCheetah-v5", 8, vectorization=place, workers=workers)
-    return _learnt(rlsdk.make("ars", policy="LinearPolicy", env=env, n_delta=8, n_top=8, seed=0), 16_000, 3)
+    return _learned(rlsdk.make("ars", policy="LinearPolicy", env=env, n_delta=8, n_top=8, seed=0), 16_000, 3)
 
 
 def collecting(place: str, workers: int) -> float:
     """Environment steps per second of PPO with collectors."""
     env = make_vec_env("HalfCheetah-v5", 8, collectors=workers, executor=place)
-    return _learnt(rlsdk.make("ppo", env=env, n_steps=256, batch_size=256, n_epochs=4, seed=0), 2048, 4)
+    return _learned(rlsdk.make("ppo", env=env, n_steps=256, batch_size=256, n_epochs=4, seed=0), 2048, 4)
 
 
-def _learnt(agent: Any, steps: int, rounds: int) -> float:
+def _learned(agent: Any, steps: int, rounds: int) -> float:
     agent.learn(steps)  # starts the processes
     before = agent.num_timesteps
     seconds, _ = _timed(lambda: agent.learn(rounds * steps, reset_num_timesteps=False))

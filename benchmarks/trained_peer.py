@@ -22,7 +22,7 @@ def trained_peer(
     """Train an agent of the peer and return its mean return.
 
     size: (number of environments, environment steps).
-    keep: a folder for the agent, its replay buffer and its normaliser, saved every SAVE_EVERY steps. An interrupted
+    keep: a folder for the agent, its replay buffer and its normalizer, saved every SAVE_EVERY steps. An interrupted
         training continues from them. None: nothing is saved. stable-baselines3 stores neither random state nor
         environment, so that a continued training differs from an uninterrupted one.
     """
@@ -69,7 +69,7 @@ def _save(model: Any, keep: Path) -> None:
     if hasattr(model, "replay_buffer"):
         model.save_replay_buffer(new / "replay.pkl")
     if model.get_vec_normalize_env() is not None:
-        model.get_vec_normalize_env().save(new / "normaliser.pkl")
+        model.get_vec_normalize_env().save(new / "normalizer.pkl")
     shutil.rmtree(keep, ignore_errors=True)
     new.rename(keep)
 
@@ -80,8 +80,8 @@ def _saved(kind: Any, envs: Any, keep: Path) -> Any:
         return None
     from stable_baselines3.common.vec_env import VecNormalize
 
-    if (keep / "normaliser.pkl").exists():
-        envs = VecNormalize.load(str(keep / "normaliser.pkl"), envs.venv)
+    if (keep / "normalizer.pkl").exists():
+        envs = VecNormalize.load(str(keep / "normalizer.pkl"), envs.venv)
     model = kind.load(keep / "agent.zip", env=envs, device="cpu")
     if (keep / "replay.pkl").exists():
         model.load_replay_buffer(keep / "replay.pkl")

@@ -59,15 +59,15 @@ PACKAGES = sorted([*ROOT.glob("plugins/*/README.md"), *ROOT.glob("contrib_algos/
 
 def links_of_the_site(app: Any, docname: str, source: list[str]) -> None:
     """Pages are written for the repository: on the site, plugins are their cards, and code is its path."""
-    source[0] = _coloured(_linked(source[0], (DOCS / docname).parent, (DOCS / docname).parent))
+    source[0] = _colored(_linked(source[0], (DOCS / docname).parent, (DOCS / docname).parent))
 
 
 def links_of_cards(app: Any, relative: Path, parent: str, content: list[str]) -> None:
     """A plugin's README, shown as its card, links from its own folder."""
-    content[0] = _coloured(_linked(content[0], (DOCS / relative).resolve().parent, DOCS / "cards"))
+    content[0] = _colored(_linked(content[0], (DOCS / relative).resolve().parent, DOCS / "cards"))
 
 
-def _coloured(text: str) -> str:
+def _colored(text: str) -> str:
     """Blocks without a language are commands of the shell, or plain text."""
 
     def named(found: re.Match[str]) -> str:

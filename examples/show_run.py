@@ -44,7 +44,7 @@ def main(folder: Path) -> None:
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     steps, returns = read_metric(folder / "metrics.csv", "eval/mean_reward")
     print(
-        f"\nHow {run['algorithm']} learnt {run['env']}: mean return of {run['eval_episodes']} episodes, after so many steps\n"
+        f"\nHow {run['algorithm']} learned {run['env']}: mean return of {run['eval_episodes']} episodes, after so many steps\n"
     )
     print("   steps      return")
     print("\n".join(table(steps, returns)))

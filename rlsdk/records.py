@@ -46,7 +46,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The result of one finished episode. `episode_return` is the sum of the environment's rewards before normalisation."""
+    """The result of one finished episode. `episode_return` is the sum of the environment's rewards before normalization."""
 
     env: int
     episode_return: float
@@ -162,7 +162,7 @@ class Transitions:
     discount: Tensor  # float32 [N]
     next_observation: Observation
     index: Tensor  # int64 [N]; the position of each row in the buffer
-    weight: Tensor | None = None  # float32 [N]; importance weights of prioritised sampling
+    weight: Tensor | None = None  # float32 [N]; importance weights of prioritized sampling
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     """The extras of the acting policy that the buffer stores, [N, ..] by name."""
     info: Mapping[str, Tensor] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Sequences(Generic[CarryT]):
     loss_mask: Tensor  # bool [T, N]
     initial_carry: CarryT | None  # [N, ..]; None if the buffer stores no carries
     index: Tensor  # int64 [N]; the position in the buffer of the first row of each sequence
-    weight: Tensor | None = None  # float32 [N]; importance weights of prioritised sampling
+    weight: Tensor | None = None  # float32 [N]; importance weights of prioritized sampling
 
     @property
     def continues(self) -> Tensor:

@@ -23,7 +23,7 @@ OU = {"kind": "ornstein-uhlenbeck", "mean": 0.0, "sigma": 0.3}
 LSTM: dict[str, Any] = {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 8}}
 CASES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "ppo": ("ppo", "CartPole-v1", SMALL),
-    "ppo-normalised": ("ppo", "Pendulum-v1", {**SMALL, "normalize": True}),
+    "ppo-normalized": ("ppo", "Pendulum-v1", {**SMALL, "normalize": True}),
     "ppo-gsde": ("ppo", "Pendulum-v1", {**SMALL, "use_sde": True, "sde_sample_freq": 4}),
     "ppo-dict": ("ppo", SimpleMultiObsEnv, {**SMALL, "policy": "MultiInputPolicy"}),
     "a2c": ("a2c", "CartPole-v1", {"n_steps": 8, "normalize": {"sign_reward": True, "norm_reward": False}}),

@@ -51,7 +51,7 @@ def row(name: str) -> str:
     assert manifest is not None
     settings = settings_of(load(name).config_type)
     images = any(policy.startswith("Cnn") for policy in manifest.policies)
-    chosen = "uniform, n-step, prioritised, hindsight" if "replay_buffer_class" in settings else "whole rollouts"
+    chosen = "uniform, n-step, prioritized, hindsight" if "replay_buffer_class" in settings else "whole rollouts"
     replay = chosen if "replay" in manifest.traits else ""
     cells = (
         f"`{name}`",

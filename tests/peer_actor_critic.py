@@ -20,7 +20,7 @@ Order = Callable[[Any, pytest.MonkeyPatch], None]
 
 
 def _pairs(ours: Any, theirs: Any) -> list[tuple[Any, Any]]:
-    """Return (our parameter, the peer's parameter) for everything that is learnt."""
+    """Return (our parameter, the peer's parameter) for everything that is learned."""
     head = ours.head if ours.sde is None else ours.head.head
     modules = [(head.linear, theirs.action_net), (ours.value, theirs.value_net)]
     for mine, other in (

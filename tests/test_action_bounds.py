@@ -71,7 +71,7 @@ def test_the_first_deviation_is_the_given_one(name: str, std: float) -> None:
     torch.testing.assert_close(shifted - mean, torch.full_like(mean, std), atol=1e-4, rtol=1e-3)
     before = model.policy.log_std.weight.clone()
     model.learn(60)
-    assert not torch.equal(before, model.policy.log_std.weight), "it is learnt from there"
+    assert not torch.equal(before, model.policy.log_std.weight), "it is learned from there"
 
 
 @pytest.mark.parametrize(

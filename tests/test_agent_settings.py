@@ -376,7 +376,7 @@ def test_a_callback_changes_settings_of_a_running_training() -> None:
     assert rounds[-1] - rounds[-2] in (1, 32)
 
 
-def test_normalised_returns_follow_gamma() -> None:
+def test_normalized_returns_follow_gamma() -> None:
     agent = made("trpo", normalize=True)
     agent.gamma = 0.5
     assert agent.normalizer is not None

@@ -30,7 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class CountingEnv(gymnasium.Env[Any, Any]):
-    """An environment whose observation is the number of the step, so that tests recognise transitions that never happened."""
+    """An environment whose observation is the number of the step, so that tests recognize transitions that never happened."""
 
     observation_space = spaces.Box(-1, 1e6, (1,))
     action_space = spaces.Discrete(2)

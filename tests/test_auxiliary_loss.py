@@ -132,7 +132,7 @@ class Critic(nn.Module):
 
 
 def test_the_gradient_of_an_action_has_no_part_of_it() -> None:
-    """The auxiliary loss of a critic does not change the gradient of the actor, which maximises values."""
+    """The auxiliary loss of a critic does not change the gradient of the actor, which maximizes values."""
 
     def trained(weight: float) -> dict[str, Tensor]:
         network = {"critic_class": Critic, "critic_kwargs": {"weight": weight}, "net_arch": [8]}

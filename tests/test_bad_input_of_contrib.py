@@ -37,7 +37,7 @@ SETTINGS: list[tuple[str, Mapping[str, Any], str]] = [
     ("ppo", {"clip_range": 0.0}, "clip_range = 0.0 must be positive"),
     ("ppo", {"clip_range_vf": -1.0}, "clip_range_vf must stay finite and not negative"),
     ("ppo", {"clip_range": lambda remaining: -remaining}, "clip_range must stay finite and not negative"),
-    ("ppo", {"n_steps": 1}, "advantage cannot be normalised"),
+    ("ppo", {"n_steps": 1}, "advantage cannot be normalized"),
     ("ppo", {"batch_size": 0}, "batch_size = 0"),
     ("ppo", {"n_epochs": 0}, "n_epochs = 0"),
     ("ppo", {"use_sde": True}, "use_sde needs a Box action space, not Discrete"),
@@ -77,7 +77,7 @@ def test_settings_out_of_range(name: str, settings: Mapping[str, Any], message: 
     ],
     ids=["layer", "function", "number", "lbfgs"],
 )
-def test_classes_that_are_no_activation_or_optimiser(name: str, networks: Mapping[str, Any], message: str) -> None:
+def test_classes_that_are_no_activation_or_optimizer(name: str, networks: Mapping[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         rlsdk.make(name, env=ENVS[name], policy_kwargs={**NARROW, **networks})
     assert message in str(caught.value)

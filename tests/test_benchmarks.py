@@ -301,7 +301,7 @@ def test_seeds_of_a_peer_that_are_known_are_not_trained_again(tmp_path: Path, mo
     ("algorithm", "settings", "files"),
     [
         ("sac", {"learning_starts": 10, "buffer_size": 500}, {"agent.zip", "replay.pkl"}),
-        ("ppo", {"normalize": True, "n_steps": 32}, {"agent.zip", "normaliser.pkl"}),
+        ("ppo", {"normalize": True, "n_steps": 32}, {"agent.zip", "normalizer.pkl"}),
     ],
 )
 def test_an_interrupted_training_of_a_peer_goes_on(

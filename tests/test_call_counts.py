@@ -85,7 +85,7 @@ def agent(name: str) -> Any:
         "maskable-ppo": lambda: InvalidActionEnvDiscrete(12, 6),
         "tqc": "Pendulum-v1",
         "trpo": "Pendulum-v1",
-        "trpo normalised": "Pendulum-v1",
+        "trpo normalized": "Pendulum-v1",
         "recurrent-ppo": "CartPole-v1",
         "qrdqn": lambda: IdentityEnv(4),
     }[name]
@@ -105,7 +105,7 @@ COLLECTING = {
     "recurrent-ppo": (375, 27.5),
     "tqc": (127, 3.3),
     "trpo": (81, 1.3),
-    "trpo normalised": (93, 1.4),
+    "trpo normalized": (93, 1.4),
 }
 """(calls, new tensors) per environment step at most: a few percent above the counts, for other patch releases. Checks of
 scores, of the layout of parameters and of episodes that do not end added one to six calls. A policy that cannot act in place
@@ -122,7 +122,7 @@ COMPILED_COLLECTING = COLLECTING | {
     "maskable-ppo": (125, 3.4),
     "tqc": (119, 3.3),
     "trpo": (41, 0.3),
-    "trpo normalised": (47, 0.42),
+    "trpo normalized": (47, 0.42),
 }
 COMPILED_UPDATING = UPDATING | {
     "maskable-ppo": (405, 23),

@@ -152,7 +152,7 @@ AGENTS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("algorithm", "options"), AGENTS)
 def test_agents_learn_the_same(algorithm: str, options: dict[str, Any]) -> None:
-    def learnt() -> list[torch.Tensor]:
+    def learned() -> list[torch.Tensor]:
         env = make_vec_env(Masked if algorithm == "maskable-ppo" else Walk, 2, vectorization="sync", seed=3)
         agent = rlsdk.make(algorithm, env=env, seed=0, device="cpu", **small(algorithm), **options)
         agent.learn(120)
@@ -160,10 +160,10 @@ def test_agents_learn_the_same(algorithm: str, options: dict[str, Any]) -> None:
         return list(agent.policy.state_dict().values())
 
     with counted() as calls:
-        found = learnt()
+        found = learned()
     assert sum(calls) > 3
     with not_in_place():
-        expected = learnt()
+        expected = learned()
     assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
 
 

@@ -20,7 +20,7 @@ from tests.combination_table import BEGIN, OURS, PAGES, SWITCHES, memories, sett
 REPLAY: dict[str, dict[str, Any]] = {
     "uniform": {},
     "n-step": {"n_steps": 3},
-    "prioritised": {"replay_buffer_class": "prioritized", "n_steps": 3},
+    "prioritized": {"replay_buffer_class": "prioritized", "n_steps": 3},
     "hindsight": {"replay_buffer_class": "hindsight"},
 }
 SMALL = {"learning_starts": 10, "buffer_size": 200, "batch_size": 8, "train_freq": 1, "seed": 0}
@@ -47,7 +47,7 @@ def test_every_memory_of_the_table_learns(name: str, kind: str) -> None:
     env = BitFlippingEnv(3, continuous="Box" in find(name).manifest.actions)  # type: ignore[union-attr]
     model = rlsdk.make(name, policy="MultiInputPolicy", env=env, **SMALL, **REPLAY[kind]).learn(40)
     assert model.cursor.updates > 0
-    if kind == "prioritised":
+    if kind == "prioritized":
         errors: Any = model.parts.algorithm
         assert errors.td_error.shape == (8,)
 

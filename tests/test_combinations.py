@@ -12,7 +12,7 @@ from gymnasium import spaces
 from rlsdk.environments import make_vec_env
 from rlsdk.interfaces import BuildContext
 from rlsdk.networks import build_actor_critic
-from rlsdk.networks.layers import initialisation
+from rlsdk.networks.layers import initialization
 from rlsdk.runtime.process import Streams
 from rlsdk.settings.actor_critic import RecurrentConfig
 from rlsdk.training import begin_acting
@@ -64,7 +64,7 @@ def test_one_update_runs_and_starts_at_ratio_one(update: str, seen: str, action:
     networks = RecurrentConfig(net_arch=[8], lstm_hidden_size=6, features_extractor_kwargs=extractor)
     kind = RecurrentPPOConfig if update == "ppo" else TRPOConfig
     config = kind(policy=f"{prefix}Policy", n_steps=8, batch_size=6, policy_kwargs=networks)
-    with initialisation(0):
+    with initialization(0):
         network = build_actor_critic(context, config, memory=memory, use_sde=sde, sde_every=3)
     make: Any = ClippedPolicy if update == "ppo" else TrustRegionPolicy
     algorithm = make(network, config, streams["update"])

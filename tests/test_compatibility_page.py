@@ -149,7 +149,7 @@ POLICIES = {
     + there("recurrent", "predict_carries_and_resets_its_state"),
 }
 CALLBACKS = {
-    "callbacks": there("step_events", "every_event_reaches_callbacks_in_every_family_and_vectorisation"),
+    "callbacks": there("step_events", "every_event_reaches_callbacks_in_every_family_and_vectorization"),
     "`locals`, `n_calls`, `model`, `parent`, `training_env`, `logger` of `CallbackList`, `CheckpointCallback`,"
     " `StopTraining...` and other callbacks here": there("absent_members", "of_callbacks"),
     "`locals` of callbacks": there("step_events", "locals_have_what_is_documented")
@@ -157,7 +157,7 @@ CALLBACKS = {
     "a callback that returns None": here("callbacks_that_return_nothing_go_on"),
     "a training ended by a callback": there(
         "step_events",
-        "a_complete_round_is_learnt_from_when_its_last_step_stops",
+        "a_complete_round_is_learned_from_when_its_last_step_stops",
         "a_round_of_episodes_that_is_cut_short_is_remembered",
     ),
     "`_on_step` with ARS": there("step_events", "population_methods_end_after_what_is_being_played"),
@@ -176,7 +176,7 @@ CALLBACKS = {
     + there("earlier_training", "a_new_evaluation_keeps_the_best_agent_of_an_earlier_training"),
     "evaluations.npz of a continued training": there("documented_callbacks", "evaluations_are_written_to_a_file")
     + there("earlier_training", "results_that_do_not_go_on_are_kept"),
-    "`EvalCallback`: environments normalised like the training's": there(
+    "`EvalCallback`: environments normalized like the training's": there(
         "preprocessing", "returns_stay_true_in_logs_and_evaluation"
     ),
     "`CheckpointCallback`": there("documented_callbacks", "checkpoints_with_a_prefix")
@@ -195,7 +195,7 @@ ENVIRONMENTS = {
         "on_policy_training_sees_what_the_peers_wrapper_gives",
         "frames_are_those_of_gymnasiums_wrapper",
     ),
-    "`get_vec_normalize_env`": here("the_normaliser_stands_for_the_wrapper"),
+    "`get_vec_normalize_env`": here("the_normalizer_stands_for_the_wrapper"),
     "`get_env()`": there(
         "documented_loop",
         "the_documented_loop",

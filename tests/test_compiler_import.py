@@ -26,7 +26,7 @@ for identity, env in json.loads(sys.argv[1]).items():
     found[identity] = "torch._dynamo" in sys.modules
 print(json.dumps(found))
 """
-OPTIMISERS = """
+OPTIMIZERS = """
 import sys
 import torch
 from rlsdk.kernels import step_optimizer, without_compiler
@@ -86,6 +86,6 @@ def test_no_algorithm_imports_the_compiler() -> None:
     assert not [name for name, imported in found.items() if imported]
 
 
-@pytest.mark.parametrize("program", [OPTIMISERS, HOOKED], ids=["every class", "hooks"])
+@pytest.mark.parametrize("program", [OPTIMIZERS, HOOKED], ids=["every class", "hooks"])
 def test_steps_are_those_of_torch(program: str) -> None:
     run(program)

@@ -120,7 +120,7 @@ def test_ddpg_is_td3_with_three_settings() -> None:
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_a2c_is_ppo_with_its_settings(env: str) -> None:
-    """PPO with one epoch, one minibatch and the same optimiser equals A2C, because nothing is clipped (arXiv:2205.09123)."""
+    """PPO with one epoch, one minibatch and the same optimizer equals A2C, because nothing is clipped (arXiv:2205.09123)."""
     common: dict[str, Any] = {"seed": 0, "n_steps": 8, "learning_rate": 7e-4, "gae_lambda": 1.0, "ent_coef": 0.01}
     networks = {"optimizer_class": "rmsprop", "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-5}}
     a2c = A2C("MlpPolicy", make_vec_env(env, 2), **common)

@@ -47,7 +47,7 @@ def trained(optimizer: FlatOptimizer, steps: range) -> int:
 
 
 def follow(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, steps: int) -> None:
-    """Make the same steps with an optimiser of torch."""
+    """Make the same steps with an optimizer of torch."""
     for step in range(steps):
         parameter.grad = gradient(step)
         optimizer.step()

@@ -39,7 +39,7 @@ def test_a_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     (tmp_path / "agent.gif").touch()
     show_run.main(tmp_path)
     shown = capsys.readouterr().out
-    assert "How tqc learnt Pendulum-v1" in shown
+    assert "How tqc learned Pendulum-v1" in shown
     assert re.findall(r"^ +([\d,]+) +(-[\d.]+)  \|", shown, re.MULTILINE) == [("500", "-1200.0"), ("1,000", "-150.0")]
     assert "agent.gif" in shown
     assert "learning_curve.png" not in shown, "only files that are there are named"

@@ -218,7 +218,7 @@ def contracts_page() -> str:
     lines = [
         "# Contracts",
         "",
-        "The rules that every plugin must fulfil. `rlsdk check ID` checks all of them for an installed plugin, in a separate",
+        "The rules that every plugin must fulfill. `rlsdk check ID` checks all of them for an installed plugin, in a separate",
         "process; `rlsdk_testing.verify` checks one in this process ([how](writing-a-plugin.md#check-it)).",
         "For each clause `plugins/rlsdk-testing/tests/test_mutants.py` has a bug that only this clause finds. [Planted"
         " bugs](planted-bugs.md) shows",

@@ -149,7 +149,7 @@ def test_exact_match_means_every_parameter() -> None:
         with pytest.raises(ArtifactError, match=match):
             fresh.set_parameters(wrong)
     fresh.set_parameters(lacking, exact_match=False)
-    model.set_parameters(tqc().get_parameters())  # parameters of an agent whose optimisers have made no step
+    model.set_parameters(tqc().get_parameters())  # parameters of an agent whose optimizers have made no step
 
 
 def test_settings_without_effect_are_refused() -> None:
@@ -160,7 +160,7 @@ def test_settings_without_effect_are_refused() -> None:
     shared = {"shared_lstm": True, "enable_critic_lstm": False, "share_features_extractor": False}
     with pytest.raises(SettingsError, match="shared_lstm = true needs share_features_extractor = true"):
         rlsdk.make("recurrent-ppo", env="CartPole-v1", policy_kwargs=shared)
-    with pytest.raises(SettingsError, match="ARS has no optimiser"):
+    with pytest.raises(SettingsError, match="ARS has no optimizer"):
         rlsdk.make("ars", env="CartPole-v1", policy_kwargs={"optimizer_class": torch.optim.SGD})
 
 
@@ -177,13 +177,13 @@ def test_minibatches_that_do_not_divide_a_rollout_warn() -> None:
 def test_maskable_ppo_can_learn_without_masks() -> None:
     from rlsdk_maskable_ppo import MaskablePPO
 
-    def learnt(**given: Any) -> dict[str, Any]:
+    def learned(**given: Any) -> dict[str, Any]:
         model = MaskablePPO("MlpPolicy", InvalidActionEnvDiscrete(6, 4), **SMALL, n_epochs=1)
         model.learn(16, **given)
         assert model.parts.policy.use_masks  # type: ignore[attr-defined]
         return dict(model.policy.state_dict())
 
-    masked, free, default = learnt(use_masking=True), learnt(use_masking=False), learnt()
+    masked, free, default = learned(use_masking=True), learned(use_masking=False), learned()
     assert all(torch.equal(masked[name], default[name]) for name in masked)
     assert not all(torch.equal(masked[name], free[name]) for name in masked)
 

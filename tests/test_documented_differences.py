@@ -203,7 +203,7 @@ def test_callbacks_that_return_nothing_go_on() -> None:
     assert any(name.startswith("train/") for name in metrics)
     assert not {"obs_tensor", "values", "log_probs", "rollout_buffer"} & set(found[0])
     page = (ROOT / "docs" / "callbacks.md").read_text()
-    promised = set(re.findall(r"`([a-z_]+)`", page.partition("- In `locals`:")[2].partition("With normalisation")[0]))
+    promised = set(re.findall(r"`([a-z_]+)`", page.partition("- In `locals`:")[2].partition("With normalization")[0]))
     promised -= {"terminal_observation", "episode"}  # these are entries of infos
     assert len(promised) > 14
     assert promised <= set(found[0])
@@ -451,17 +451,17 @@ def test_ars_plays_sixteen_candidates_side_by_side() -> None:
     assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def test_the_normaliser_stands_for_the_wrapper() -> None:
+def test_the_normalizer_stands_for_the_wrapper() -> None:
     model = trpo("Pendulum-v1", normalize=True).learn(16)
-    normaliser = model.get_vec_normalize_env()
+    normalizer = model.get_vec_normalize_env()
     rows = np.ones((2, 3), np.float32)
-    back = normaliser.unnormalize_obs(normaliser.normalize_obs(rows))
+    back = normalizer.unnormalize_obs(normalizer.normalize_obs(rows))
     np.testing.assert_allclose(back, rows, atol=1e-4)
     rewards = np.float32([0.5, -0.5])
-    np.testing.assert_allclose(normaliser.unnormalize_reward(normaliser.normalize_reward(rewards)), rewards, rtol=1e-5)
+    np.testing.assert_allclose(normalizer.unnormalize_reward(normalizer.normalize_reward(rewards)), rewards, rtol=1e-5)
     assert trpo().get_vec_normalize_env() is None
     loaded = rlsdk.load(BytesIO(_bytes(model)))
-    np.testing.assert_array_equal(loaded.get_vec_normalize_env().normalize_obs(rows), normaliser.normalize_obs(rows))
+    np.testing.assert_array_equal(loaded.get_vec_normalize_env().normalize_obs(rows), normalizer.normalize_obs(rows))
 
 
 def _bytes(model: Any) -> bytes:

@@ -258,7 +258,7 @@ def test_a_reset_without_an_info() -> None:
         (spaces.MultiDiscrete([10, 2**40]), "space has 1099511627786 discrete values"),
     ],
 )
-def test_spaces_nothing_can_be_learnt_in(space: Any, words: str) -> None:
+def test_spaces_nothing_can_be_learned_in(space: Any, words: str) -> None:
     with pytest.raises(UnsupportedSpaceError, match=words):
         to_space(space)
 

@@ -13,7 +13,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.environments.vector.connected import seed_of
 from rlsdk.errors import SettingsError
 from rlsdk.evaluation.evaluate import Evaluation, evaluate_policy, run_episodes
-from rlsdk.evaluation.statistics import summarise
+from rlsdk.evaluation.statistics import summarize
 from rlsdk.records import Episode
 from rlsdk_envs import Monitor
 from rlsdk_envs.toy import IdentityEnvBox
@@ -73,7 +73,7 @@ def test_short_episodes_do_not_crowd_out_long_ones() -> None:
 def test_statistics() -> None:
     scipy_stats = pytest.importorskip("scipy.stats")
     values = np.random.default_rng(1).normal(10.0, 3.0, 40)
-    numbers = summarise(values.tolist())
+    numbers = summarize(values.tolist())
     assert (numbers.count, numbers.confidence) == (40, 0.95)
     assert numbers.mean == pytest.approx(values.mean())
     assert numbers.std == pytest.approx(values.std())
@@ -83,16 +83,16 @@ def test_statistics() -> None:
     t = scipy_stats.t.interval(0.95, 39, values.mean(), scipy_stats.sem(values))
     assert low == pytest.approx(t[0], abs=0.25)
     assert high == pytest.approx(t[1], abs=0.25)
-    assert summarise(values.tolist()) == numbers
-    wide = summarise(values.tolist(), 0.99).interval
+    assert summarize(values.tolist()) == numbers
+    wide = summarize(values.tolist(), 0.99).interval
     assert wide is not None
     assert wide[0] < low < high < wide[1]
-    assert summarise([5.0]).interval is None
-    assert summarise([5.0, 5.0]).interval == (5.0, 5.0)
+    assert summarize([5.0]).interval is None
+    assert summarize([5.0, 5.0]).interval == (5.0, 5.0)
     with pytest.raises(SettingsError, match="between 0 and 1"):
-        summarise([1.0, 2.0], 95.0)
+        summarize([1.0, 2.0], 95.0)
     with pytest.raises(SettingsError, match="no values"):
-        summarise([])
+        summarize([])
     episodes = tuple(Episode(0, float(v), 1, v > 10) for v in values)
     evaluation = Evaluation(episodes, True)
     assert evaluation.statistics() == numbers

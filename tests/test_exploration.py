@@ -25,7 +25,7 @@ BOX = to_space(spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 0.5])))
 
 
 @dataclass(frozen=True)
-class Behaviour:
+class Behavior:
     """The extras of a policy with importance weights: the log-probability of the action, and a value."""
 
     log_prob: Any
@@ -70,7 +70,7 @@ MASK = torch.tensor([[True, False, True], [True, True, True]])
 def test_warm_up_stores_the_probability_of_its_own_action(space: Any, mask: Any, expected: Any, kind: str) -> None:
     value, inner = torch.ones(2), to_space(space)
     extras: Any = (
-        Behaviour(torch.zeros(2), value) if kind == "dataclass" else {"log_prob": torch.zeros(2), "value": value}
+        Behavior(torch.zeros(2), value) if kind == "dataclass" else {"log_prob": torch.zeros(2), "value": value}
     )
     policy: Any = UniformWarmUp(Inner(torch.zeros(2), extras), inner, 2)  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(0)
@@ -93,14 +93,14 @@ def test_frequencies_of_masked_warm_up_are_the_probabilities_it_stores() -> None
 
 
 def test_extras_without_a_probability_stay_as_they_are() -> None:
-    for extras in ((), {"value": torch.ones(2)}, torch.ones(2), Behaviour(None, torch.ones(2))):
+    for extras in ((), {"value": torch.ones(2)}, torch.ones(2), Behavior(None, torch.ones(2))):
         policy: Any = UniformWarmUp(Inner(torch.zeros(2), extras), to_space(spaces.Discrete(3)), 9)  # type: ignore[arg-type]
         act = policy.act(seen(2), policy.initial_carry(2), deterministic=False, generator=torch.Generator())
         assert act.extras is extras
 
 
 def test_action_noise_refuses_a_policy_that_stores_probabilities() -> None:
-    inner = Inner(torch.zeros(2, 2), Behaviour(torch.zeros(2), torch.ones(2)))
+    inner = Inner(torch.zeros(2, 2), Behavior(torch.zeros(2), torch.ones(2)))
     policy: Any = NoisyPolicy(inner, NormalActionNoise(0.0, 0.1), ActionScale(BOX))  # type: ignore[arg-type]
     with pytest.raises(PluginError, match="log_prob"):
         policy.act(seen(2), policy.initial_carry(2), deterministic=False, generator=torch.Generator())

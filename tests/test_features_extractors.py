@@ -139,7 +139,7 @@ def test_they_learn_save_load_and_go_on(algorithm: str, name: str) -> None:
         rlsdk.load(BytesIO(file.getvalue()))
 
 
-def test_stacked_and_normalised_observations_reach_the_extractor() -> None:
+def test_stacked_and_normalized_observations_reach_the_extractor() -> None:
     model = made("trpo", LAST, {"features_extractor_class": Recorder}, frame_stack=2)
     model.predict(LAST.sample())
     assert model.policy.encoder.extractor._observation_space.shape == (6, 36, 40)

@@ -1,4 +1,4 @@
-"""Filler rows, in which a vector environment only resets: nothing is learnt from them, even if most rows are such."""
+"""Filler rows, in which a vector environment only resets: nothing is learned from them, even if most rows are such."""
 
 from __future__ import annotations
 

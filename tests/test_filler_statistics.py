@@ -123,8 +123,8 @@ def test_episodes_of_different_lengths_count_every_observation_that_was_acted_on
     assert float(moments.mean[0]) == pytest.approx(np.mean(seen), rel=1e-5)
 
 
-def test_final_observations_are_normalised_as_those_acted_on() -> None:
-    """Final observations are normalised with the statistics from before the rollout, as all other observations are."""
+def test_final_observations_are_normalized_as_those_acted_on() -> None:
+    """Final observations are normalized with the statistics from before the rollout, as all other observations are."""
     agent = trained("trpo", AutoresetMode.SAME_STEP, [2], 6)
     leaf = agent.normalizer.observations.moments["observation['number']"]
     before = leaf.center.clone(), leaf.deviation.clone()

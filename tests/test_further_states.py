@@ -1,4 +1,4 @@
-"""Networks, optimisers, memories and states that a plugin only lists are saved, resumed and moved without further code."""
+"""Networks, optimizers, memories and states that a plugin only lists are saved, resumed and moved without further code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Past:
 
 
 class Curious:
-    """An algorithm that learns from stored rewards, with its own network, optimiser, count and random generator."""
+    """An algorithm that learns from stored rewards, with its own network, optimizer, count and random generator."""
 
     def __init__(self, policy: Softmax, curiosity: nn.Linear, optimizer: torch.optim.Optimizer, past: Past) -> None:
         self.policy, self.curiosity, self.curiosity_optimizer, self.past = policy, curiosity, optimizer, past

@@ -36,7 +36,7 @@ on_gpu = pytest.mark.skipif(not has_gpu, reason="there is no GPU")
 OFF_POLICY: dict[str, Any] = {"learning_starts": 20, "buffer_size": 500, "batch_size": 16, "seed": 3}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dqn": ("dqn", {}),
-    "dqn, double, prioritised": ("dqn", {"double_q": True, "replay_buffer_class": "prioritized"}),
+    "dqn, double, prioritized": ("dqn", {"double_q": True, "replay_buffer_class": "prioritized"}),
     "dqn, several updates": ("dqn", {"train_freq": 8, "gradient_steps": 8}),
     "dqn, images": ("dqn", {"policy": "CnnPolicy"}),
     "qrdqn": ("qrdqn", {"policy_kwargs": {"n_quantiles": 20}}),
@@ -45,7 +45,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sac, schedule": ("sac", {"learning_rate": "lin_1e-3"}),
     "sac, fixed coefficient, slow target": ("sac", {"ent_coef": 0.1, "target_update_interval": 3}),
     "sac, gSDE": ("sac", {"use_sde": True}),
-    "sac, prioritised": ("sac", {"replay_buffer_class": "prioritized"}),
+    "sac, prioritized": ("sac", {"replay_buffer_class": "prioritized"}),
     "td3": ("td3", {"policy_delay": 3}),
     "ddpg": ("ddpg", {}),
     "tqc": ("tqc", {}),
@@ -434,7 +434,7 @@ def test_image_policies_are_on_the_gpu_by_default(name: str, tmp_path: Path) -> 
 
 
 @on_gpu
-def test_a_normalised_training_with_all_extras(tmp_path: Path) -> None:
+def test_a_normalized_training_with_all_extras(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"normalize": True, "n_steps": 3, "replay_buffer_class": "prioritized"}
     model = made("sac", **settings).learn(60)
     require_travels(model, Subject("sac"), tmp_path)

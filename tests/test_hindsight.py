@@ -1,4 +1,4 @@
-"""Hindsight replay: relabelled rows are compared with their episodes, and it solves what uniform replay does not."""
+"""Hindsight replay: relabeled rows are compared with their episodes, and it solves what uniform replay does not."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def test_goals_come_from_the_right_part_of_the_episode(
     now, after = batch.observation.features["observation"], batch.next_observation.features["observation"]
     goal = batch.observation.features[GOAL]
     assert torch.equal(goal, batch.next_observation.features[GOAL])
-    relabelled = goal[:, 0] >= 0
+    relabeled = goal[:, 0] >= 0
     over = buffer._last_row.flatten()[batch.index] >= 0
-    assert torch.equal(relabelled, over)
-    episode, step, wanted = now[relabelled, 0], after[relabelled, 1], goal[relabelled]
+    assert torch.equal(relabeled, over)
+    episode, step, wanted = now[relabeled, 0], after[relabeled, 1], goal[relabeled]
     assert torch.equal(wanted[:, 0], episode)
     last = 3 + episode % 4
     if 0 not in rounds:  # no episode was broken off
@@ -108,8 +108,8 @@ def test_goals_come_from_the_right_part_of_the_episode(
     if strategy != "episode":
         assert bool((wanted[:, 1] >= step).all())
     assert bool((wanted[:, 1] >= 1).all())
-    assert torch.equal(batch.reward[relabelled], wanted[:, 1] - step)
-    assert bool((batch.reward[~relabelled] == -1.0).all())
+    assert torch.equal(batch.reward[relabeled], wanted[:, 1] - step)
+    assert bool((batch.reward[~relabeled] == -1.0).all())
     assert bool((batch.discount == 0.5).all())
 
 
@@ -123,7 +123,7 @@ def test_future_goals_are_uniform_over_what_is_left() -> None:
     assert bool((counts[1:] < 1100).all())
 
 
-def test_the_share_of_relabelled_rows() -> None:
+def test_the_share_of_relabeled_rows() -> None:
     _, buffer = played([3], rows=3, n_sampled_goal=4)
     batch = buffer.sample(10_000, torch.Generator().manual_seed(0))
     assert float((batch.observation.features[GOAL][:, 0] >= 0).float().mean()) == pytest.approx(0.8, abs=0.02)
@@ -218,7 +218,7 @@ def solved(kind: str, bits: int, steps: int, seed: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_fifteen_bits_are_learnt_with_hindsight_only(seed: int) -> None:
+def test_fifteen_bits_are_learned_with_hindsight_only(seed: int) -> None:
     assert solved("hindsight", 15, 12_000, seed) >= 0.9
     assert solved("uniform", 15, 12_000, seed) <= 0.1
 
@@ -244,7 +244,7 @@ def test_strategies_are_texts_or_members_of_the_documented_names(given: Any, tmp
         assert QRDQN.load(tmp_path / "agent", env=env).replay_buffer.strategy is buffer.strategy
 
 
-def test_relabelled_rewards_are_signs_where_the_others_are() -> None:
+def test_relabeled_rewards_are_signs_where_the_others_are() -> None:
     env = make_vec_env(Numbered, 2, vectorization="sync")
     signs = {"norm_obs": False, "norm_reward": False, "sign_reward": True}
     more: dict[str, Any] = {"replay_buffer_kwargs": {"goal_selection_strategy": "episode"}, "learning_starts": 10**6}
@@ -252,8 +252,8 @@ def test_relabelled_rewards_are_signs_where_the_others_are() -> None:
         "MultiInputPolicy", env, replay_buffer_class="hindsight", normalize=signs, buffer_size=100, seed=0, **more
     ).learn(80)
     batch = model.replay_buffer.sample(300, torch.Generator().manual_seed(0))
-    relabelled = batch.observation.features[GOAL][:, 0] >= 0
-    assert 100 < int(relabelled.sum()) < 300
+    relabeled = batch.observation.features[GOAL][:, 0] >= 0
+    assert 100 < int(relabeled.sum()) < 300
     difference = batch.observation.features[GOAL] - batch.next_observation.features[ACHIEVED]
-    assert torch.equal(batch.reward[relabelled], difference[relabelled, 1].sign())
-    assert set(batch.reward[relabelled].tolist()) == {-1.0, 0.0, 1.0}
+    assert torch.equal(batch.reward[relabeled], difference[relabeled, 1].sign())
+    assert set(batch.reward[relabeled].tolist()) == {-1.0, 0.0, 1.0}

@@ -1,4 +1,4 @@
-"""Callbacks get the `info` of environments on request, with every vectorisation. Without a request it costs nothing."""
+"""Callbacks get the `info` of environments on request, with every vectorization. Without a request it costs nothing."""
 
 from __future__ import annotations
 

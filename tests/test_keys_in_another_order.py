@@ -88,7 +88,7 @@ def made(name: str, order: tuple[str, str] = SORTED, *, nested: bool = False, **
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether all parameters, optimisers and statistics of two agents are equal to the bit."""
+    """Whether all parameters, optimizers and statistics of two agents are equal to the bit."""
     mine, theirs = (flatten({**a.get_parameters(), "norm": a.training_state()["policy"]}) for a in (one, other))
     return mine.keys() == theirs.keys() and all(
         torch.equal(torch.as_tensor(value), torch.as_tensor(theirs[name]))

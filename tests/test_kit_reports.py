@@ -151,7 +151,7 @@ def test_processor_time_includes_that_of_children(site: Site, monkeypatch: pytes
         ([float("nan")], True, "No score was a finite number"),
     ],
 )
-def test_a_task_that_is_not_learnt_says_where_to_look(scores: list[float], updated: bool, words: str) -> None:
+def test_a_task_that_is_not_learned_says_where_to_look(scores: list[float], updated: bool, words: str) -> None:
     watch = Watch(lambda: 0.0, 0.8, 10)
     watch.scores, watch.updated = scores, updated
     assert _where_to_look([watch, watch], 0.8).startswith(words)

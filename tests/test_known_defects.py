@@ -61,7 +61,7 @@ class Counted(gymnasium.Env[Any, Any]):
 
 
 class Normed(torch.nn.Module):
-    """A features extractor with batch normalisation."""
+    """A features extractor with batch normalization."""
 
     def __init__(self, space: Any, width: int = 6) -> None:
         super().__init__()
@@ -135,9 +135,9 @@ def test_target_networks_share_nothing_with_the_networks_that_learn(name: str, p
     model = small(name, env, policy, policy_kwargs={"net_arch": [4]}, **few)
     algorithm = model.parts.algorithm
     online = [algorithm.policy] if name == "dqn" else [algorithm.actor, algorithm.critics]
-    learnt = {value.data_ptr() for network in online for value in network.parameters()}
-    assert learnt
-    assert not learnt & {value.data_ptr() for each in targets_of(model) for value in each.network.parameters()}
+    learned = {value.data_ptr() for network in online for value in network.parameters()}
+    assert learned
+    assert not learned & {value.data_ptr() for each in targets_of(model) for value in each.network.parameters()}
 
 
 @pytest.mark.parametrize("name", OFF_POLICY)
@@ -157,7 +157,7 @@ def test_targets_stay_in_eval_mode_and_have_the_statistics_of_batches(name: str)
         assert torch.equal(found.running_mean, wanted.running_mean)
 
 
-def test_the_entropy_coefficient_is_learnt_after_loading(tmp_path: Path) -> None:
+def test_the_entropy_coefficient_is_learned_after_loading(tmp_path: Path) -> None:
     model = small("sac", ent_coef="auto_0.3").learn(30)
     loaded: Any = SAC.load(model.save(tmp_path / "agent"), env="Pendulum-v1")
     kept, at = loaded.parts.algorithm.entropy, model.parts.algorithm.entropy.log_alpha.item()

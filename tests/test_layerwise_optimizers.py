@@ -1,4 +1,4 @@
-"""Optimisers that look at whole layers get the layers: the results equal those of torch, with every kind of network."""
+"""Optimizers that look at whole layers get the layers: the results equal those of torch, with every kind of network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lars(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            group["steps"] += 1  # an optimiser may count in its groups
+            group["steps"] += 1  # an optimizer may count in its groups
             for p in group["params"]:
                 ratio = 0.01 * p.norm() / (p.grad.norm() + 1e-6) if p.dim() > 1 else 1.0
                 mean = self.state[p].setdefault("mean", torch.zeros_like(p))
@@ -36,7 +36,7 @@ class Lars(torch.optim.Optimizer):
 
 
 class OwnSGD(torch.optim.SGD):
-    """An element-wise optimiser that rlsdk does not know."""
+    """An element-wise optimizer that rlsdk does not know."""
 
 
 def decayed(parameters: Iterable[nn.Parameter], lr: float, **more: Any) -> torch.optim.Optimizer:
@@ -160,7 +160,7 @@ def test_a_damaged_state_is_refused(change: Callable[[Any], object]) -> None:
     train(ours, optimizer, range(2))
     state = optimizer.state_dict()
     change(state)
-    with pytest.raises(ValueError, match="the optimiser"):
+    with pytest.raises(ValueError, match="the optimizer"):
         FlatOptimizer(network(), Lars, RATE).load_state_dict(state)
 
 
@@ -179,13 +179,13 @@ def test_agents_learn_and_resume_with_them(name: str, kind: str, tmp_path: Path)
         each.learn(32, reset_num_timesteps=False)
     pairs = zip(model.policy.parameters(), again.policy.parameters(), strict=True)
     assert all(torch.equal(mine, other) for mine, other in pairs)
-    if kind != "own":  # the state of another optimiser; SGD has none
-        with pytest.raises(ArtifactError, match="optimiser"):
+    if kind != "own":  # the state of another optimizer; SGD has none
+        with pytest.raises(ArtifactError, match="optimizer"):
             rlsdk.load(tmp_path / "agent", env=env, custom_objects={"policy_kwargs.optimizer_class": OwnSGD})
 
 
 class Averaging(torch.optim.SGD):
-    """An optimiser that evaluates averaged weights, as schedule-free ones do."""
+    """An optimizer that evaluates averaged weights, as schedule-free ones do."""
 
     def train(self) -> None: ...
 

@@ -22,7 +22,7 @@ OFF: dict[str, Any] = {"learning_starts": 8, "batch_size": 4, "buffer_size": 300
 LSTM: dict[str, Any] = {**ON, "policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 4}}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ppo": ("ppo", "CartPole-v1", ON),
-    "ppo normalised": ("ppo", "Pendulum-v1", {**ON, "normalize": True}),
+    "ppo normalized": ("ppo", "Pendulum-v1", {**ON, "normalize": True}),
     "a2c": ("a2c", "CartPole-v1", {"n_steps": 16}),
     "trpo": ("trpo", "CartPole-v1", ON),
     "acktr": ("acktr", "CartPole-v1", {"n_steps": 16}),

@@ -134,7 +134,7 @@ def test_warnings_of_processes_are_plain_too(capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr().err == "warning: too large: 3\n"
 
 
-def test_warnings_of_gymnasium_have_no_codes_of_colours(recwarn: pytest.WarningsRecorder) -> None:
+def test_warnings_of_gymnasium_have_no_codes_of_colors(recwarn: pytest.WarningsRecorder) -> None:
     gymnasium.make("Pendulum")
     (warning,) = [each for each in recwarn if "unversioned" in str(each.message)]
     text = plain_warning(warning.message, warning.category, "", 0)

@@ -49,7 +49,7 @@ def test_a_replay_buffer_that_does_not_fit_what_was_given(stored: Path, num_envs
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_normalisation_that_the_file_has_no_statistics_of(normalize: bool) -> None:
+def test_normalization_that_the_file_has_no_statistics_of(normalize: bool) -> None:
     file = io.BytesIO()
     TRPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=8, normalize=None if normalize else True, **SMALL).save(
         file

@@ -187,7 +187,7 @@ def test_names_of_parameters() -> None:
     assert {name.partition(".")[0] for name in stored["policy"]} == {"body", "head", "critic_body", "value"}
 
 
-def test_statistics_of_normalisation_are_found() -> None:
+def test_statistics_of_normalization_are_found() -> None:
     normalizer: Any = TRPO("MlpPolicy", "Pendulum-v1", normalize=True, **ON).learn(16).get_vec_normalize_env()
     with pytest.raises(UnknownAttributeError, match=r"no attribute 'obs_rms'; moments\['observation'\] has mean"):
         _ = normalizer.obs_rms

@@ -185,7 +185,7 @@ def test_quantile_huber_accepts_the_documented_shapes() -> None:
 
 
 def test_quantile_regression_finds_the_quantiles() -> None:
-    """Minimising the loss over samples gives the quantiles. A wide distribution makes the smoothing of Huber negligible."""
+    """Minimizing the loss over samples gives the quantiles. A wide distribution makes the smoothing of Huber negligible."""
     samples = torch.randn(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 50
     z: Any = torch.zeros(1, 5, dtype=torch.float64)
     for _ in range(3000):

@@ -2,7 +2,7 @@
 
 Both begin with the same weights, and get the same starts of episodes and the same noise of their actions. Each epoch is one
 minibatch, so the order of its rows does not matter. Parity tests of the packages compare single updates; this one compares
-rollouts, time limits, normalised rewards and the order of acting and learning.
+rollouts, time limits, normalized rewards and the order of acting and learning.
 """
 
 from __future__ import annotations

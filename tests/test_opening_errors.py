@@ -69,7 +69,7 @@ def test_a_data_set_of_spaces_that_the_algorithm_cannot_learn(tmp_path: Path) ->
     data = random_dataset(AnySpaceEnv(VECTOR, spaces.MultiDiscrete([2, 3]), 5), tmp_path / "data")
     with pytest.raises(UnsupportedSpaceError) as caught:
         rlsdk.make("cloning", env=None, dataset=data)
-    one_line(caught.value, "Behaviour cloning", "MultiDiscrete", "supported action spaces: Discrete, Box")
+    one_line(caught.value, "Behavior cloning", "MultiDiscrete", "supported action spaces: Discrete, Box")
 
 
 class BreaksLater(Net):

@@ -154,8 +154,8 @@ def test_a_resumed_training_equals_one_that_never_stopped(name: str, folder: Pat
     start = tree.flatten(whole.get_parameters()["policy"])
     start = {key: value.clone() for key, value in start.items() if isinstance(value, torch.Tensor)}
     whole.learn(opening.total, CheckpointCallback(opening.every, tmp_path / "whole"))
-    learnt = tree.flatten(whole.get_parameters()["policy"])
-    assert any(not torch.equal(value, learnt[key]) for key, value in start.items()), "nothing was learnt"
+    learned = tree.flatten(whole.get_parameters()["policy"])
+    assert any(not torch.equal(value, learned[key]) for key, value in start.items()), "nothing was learned"
     stopping = [CheckpointCallback(opening.every, tmp_path / "first"), StopAtCheckpoint()]
     opening.make(folder).learn(opening.total, stopping)
     (stopped,) = (tmp_path / "first").glob("*.rlsdk")
@@ -250,7 +250,7 @@ class OwnNetworks(Subject):
 
 KIT = [case for case in OWN if ", " not in case]
 OF_AGENTS = [clause for clause in clauses() if not str(clause).startswith(("plugin.", "serializer.", "distribution."))]
-"""The clauses that custom networks can affect; the others check packages, serialisers and distributions."""
+"""The clauses that custom networks can affect; the others check packages, serializers and distributions."""
 
 
 @pytest.mark.slow

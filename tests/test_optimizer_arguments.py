@@ -1,4 +1,4 @@
-"""Every combination of `optimizer_class` and `optimizer_kwargs` gives the same optimiser arguments as sb3-contrib."""
+"""Every combination of `optimizer_class` and `optimizer_kwargs` gives the same optimizer arguments as sb3-contrib."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLASSES = {
 }
 KWARGS: list[dict[str, Any] | None] = [None, {}, {"weight_decay": 0.01}, {"eps": 1e-3}]
 HOW = {"params", "fused", "foreach", "capturable", "differentiable", "decoupled_weight_decay", "initial_lr"}
-"""Entries of an optimiser's parameter group that choose its implementation and do not change the result."""
+"""Entries of an optimizer's parameter group that choose its implementation and do not change the result."""
 
 
 def agents(name: str, networks: dict[str, Any]) -> tuple[Any, Any]:
@@ -62,7 +62,7 @@ def groups(ours: Any, theirs: Any) -> list[tuple[dict[str, Any], dict[str, Any]]
 
 
 @pytest.mark.parametrize("name", list(SMALL))
-def test_the_peers_optimiser_in_every_combination(name: str) -> None:
+def test_the_peers_optimizer_in_every_combination(name: str) -> None:
     for chosen, kind in CLASSES.items():
         for kwargs in KWARGS:
             if chosen == "sgd" and kwargs and "eps" in kwargs:

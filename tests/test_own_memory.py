@@ -111,7 +111,7 @@ class Large(gymnasium.Env[Any, Any]):
         )
 
 
-def test_a_memory_of_ones_own_is_normalised_by_the_facts(watching: None) -> None:
+def test_a_memory_of_ones_own_is_normalized_by_the_facts(watching: None) -> None:
     agent = rlsdk.make("watching", env=make_vec_env(Large, 2), normalize=True, seed=0).learn(400)
     algorithm = MADE[-1]
     batch = algorithm.given[-1]
@@ -136,7 +136,7 @@ def test_statistics_that_are_loaded_are_those_it_uses(watching: None, tmp_path: 
     assert agent.num_timesteps == 100
 
 
-def test_without_normalisation_values_stay_as_they_are(watching: None) -> None:
+def test_without_normalization_values_stay_as_they_are(watching: None) -> None:
     rlsdk.make("watching", env=make_vec_env(Large, 1), seed=0)
     context, values = MADE[-1].context, torch.full((3, 2), 40.0)
     assert context.observation_normalizer(values) is values
@@ -159,7 +159,7 @@ def test_parts_of_it_that_are_off(watching: None, normalize: Any, expected: floa
         assert reward.tolist() == [-50.0, 0.0, 70.0]
 
 
-def test_the_memory_of_the_loop_is_normalised_once() -> None:
+def test_the_memory_of_the_loop_is_normalized_once() -> None:
     model = TQC("MlpPolicy", "Pendulum-v1", normalize=True, buffer_size=100, learning_starts=10**6, seed=0).learn(60)
     buffer: Any = model.parts.buffer
     raw = buffer.at(torch.arange(60)).observation.features

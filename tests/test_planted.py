@@ -1,4 +1,4 @@
-"""The catalogue of planted bugs: each fits the current sources, and docs/planted-bugs.md shows which the kit finds."""
+"""The catalog of planted bugs: each fits the current sources, and docs/planted-bugs.md shows which the kit finds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.planted.reasons import REASONS
 from tests.planted.results import STORED_FRESH, is_current, stored
 
 WANTED = 150
-"""The least number of bugs in the catalogue."""
+"""The least number of bugs in the catalog."""
 FOUND = 0.85
 """The least share of the bugs that the kit finds."""
 SAMPLE = 12

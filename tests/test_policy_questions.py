@@ -39,7 +39,7 @@ def test_one_and_many_numpy_and_torch_give_the_same(settings: dict[str, Any]) ->
     assert np.allclose(np.clip(mean.detach().numpy(), -2, 2), model.predict(batch, deterministic=True)[0], atol=1e-5)
 
 
-def test_normalised_values_are_of_normalised_observations() -> None:
+def test_normalized_values_are_of_normalized_observations() -> None:
     model = agent(normalize=True).learn(64)
     seen = np.array([model.observation_space.sample() for _ in range(3)])
     inner = model.parts.policy.predict_values(_record(model, model.normalizer.observations(torch.from_numpy(seen))))

@@ -27,7 +27,7 @@ SHOWN = np.array([[x, 0.3] for x in (-0.8, -0.3, 0.3, 0.8)], np.float32)
 
 @pytest.fixture(scope="module")
 def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of a behaviour-cloning agent with 24 units per layer and normalised observations."""
+    """A file of a behavior-cloning agent with 24 units per layer and normalized observations."""
     folder = tmp_path_factory.mktemp("cloned")
     data = recorded(folder / "demo", CHOICE)
     agent = BC("MlpPolicy", None, dataset=data, seed=0, normalize=True, policy_kwargs={"net_arch": [24]})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Normalisation and frame stacking as parts of an agent: in training, `predict`, evaluation and agent files."""
+"""Normalization and frame stacking as parts of an agent: in training, `predict`, evaluation and agent files."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_on_policy_training_sees_what_the_peers_wrapper_gives(envs: int) -> None
     assert np.allclose(own.rewards.moments.variance, theirs.ret_rms.var)
 
 
-def test_final_observations_are_normalised_but_not_counted() -> None:
+def test_final_observations_are_normalized_but_not_counted() -> None:
     agent = rlsdk.make("reinforce", env=make_vec_env(cartpole, 2), normalize=True, n_steps=100, seed=1).learn(200)
     rollout = agent.parts.algorithm.rollouts[0]  # type: ignore[attr-defined]
     assert rollout.final_observations is not None
@@ -113,7 +113,7 @@ def test_returns_stay_true_in_logs_and_evaluation() -> None:
     assert all(value % 100 == 0 for value in run_episodes(agent, cartpole(), 3).returns)
 
 
-def test_replay_keeps_what_was_seen_and_gives_it_normalised() -> None:
+def test_replay_keeps_what_was_seen_and_gives_it_normalized() -> None:
     agent = tqc(normalize=True).learn(60)
     assert agent.normalizer is not None
     raw = agent.parts.buffer.sample(64, torch.Generator().manual_seed(1))  # type: ignore[union-attr]
@@ -170,7 +170,7 @@ def test_the_same_seed_gives_the_same_to_the_bit() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*pairs, strict=True))
 
 
-def test_only_float_parts_are_normalised() -> None:
+def test_only_float_parts_are_normalized() -> None:
     agent = tqc(SimpleMultiObsEnv(), policy="MultiInputPolicy", normalize=True)
     assert agent.normalizer is not None
     assert list(agent.normalizer.moments) == ["observation['vec']"]

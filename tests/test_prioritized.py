@@ -1,4 +1,4 @@
-"""Prioritised replay: the sum tree, sampling frequencies, importance weights, and their use by algorithms."""
+"""Prioritized replay: the sum tree, sampling frequencies, importance weights, and their use by algorithms."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NAMES: dict[str, dict[str, object]] = json.loads((ROOT / "tests" / "public_api.j
 
 OF_OTHERS = {*dir(os), *vars(nn.Module()), *vars(torch.optim.SGD([torch.zeros(1)]))}
 """Attributes that begin with `_` and are not ours: `os._exit` is documented, and torch has no public way to the dictionaries
-and hooks of its modules and optimisers."""
+and hooks of its modules and optimizers."""
 
 
 @cache

@@ -54,7 +54,7 @@ def test_a_sequence_equals_steps_to_the_gradient(kind: str, layers: int) -> None
         assert torch.allclose(mine.grad, other, atol=1e-4, rtol=1e-4)
 
 
-def test_generalised_advantages_by_hand() -> None:
+def test_generalized_advantages_by_hand() -> None:
     """Three steps of one environment: the first continues, the second is truncated, the third terminates."""
     reward, value = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[0.5], [0.25], [0.75]])
     following = torch.tensor([[0.25], [4.0], [9.0]])  # the value after each step; the last is not used
@@ -155,7 +155,7 @@ def test_an_update_with_nothing_left_changes_nothing() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, agent.policy.parameters(), strict=True))
 
 
-def test_what_is_burnt_in_is_not_learnt_from() -> None:
+def test_what_is_burnt_in_is_not_learned_from() -> None:
     """Rewards in the burn-in do not change the update. With lambda = gamma = 0 a reward affects only its own step."""
     after = []
     for reward in (0.0, 100.0):

@@ -98,7 +98,7 @@ def test_rollouts_that_diverged_are_not_replayed() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["ddpg", "dqn", "qrdqn", "sac", "td3", "tqc"])
-def test_a_prioritised_memory_survives(algorithm: str) -> None:
+def test_a_prioritized_memory_survives(algorithm: str) -> None:
     agent, restore = made(algorithm, replay_buffer_class="prioritized"), RestoreOnDivergence(32)
     with pytest.warns(RuntimeWarning, match="restored"):
         agent.learn(240, callback=[Spoil(100), restore])
@@ -254,7 +254,7 @@ def test_earlier_parameters_may_be_set_between_rounds_and_trainings() -> None:
 @pytest.mark.parametrize("algorithm", sorted({*CASES, "ars"}))
 @pytest.mark.parametrize("normalize", [None, True])
 def test_parameters_of_the_start_may_be_set(algorithm: str, normalize: bool | None) -> None:
-    """At the start, optimisers have no moments and ACKTR has no statistics of the Fisher information."""
+    """At the start, optimizers have no moments and ACKTR has no statistics of the Fisher information."""
     if normalize and algorithm == "maskable-ppo":
         pytest.skip("its environment has no float observations")
     agent = made(algorithm, normalize=normalize)
@@ -295,4 +295,4 @@ def assert_same(found: Any, wanted: Any) -> None:
 
 def _pairs(flat: dict[str, torch.Tensor], nested: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
     other = flatten(nested)
-    return [(value, other[name]) for name, value in flat.items() if name in other]  # optimisers were empty
+    return [(value, other[name]) for name, value in flat.items() if name in other]  # optimizers were empty

@@ -54,7 +54,7 @@ class WriteAtEnd(Callback):
 
 
 def everything(agent: Any) -> dict[str, Any]:
-    """Return weights, optimiser states, statistics, random streams and replay buffer of an agent as a flat dict."""
+    """Return weights, optimizer states, statistics, random streams and replay buffer of an agent as a flat dict."""
     state = {"policy": agent.get_parameters()["policy"], "algorithm": agent.parts.algorithm.state_dict()}
     state["streams"] = agent.streams.state_dict()
     if agent.replay_buffer is not None:
@@ -240,7 +240,7 @@ def test_an_environment_that_fails_in_a_round_leaves_no_episodes(tmp_path: Path)
         agent.learn(96)
     agent.save(tmp_path / "agent")
     stored = rlsdk.load(tmp_path / "agent", force_reset=False)._assembled.stored_cursor
-    assert (stored.counts.env_steps, stored.episodes) == (32, None), "the environment is further than what was learnt"
+    assert (stored.counts.env_steps, stored.episodes) == (32, None), "the environment is further than what was learned"
 
 
 # --- the command line --------------------------------------------------------------------------------------------------

@@ -136,8 +136,8 @@ def test_recorded_rewards_are_prepared_as_played_ones_are() -> None:
             assert set(found.tolist()) == expected
 
 
-def test_normalising_leaves_the_parts_themselves() -> None:
-    """With normalisation, `model.parts` still contains the plugin's own policy and algorithm, without wrappers."""
+def test_normalizing_leaves_the_parts_themselves() -> None:
+    """With normalization, `model.parts` still contains the plugin's own policy and algorithm, without wrappers."""
     model = rlsdk.make("trpo", env=make_vec_env(lambda: ChainEnv(5), 1), normalize=True, n_steps=32, seed=0)
     model.learn(64)
     algorithm: Any = model.parts.algorithm
@@ -147,7 +147,7 @@ def test_normalising_leaves_the_parts_themselves() -> None:
     assert copy.deepcopy(algorithm).updates == 2
 
 
-def test_a_normalising_memory_can_be_copied() -> None:
+def test_a_normalizing_memory_can_be_copied() -> None:
     model = rlsdk.make("tqc", env=make_vec_env("Pendulum-v1", 1), normalize=True, buffer_size=50, seed=0).learn(10)
     assert len(copy.deepcopy(model.parts.buffer)) == 10  # type: ignore[arg-type]
 

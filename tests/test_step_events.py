@@ -1,4 +1,4 @@
-"""Callbacks with `on_step`: events in every algorithm family and vectorisation, the data of steps, and early stops."""
+"""Callbacks with `on_step`: events in every algorithm family and vectorization, the data of steps, and early stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAMILIES = {
     "tqc": {"buffer_size": 300, "learning_starts": 8, "batch_size": 4, "train_freq": 4},
     "ars": {"n_delta": 3},
 }
-VECTORISATIONS = ("sync", "async", "vector", "processes", "in-process")
+VECTORIZATIONS = ("sync", "async", "vector", "processes", "in-process")
 COUNT = 2
 
 
@@ -115,8 +115,8 @@ def usable(name: str, kind: str) -> bool:
     return (kind in ("sync", "async")) or (kind == "vector") == (name != "ars")
 
 
-@pytest.mark.parametrize(("name", "kind"), [(n, k) for n in FAMILIES for k in VECTORISATIONS if usable(n, k)])
-def test_every_event_reaches_callbacks_in_every_family_and_vectorisation(name: str, kind: str) -> None:
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n in FAMILIES for k in VECTORIZATIONS if usable(n, k)])
+def test_every_event_reaches_callbacks_in_every_family_and_vectorization(name: str, kind: str) -> None:
     env = environment(kind)
     every, old, functions = Everything(), Old(), list[Any]()
     try:
@@ -246,7 +246,7 @@ def test_false_ends_training_before_the_next_step(name: str, callback: str, tmp_
     assert all(torch.equal(v, states[1][n]) for n, v in states[0].items() if torch.is_tensor(v))
 
 
-def test_a_complete_round_is_learnt_from_when_its_last_step_stops() -> None:
+def test_a_complete_round_is_learned_from_when_its_last_step_stops() -> None:
     model = agent("trpo", environment("sync"))
     model.learn(64, callback=lambda scope, _: scope["self"].num_timesteps < 16)
     assert (model.num_timesteps, model.cursor.updates) == (16, 1)

@@ -1,4 +1,4 @@
-"""States of plugins in files: states of torch's optimisers are restored; states that files cannot hold are refused."""
+"""States of plugins in files: states of torch's optimizers are restored; states that files cannot hold are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlsdk.tree import flatten
 
 
 def adam() -> tuple[torch.optim.Adam, list[torch.nn.Parameter]]:
-    """An optimiser that has made a step, and its parameters."""
+    """An optimizer that has made a step, and its parameters."""
     parameters = [torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(3))]
     optimizer = torch.optim.Adam(parameters, 0.1)
     torch.autograd.backward(torch.cat([each.square() for each in parameters]).sum())
@@ -31,7 +31,7 @@ def require_equal(loaded: Any, optimizer: torch.optim.Adam) -> None:
         assert torch.equal(other.state[mine]["exp_avg"], optimizer.state[its]["exp_avg"])
 
 
-def test_an_optimiser_of_torch_remembers_after_loading(tmp_path: Path) -> None:
+def test_an_optimizer_of_torch_remembers_after_loading(tmp_path: Path) -> None:
     optimizer, _ = adam()
     write_archive(tmp_path / "file", {"kind": "some"}, {"training": {"actor": {"optimizer": optimizer.state_dict()}}})
     _, sections = read_archive(tmp_path / "file", kind="some")
@@ -39,7 +39,7 @@ def test_an_optimiser_of_torch_remembers_after_loading(tmp_path: Path) -> None:
     require_equal(loaded["optimizer"], optimizer)
 
 
-def test_an_optimiser_of_torch_remembers_after_flattening() -> None:
+def test_an_optimizer_of_torch_remembers_after_flattening() -> None:
     optimizer, _ = adam()
     nested: Any = nested_state(flatten({"optimizer": optimizer.state_dict()}))
     require_equal(nested["optimizer"], optimizer)

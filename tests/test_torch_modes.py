@@ -17,7 +17,7 @@ from torch import nn
 
 import rlsdk
 from rlsdk.errors import UsageError
-from rlsdk.networks.layers import initialisation
+from rlsdk.networks.layers import initialization
 from rlsdk.runtime.process import derive
 from rlsdk_trpo import TRPO
 
@@ -67,7 +67,7 @@ def test_initial_weights_are_those_of_the_global_generator_to_the_bit() -> None:
         wanted = [Drawing(None).drawn, nn.LSTM(3, 4).weight_hh_l0, nn.init.orthogonal_(torch.empty(5, 5))]
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
-    with initialisation(3):
+    with initialization(3):
         found = [Drawing(None).drawn, nn.LSTM(3, 4).weight_hh_l0, nn.init.orthogonal_(torch.empty(5, 5))]
     assert torch.equal(before, torch.random.get_rng_state())
     for mine, theirs in zip(found, wanted, strict=True):

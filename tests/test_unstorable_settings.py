@@ -68,7 +68,7 @@ def test_unstorable_arguments_are_asked_for_again(bound: Any, missing: str) -> N
         assert loaded.config.policy_kwargs.features_extractor_kwargs == {"bound": bound}
 
 
-def test_infinite_arguments_of_optimisers() -> None:
+def test_infinite_arguments_of_optimizers() -> None:
     networks = {"optimizer_kwargs": {"weight_decay": math.inf}}
     file = io.BytesIO()
     PPO("MlpPolicy", "CartPole-v1", n_steps=64, policy_kwargs=networks).save(file)

@@ -199,7 +199,7 @@ class Agent(Generic[ConfigT]):
         """Train for `total_timesteps` more environment steps, rounded up to whole rounds, and return the agent itself.
 
         Args:
-            total_timesteps: steps counted over all environments (may be 1e6, or 0); updates if a data set is learnt from.
+            total_timesteps: steps counted over all environments (may be 1e6, or 0); updates if a data set is learned from.
             callback: a `Callback`, an `rlsdk_sb3.BaseCallback`, a function `f(locals, globals) -> bool`, or a list of these.
             log_interval: finished episodes between two logs if off-policy (default 4), otherwise rounds (default 1).
             tb_log_name: the name of the run in the folder `tensorboard_log`.
@@ -248,7 +248,7 @@ class Agent(Generic[ConfigT]):
         batch_size: int = 64,
         train_fraction: float = 0.7,
     ) -> Self:
-        """Fit the policy to the actions of a data set (behaviour cloning), before or between calls of `learn`; return `self`.
+        """Fit the policy to the actions of a data set (behavior cloning), before or between calls of `learn`; return `self`.
 
         The package rlsdk-datasets has the code.
 
@@ -257,10 +257,10 @@ class Agent(Generic[ConfigT]):
 
         Args:
             n_epochs: the number of passes over the data.
-            learning_rate, adam_epsilon: settings of a separate Adam optimiser; that of `learn` is not changed.
+            learning_rate, adam_epsilon: settings of a separate Adam optimizer; that of `learn` is not changed.
             val_interval: epochs between validations, printed with `verbose=1`; None: a tenth of `n_epochs`.
             batch_size: the number of steps per gradient step.
-            train_fraction: the fraction of the episodes that is learnt from; the others are for validation.
+            train_fraction: the fraction of the episodes that is learned from; the others are for validation.
 
         Raises:
             ArtifactError, UnsupportedSpaceError, MaskError: the data cannot be read, or their spaces or masks do not fit.
@@ -364,7 +364,7 @@ class Agent(Generic[ConfigT]):
         changes.require_same_spaces(self._assembled, envs, what)
 
     def get_vec_normalize_env(self) -> Normalizer | None:
-        """The agent's normaliser, or None. In rlsdk the agent normalises, not a wrapper of its environment."""
+        """The agent's normalizer, or None. In rlsdk the agent normalizes, not a wrapper of its environment."""
         return self.normalizer
 
     def set_random_seed(self, seed: int | None = None) -> None:
@@ -375,7 +375,7 @@ class Agent(Generic[ConfigT]):
     # --- parameters and files --------------------------------------------------------------------------------------
 
     def get_parameters(self) -> dict[str, State]:
-        """Name -> state of every network and optimiser. Training changes these tensors: copy them to store them."""
+        """Name -> state of every network and optimizer. Training changes these tensors: copy them to store them."""
         return persistence.parameters_of(self._assembled)
 
     def set_parameters(

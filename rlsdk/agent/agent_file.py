@@ -463,7 +463,7 @@ def require_same_shapes(mine: State, stored: State, where: str) -> None:
 
 FREE_BYTES = 512 * 2**20
 PER_BYTE = 16
-"""The allowed bytes of networks, targets, gradients and optimisers per byte of the file, in addition to `FREE_BYTES`."""
+"""The allowed bytes of networks, targets, gradients and optimizers per byte of the file, in addition to `FREE_BYTES`."""
 FREE_WORK = 2e10
 """The allowed multiplications for orthogonal initial weights, for a file of any size."""
 BY_SIZE = ("empty", "zeros", "ones", "rand", "randn", "full")
@@ -533,7 +533,7 @@ def bind(cls: type[Any]) -> None:
     for caller, names in NOT_CALLED.items():
         if overridden := [name for name in names if name in vars(cls)]:
             warnings.warn(
-                f"{cls.__name__} overrides {', '.join(overridden)}, which {caller} do not call; change what is learnt"
+                f"{cls.__name__} overrides {', '.join(overridden)}, which {caller} do not call; change what is learned"
                 " in a plugin (rlsdk new), what happens during training in a callback, and actions in a wrapper of the"
                 " environment",
                 RuntimeWarning,

@@ -22,7 +22,7 @@ from rlsdk.environments.wrapping import split_wrapper_settings, warn_of_statisti
 from rlsdk.errors import ArtifactError, PluginError, SettingsError, UsageError
 from rlsdk.interfaces import AlgorithmAbilities, BufferAbilities, BuildContext, PlanAbilities
 from rlsdk.interfaces.abilities import ability, require_parts
-from rlsdk.networks.layers import architecture, initialisation
+from rlsdk.networks.layers import architecture, initialization
 from rlsdk.preprocessing import preprocessing_of
 from rlsdk.registry import AlgorithmSpec
 from rlsdk.registry.loading import require_usable
@@ -164,7 +164,7 @@ def build_parts(agent: AssembledAgent) -> None:
     """
     agent.preprocessing = preprocessing_of(agent.context, agent.config)
     # weights depend on the seed alone: not on the threads, nor on what was drawn before
-    with initialisation(agent.seed):
+    with initialization(agent.seed):
         with _files_named(agent):
             made = agent.spec.build(agent.preprocessing.build_context, agent.config)
         built = require_parts(made, agent.spec.id, agent.spec.info)

@@ -206,7 +206,7 @@ INSTEAD = {
     "device": "load the agent on another device: load(path, device=...)",
     "replay_buffer": "read one with load_replay_buffer(path)",
     "logger": "call set_logger(logger)",
-    "normalizer": "normalisation is chosen when the agent is made",
+    "normalizer": "normalization is chosen when the agent is made",
     "observation_space": "it is the environment's",
     "action_space": "it is the environment's",
 }

@@ -43,7 +43,7 @@ def switch_environment(agent: AssembledAgent, env: object, *, force_reset: bool)
     agent.masks.check_environment(envs)
     if any(request.applied_to(agent.config) != agent.config for request in requests):
         raise UsageError(
-            "normalisation and frame stacking are settings of the agent, chosen when it is made; this agent has"
+            "normalization and frame stacking are settings of the agent, chosen when it is made; this agent has"
             f" normalize = {agent.config.normalize}, frame_stack = {agent.config.frame_stack}"
         )
     require_groups(envs.num_envs, agent.config.env_groups)
@@ -152,7 +152,7 @@ def not_pickled(agent: object) -> UsageError:
 
 
 def _assembled(agent: AssembledAgent, memo: dict[int, Any]) -> AssembledAgent:
-    """Assemble a new agent and restore the state of the other, as from a file. Networks, optimisers and kernels share memory,
+    """Assemble a new agent and restore the state of the other, as from a file. Networks, optimizers and kernels share memory,
     and separate deep copies of these objects would not."""
     # algorithms may hold the tensors that they load
     state = deepcopy(training_state.sections_of(agent, include=training_state.memory_sections(agent.parts)))

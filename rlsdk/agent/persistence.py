@@ -283,7 +283,7 @@ class StoredPolicy:
 
 
 def _is_weight(name: str, value: object) -> bool:
-    """Whether an entry of a policy is a weight: a tensor that is neither 0-d nor a statistic of the normaliser."""
+    """Whether an entry of a policy is a weight: a tensor that is neither 0-d nor a statistic of the normalizer."""
     return isinstance(value, Tensor) and value.dim() > 0 and not name.startswith("normalizer/")
 
 
@@ -312,7 +312,7 @@ name, which copies and `torch.save` keep."""
 
 
 def parameters_of(agent: AssembledAgent) -> OrderedDict[str, State]:
-    """Name -> state of every network and optimiser; see `Agent.get_parameters`."""
+    """Name -> state of every network and optimizer; see `Agent.get_parameters`."""
     found = OrderedDict(_parameters(agent))
     setattr(found, PLACES, agent_file.spaces_of(agent.context))
     return found
@@ -372,7 +372,7 @@ def _under_every_name(current: State, given: State) -> State:
 
 def _require_all(current: object, given: object, place: str) -> None:
     """Raise ArtifactError if `given` lacks a tensor or value of `current`, or has one that `current` lacks."""
-    # an optimiser that has made no step has an empty state
+    # an optimizer that has made no step has an empty state
     if not isinstance(current, Mapping) or not current:
         return
     # see `_require_emptied`
@@ -389,7 +389,7 @@ def _require_all(current: object, given: object, place: str) -> None:
 
 
 def _require_emptied(agent: AssembledAgent, given: State) -> None:
-    """Raise ValueError if a state is empty in `given`, like that of an optimiser before its first step, but was not emptied in
+    """Raise ValueError if a state is empty in `given`, like that of an optimizer before its first step, but was not emptied in
     the agent."""
     now = flatten(_parameters(agent))
     for name, value in flatten(given).items():

@@ -131,7 +131,7 @@ class InputReader:
         self, given: object, memory: object = None, action_masks: object = None, episode_starts: object = None
     ) -> tuple[Observation, object]:
         """(observation in the form that the policy takes, carry of the policy). The observation has stacked frames, is
-        normalised, and is on the policy's device.
+        normalized, and is on the policy's device.
 
         Args:
             given: an element of the observation space in numpy or torch, several stacked along a new first dimension, or an

@@ -84,7 +84,7 @@ def _training(agent: AssembledAgent) -> State:
 
 
 def frozen_of(agent: AssembledAgent) -> State:
-    """The entry `frozen` of the section `training`: the frozen statistics of the normaliser; empty if all change."""
+    """The entry `frozen` of the section `training`: the frozen statistics of the normalizer; empty if all change."""
     normalizer = agent.preprocessing.normalizer
     return normalizer.frozen if normalizer is not None and any(normalizer.frozen.values()) else {}
 

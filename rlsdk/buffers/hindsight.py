@@ -154,7 +154,7 @@ class HindsightReplay:
             return batch
         source = self._source(row[chosen], env[chosen], place.cpu()[chosen])
         goal = self.inner.at((source * self.context.num_envs + env[chosen]).to(index.device)).next_observation.features
-        return self._relabelled(batch, chosen.to(index.device), goal[ACHIEVED])
+        return self._relabeled(batch, chosen.to(index.device), goal[ACHIEVED])
 
     def _source(self, row: Tensor, env: Tensor, place: Tensor) -> Tensor:
         """The rows [M] whose next achieved goals become the goals of `row` [M].
@@ -172,7 +172,7 @@ class HindsightReplay:
         # one more than the distance, so that the row's own goal is possible too
         return (row - back + (place * (ahead + back + 1)).long()) % ring
 
-    def _relabelled(self, batch: Transitions, rows: Tensor, goal: Tensor) -> Transitions:
+    def _relabeled(self, batch: Transitions, rows: Tensor, goal: Tensor) -> Transitions:
         """The batch with `goal` [M, ..] as the goal of its `rows` [M]."""
         if self.context.goals is None:
             raise UsageError("hindsight replay needs the environment for rewards; give the agent an environment")

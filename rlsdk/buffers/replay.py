@@ -295,9 +295,9 @@ def _require_values(rows: Rows, used: int) -> None:
         require_inside(rows.space, filled[name].features, f"{what} observations")
 
 
-# Prioritised experience replay: a replay buffer that samples transitions in proportion to their last error.
+# Prioritized experience replay: a replay buffer that samples transitions in proportion to their last error.
 #
-# Source: Schaul et al. 2016, arXiv:1511.05952, proportional prioritisation with importance weights (section 3.3,
+# Source: Schaul et al. 2016, arXiv:1511.05952, proportional prioritization with importance weights (section 3.3,
 # algorithm 1).
 
 
@@ -332,7 +332,7 @@ class PrioritizedReplay:
         """
         for name, value in (("alpha", alpha), ("beta", beta), ("epsilon", epsilon)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
-                raise SettingsError(f"prioritised replay: {name} = {value!r} must be a number between 0 and 1")
+                raise SettingsError(f"prioritized replay: {name} = {value!r} must be a number between 0 and 1")
         self.inner = ReplayBuffer(context, capacity, gamma, **storage)
         self.alpha, self.beta, self.epsilon, self.beta_now = alpha, beta, epsilon, beta
         # positions of the ring, so that a flat position of the buffer is one of the tree

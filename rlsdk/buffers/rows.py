@@ -394,7 +394,7 @@ def _array(values: Tensor) -> Any:
 
 
 Empty = Callable[[tuple[int, ...], torch.dtype], Tensor]
-"""A function that makes an uninitialised tensor of a shape and dtype."""
+"""A function that makes an uninitialized tensor of a shape and dtype."""
 
 
 def in_memory(device: str) -> Empty:
@@ -430,7 +430,7 @@ class OnDisk:
 
 
 def allocate(space: Space, lead: tuple[int, ...], empty: Empty) -> Features:
-    """Uninitialised tensors [*lead, ...] for every leaf of a space, nested like the space."""
+    """Uninitialized tensors [*lead, ...] for every leaf of a space, nested like the space."""
     if isinstance(space, Dict):
         return {key: allocate(child, lead, empty) for key, child in space.spaces.items()}
     if isinstance(space, Tuple):

@@ -43,7 +43,7 @@ class CheckpointCallback(Callback):
     `load(path, env, force_reset=False)` and `learn(the rest, reset_num_timesteps=False)`. This needs `save_replay_buffer` for
     algorithms with a replay buffer. If the state of the environments cannot be stored (they hold an object of unknown kind), a
     checkpoint ends the running episodes as truncations. `cut_episodes=False` lets them run, but a resumed training then
-    differs. Files always contain the statistics of normalisation, so `save_vecnormalize` has no effect.
+    differs. Files always contain the statistics of normalization, so `save_vecnormalize` has no effect.
 
     The replay buffer is written in parts into the folder `replay` below `save_path`, and files name the parts that they need.
     So a checkpoint writes only new rows. `Agent.save(path, include=["replay"])` writes everything into one file.
@@ -175,7 +175,7 @@ def _parts_of(path: Path) -> list[str]:
 
 
 class RestoreOnDivergence(Callback):
-    """Restores all networks, optimisers and running statistics when a metric or an action becomes NaN or infinite.
+    """Restores all networks, optimizers and running statistics when a metric or an action becomes NaN or infinite.
 
     Training continues with a copy in memory, which is renewed every `every` environment steps at the end of a round. Step
     counts, random numbers and the replay buffer are not restored, so the next update learns from other samples. A warning names

@@ -31,7 +31,7 @@ class EvalCallback(Callback):
     another training move to the subfolder `earlier_1`, with a warning. So does a best agent whose mean return is not known,
     because there is no `log_path`.
 
-    Evaluation does not change training in any bit: it uses the agent's normaliser without updating it. `callback_after_eval` is
+    Evaluation does not change training in any bit: it uses the agent's normalizer without updating it. `callback_after_eval` is
     called after every evaluation, and `callback_on_new_best` only after one with a new best mean return. `render`, `warn` and
     `use_masking` are those of `evaluate_policy`. `rlsdk_sb3.EvalCallback` calls the methods of a `BaseCallback` too.
     """

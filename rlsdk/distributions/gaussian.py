@@ -26,7 +26,7 @@ class Gaussian:
     log_std: Tensor
 
     def transform(self, noise: Tensor) -> Tensor:
-        """The reparameterised sample mean + std * noise, [N, A], for standard normal `noise` [N, A]."""
+        """The reparameterized sample mean + std * noise, [N, A], for standard normal `noise` [N, A]."""
         return self.mean + self.log_std.exp() * noise
 
     def sample(self, generator: Generator) -> Tensor:
@@ -38,8 +38,8 @@ class Gaussian:
 
     def log_prob(self, action: Tensor) -> Tensor:
         # times exp(-log std): dividing by a deviation that rounds to 0 would be infinite
-        standardised = (action - self.mean) * (-self.log_std).exp()
-        return (-0.5 * standardised.square() - self.log_std - HALF_LOG_TWO_PI).sum(-1)
+        standardized = (action - self.mean) * (-self.log_std).exp()
+        return (-0.5 * standardized.square() - self.log_std - HALF_LOG_TWO_PI).sum(-1)
 
     def entropy(self) -> Tensor:
         return (self.log_std + 0.5 + HALF_LOG_TWO_PI).expand_as(self.mean).sum(-1)
@@ -56,12 +56,12 @@ class Gaussian:
         With z = (a - mean) / std, the log-probability has the derivatives z / std and z^2 - 1. The entropy has 0 and 1.
         """
         precision = (-self.log_std).exp()
-        standardised = (action - self.mean) * precision
+        standardized = (action - self.mean) * precision
         per_row = grad_log_prob.unsqueeze(-1)
-        spread = (standardised.square() - 1.0) * per_row
+        spread = (standardized.square() - 1.0) * per_row
         if grad_entropy is not None:
             spread = spread + grad_entropy.unsqueeze(-1)
-        return standardised * precision * per_row, spread
+        return standardized * precision * per_row, spread
 
     def fisher_product(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
         """The Fisher information times changes v [N, A] of mean and log std: v / std^2 for the mean, 2 v for log std."""
@@ -90,7 +90,7 @@ class SquashedGaussian:
         return Gaussian(self.mean, self.log_std)
 
     def transform(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """(reparameterised sample [N, A], its log-density [N]) for standard normal `noise` [N, A].
+        """(reparameterized sample [N, A], its log-density [N]) for standard normal `noise` [N, A].
 
         The density is computed from the value before tanh, so it is exact where tanh saturates.
         """
@@ -98,8 +98,8 @@ class SquashedGaussian:
         # log-Jacobian of tanh, as `Gaussian.log_prob` and `log_jacobian` compute them
         raw = self.mean + self.log_std.exp() * noise
         action = raw.tanh()  # first: the order of operations is that in which autograd sums gradients
-        standardised = (raw - self.mean) * (-self.log_std).exp()
-        log_prob = (-0.5 * standardised.square() - self.log_std - HALF_LOG_TWO_PI).sum(-1)
+        standardized = (raw - self.mean) * (-self.log_std).exp()
+        log_prob = (-0.5 * standardized.square() - self.log_std - HALF_LOG_TWO_PI).sum(-1)
         return action, log_prob - (2.0 * (LOG_TWO - raw - softplus(-2.0 * raw))).sum(-1)
 
     def transform_vjp(

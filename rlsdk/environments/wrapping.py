@@ -122,7 +122,7 @@ def _import_wrapper(choice: str) -> Wrapper:
     return made
 
 
-# Wrappers that change settings of the agent: the agent itself normalises or stacks frames, not the environment.
+# Wrappers that change settings of the agent: the agent itself normalizes or stacks frames, not the environment.
 #
 # The agent's file contains the settings and statistics, and `predict` and evaluation apply them. The settings
 # `normalize` and `frame_stack` have the same effect.
@@ -133,7 +133,7 @@ STATISTICS = {"obs_rms": "norm_obs", "return_rms": "norm_reward", "ret_rms": "no
 
 @attrs.frozen
 class NormalizeObservation:
-    """Makes the agent normalise the float parts of observations by their running mean and deviation, and clip them."""
+    """Makes the agent normalize the float parts of observations by their running mean and deviation, and clip them."""
 
     env: object
     clip: float = 10.0

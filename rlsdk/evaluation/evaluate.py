@@ -13,7 +13,7 @@ from rlsdk.environments import ConnectedEnv, Waiting, connect
 from rlsdk.environments.gymnasium_adapter import EnvSource
 from rlsdk.environments.wrapping import warn_of_statistics, without_guard
 from rlsdk.errors import SettingsError, UsageError, shown
-from rlsdk.evaluation.statistics import Statistics, summarise
+from rlsdk.evaluation.statistics import Statistics, summarize
 from rlsdk.records import EnvStep, Episode
 from rlsdk.runtime.lazy import of_sb3
 from rlsdk.runtime.process import limited_threads
@@ -44,7 +44,7 @@ class Evaluation:
 
     def statistics(self, confidence: float = 0.95) -> Statistics:
         """Mean, deviation, interquartile mean and a bootstrap confidence interval of the mean (extra `stats`)."""
-        return summarise(self.returns, confidence)
+        return summarize(self.returns, confidence)
 
     @property
     def mean(self) -> float:
@@ -170,7 +170,7 @@ def evaluate_policy(  # noqa: PLR0913  # the signature of stable-baselines3
     warn: bool = True,
     use_masking: bool = True,
 ) -> Any:
-    """Play episodes, and return (mean, standard deviation) of the episode returns, before any normalisation of rewards.
+    """Play episodes, and return (mean, standard deviation) of the episode returns, before any normalization of rewards.
 
     Args:
         model: the agent.

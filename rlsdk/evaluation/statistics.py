@@ -40,7 +40,7 @@ class Statistics:
     """Bootstrap confidence interval of the mean, bias-corrected and accelerated; None for fewer than two values."""
 
 
-def summarise(values: Sequence[float], confidence: float = 0.95, seed: int = 0) -> Statistics:
+def summarize(values: Sequence[float], confidence: float = 0.95, seed: int = 0) -> Statistics:
     """The statistics of a sample. The same sample and seed give the same interval.
 
     Raises:
@@ -53,7 +53,7 @@ def summarise(values: Sequence[float], confidence: float = 0.95, seed: int = 0) 
         raise SettingsError(f"statistics of returns need scipy: {pip_install('rlsdk[stats]')}") from None
     sample = np.asarray(values, dtype=np.float64)
     if not sample.size:
-        raise SettingsError("there are no values to summarise; play at least one episode")
+        raise SettingsError("there are no values to summarize; play at least one episode")
     if not 0.0 < confidence < 1.0:
         raise SettingsError(f"confidence = {confidence!r} must lie between 0 and 1, for example 0.95")
     return Statistics(

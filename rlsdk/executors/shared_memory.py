@@ -34,7 +34,7 @@ class Layout:
         self.block, self.used = block, 0
 
     def __call__(self, shape: tuple[int, ...], dtype: np.dtype[ScalarT]) -> NDArray[ScalarT]:
-        """Return the next array in the block, uninitialised; without a block an empty array."""
+        """Return the next array in the block, uninitialized; without a block an empty array."""
         start = self.used
         self.used += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
         return np.empty(0, dtype) if self.block is None else np.ndarray(shape, dtype, self.block, start)

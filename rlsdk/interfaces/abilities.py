@@ -289,7 +289,7 @@ def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None
             "drop them, or use a plan that needs an environment",
         )
     elif ability(built.plan, PlanAbilities, "with_normalizer"):
-        cause = "plays whole episodes, of which candidates' returns alone are learnt from"
+        cause = "plays whole episodes, of which candidates' returns alone are learned from"
         instead = "put them into the environment's reward, or use a plan that collects steps, such as OnPolicyPlan"
     else:
         return
@@ -329,7 +329,7 @@ def require_inside(space: Space, value: Features, what: str) -> None:
 def state_of(owner: object, *, without: Collection[str] = ()) -> dict[str, object]:
     """Return the state of an algorithm, plan or buffer: the states of its attributes, by name.
 
-    Included are attributes that are a `torch.nn.Module`, an optimiser, a `torch.Generator` or a tensor, or that have
+    Included are attributes that are a `torch.nn.Module`, an optimizer, a `torch.Generator` or a tensor, or that have
     `state_dict` and `load_state_dict`. Other attributes, also numbers, count as settings. Store a counter that must be
     saved as an int64 tensor.
 
@@ -388,12 +388,12 @@ def restore_state(part: object, state: Any) -> None:
 
 
 def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
-    """Load the state of each parameter, tensors of the parameter's shape or single numbers. The optimiser's settings stay."""
+    """Load the state of each parameter, tensors of the parameter's shape or single numbers. The optimizer's settings stay."""
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     known = {str(index): parameter for index, parameter in enumerate(parameters)}
     for index, values in state.items():
         if index not in known:
-            raise ValueError(f"the optimiser has {len(parameters)} parameters, the state has one of number {index}")
+            raise ValueError(f"the optimizer has {len(parameters)} parameters, the state has one of number {index}")
         for name, value in values.items():
             if isinstance(value, Tensor) and value.dim() and value.shape != known[index].shape:
                 raise ValueError(f"{name} of parameter {index} has shape {tuple(value.shape)}")

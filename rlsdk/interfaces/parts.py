@@ -27,7 +27,7 @@ ResultT = TypeVar("ResultT")
 
 
 def as_it_is(values: NestedT, /) -> NestedT:
-    """Return the values unchanged. The default conversion, used without normalisation."""
+    """Return the values unchanged. The default conversion, used without normalization."""
     return values
 
 
@@ -51,14 +51,14 @@ class BuildContext:
     to_gymnasium: Callable[[Space], Any] | None = None
     """Converts a space of rlsdk into a gymnasium space, for features extractors of users."""
     observation_normalizer: Conversion = as_it_is
-    """Normalises observations [.., *shape] per leaf, with frames stacked, as the networks receive them.
+    """Normalizes observations [.., *shape] per leaf, with frames stacked, as the networks receive them.
 
     It uses the current statistics and does not change them. Only algorithms with a buffer or data outside of
-    `Parts.buffer` need it: on-policy rollouts, and the `Transitions` and `Sequences` of `Parts.sample`, are normalised
+    `Parts.buffer` need it: on-policy rollouts, and the `Transitions` and `Sequences` of `Parts.sample`, are normalized
     already.
     """
     reward_normalizer: Callable[[Tensor], Tensor] = as_it_is
-    """Normalises rewards of any shape as the algorithm learns from them; see `observation_normalizer`."""
+    """Normalizes rewards of any shape as the algorithm learns from them; see `observation_normalizer`."""
     algorithm: str = ""
     """Id of the algorithm, for error messages."""
 
@@ -82,7 +82,7 @@ class Parts(Generic[BatchT]):
     """Names of entries of the environment's `info` that the algorithm reads from `StepData.info`, in addition to those
     in the manifest. Use this field for names that depend on a setting."""
     states: Mapping[str, Stateful] = field(default_factory=dict)
-    """Further networks, optimisers, buffers and states by name, such as `{"curiosity": network, "returns":
+    """Further networks, optimizers, buffers and states by name, such as `{"curiosity": network, "returns":
     normalizer}`.
 
     They are saved, resumed and moved to the agent's device. Buffers (objects with `extend` and `sample`) are saved only
@@ -98,7 +98,7 @@ class Parts(Generic[BatchT]):
         return self.policy if self.behavior is None else self.behavior
 
     def sample(self, size: int, generator: Generator) -> BatchT:
-        """Return a batch of the buffer as the algorithm learns from it: normalised if the agent normalises.
+        """Return a batch of the buffer as the algorithm learns from it: normalized if the agent normalizes.
 
         Raises:
             UsageError: there is no buffer, or it is empty.
@@ -213,7 +213,7 @@ class PlanAbilities:
 
     def with_normalizer(self, normalizer: Any) -> Any:
         """Return the plan with `normalizer`, the running statistics of observations (an `ObservationNormalizer`), or None:
-        without. For plans that play whole episodes with `EpisodePlayer` and normalise their observations themselves."""
+        without. For plans that play whole episodes with `EpisodePlayer` and normalize their observations themselves."""
         raise NotImplementedError
 
     def with_settings(self, config: Any, context: Any) -> Any:

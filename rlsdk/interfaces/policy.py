@@ -190,7 +190,7 @@ class AlgorithmAbilities:
     def update_several(self, batches: Any, count: int, *, progress: float) -> Iterator[Metrics]:
         """Make the `count` updates that `update` would make one by one, faster, and yield the metrics of each.
 
-        `batches` holds `count` batches of equal size, concatenated. It is not called if the buffer is prioritised, or
+        `batches` holds `count` batches of equal size, concatenated. It is not called if the buffer is prioritized, or
         if the training loop has to call other code after each update.
         """
         raise NotImplementedError
@@ -262,7 +262,7 @@ class Buffer(Stateful, Protocol[ItemT_contra, BatchT_co]):
     """
 
     def extend(self, item: ItemT_contra) -> None:
-        """Append a `Rollout` [T, B] of observations and rewards without normalisation. A full buffer overwrites its
+        """Append a `Rollout` [T, B] of observations and rewards without normalization. A full buffer overwrites its
         oldest steps."""
 
     def sample(self, size: int, generator: Generator) -> BatchT_co:
@@ -284,14 +284,14 @@ class BufferAbilities:
     """What a buffer may do besides `Buffer`. Derive from it or not: only the names count."""
 
     def observations(self) -> Iterator[Features]:
-        """Yield all observations in which an action was taken, without normalisation, in batches [N, ..].
+        """Yield all observations in which an action was taken, without normalization, in batches [N, ..].
 
-        For buffers that are filled before the training begins: the normaliser computes its statistics from them.
+        For buffers that are filled before the training begins: the normalizer computes its statistics from them.
         """
         raise NotImplementedError
 
     def episode_rewards(self) -> Iterator[Tensor]:
-        """Yield the rewards of each episode, without normalisation, float32 [T], for the scaling of rewards
+        """Yield the rewards of each episode, without normalization, float32 [T], for the scaling of rewards
         (`normalize`) with a buffer that is filled before the training begins."""
         raise NotImplementedError
 
@@ -302,7 +302,7 @@ class BufferAbilities:
 
     def prioritize(self, index: Tensor, error: Tensor, /) -> object:
         """Set the priorities of the sampled rows `index`, int64 [N], from their errors, float32 [N], the algorithm's
-        `td_error` (prioritised replay).
+        `td_error` (prioritized replay).
 
         Errors are NaN or infinite if the training diverged. Leave the priorities of such rows unchanged, as the
         training may continue from earlier parameters.

@@ -1,6 +1,6 @@
-"""Chooses kernels for networks and optimisers. Torch computes, unless an installed package offers something faster.
+"""Chooses kernels for networks and optimizers. Torch computes, unless an installed package offers something faster.
 
-Each function here is called once per network, optimiser or algorithm, and again after its layers were replaced.
+Each function here is called once per network, optimizer or algorithm, and again after its layers were replaced.
 """
 
 from __future__ import annotations
@@ -413,9 +413,9 @@ def convolutions(
 def optimizer_step(
     choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter
 ) -> Callable[[torch.optim.Optimizer, MutableMapping[str, Tensor]], bool]:
-    """Return a function that makes the step of an optimiser with one parameter `flat` [D].
+    """Return a function that makes the step of an optimizer with one parameter `flat` [D].
 
-    Call it with the optimiser and the parameter's state. It returns False if it cannot make the step; then call the optimiser.
+    Call it with the optimizer and the parameter's state. It returns False if it cannot make the step; then call the optimizer.
     """
     return lambda *_: False
 
@@ -431,7 +431,7 @@ def vector_step(flat: Tensor) -> Callable[[VectorStep], bool] | None:
 
 @replaceable
 def normalization() -> NormalizationKernel | None:
-    """Return what normalises values [..] without graph in compiled code; None: there is no compiled code."""
+    """Return what normalizes values [..] without graph in compiled code; None: there is no compiled code."""
     return None
 
 
@@ -517,7 +517,7 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
 
 @computed
 def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: float, lam: float) -> Advantages:
-    """Generalised advantages and regression targets of values, as rows; see `rlsdk.math.gae`.
+    """Generalized advantages and regression targets of values, as rows; see `rlsdk.math.gae`.
 
     Returns:
         (advantages [B * T], targets [B * T], whether all steps are valid). The rows are all steps of the first environment in
@@ -529,6 +529,6 @@ def advantages(steps: StepData[Any], value: Tensor, next_value: Tensor, gamma: f
         next_value: the values of the next observations, float [T, B]. Where an episode ended, it is the value of that
             episode's last observation.
         gamma: discount.
-        lam: lambda of generalised advantage estimation.
+        lam: lambda of generalized advantage estimation.
     """
     return by_torch.advantages(steps, value, next_value, gamma, lam)

@@ -91,13 +91,13 @@ class NormalizationKernel(Protocol):
     """
 
     def __call__(self, values: Tensor, mean: Tensor, deviation: Tensor, bound: float) -> Tensor | None:
-        """Return the normalised values [.., *shape]; None if the kernel cannot read them."""
+        """Return the normalized values [.., *shape]; None if the kernel cannot read them."""
         ...
 
     def by_row(
         self, values: Tensor, into: Tensor, mean: Tensor, deviation: Tensor, bound: float
     ) -> Callable[[int], object] | None:
-        """Return a function of t that normalises `values[t]` to `into[t]`, [T, .., *shape]; None if compiled code cannot.
+        """Return a function of t that normalizes `values[t]` to `into[t]`, [T, .., *shape]; None if compiled code cannot.
 
         It is fast, because addresses are determined once. The statistics may change, but must keep their memory.
         """
@@ -369,7 +369,7 @@ class PlainHead(Protocol):
     def from_environment(self, action: Tensor) -> Tensor: ...
 
 
-class Reparameterised(Protocol):
+class Reparameterized(Protocol):
     """The members of a squashed Gaussian that kernels use; see `rlsdk.distributions.SquashedGaussian`."""
 
     def transform(self, noise: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -386,7 +386,7 @@ class SquashedLayers:
     body: Sequence[nn.Module]
     mean: nn.Linear
     log_std: nn.Linear
-    distribution: Callable[[Tensor, Tensor], Reparameterised]
+    distribution: Callable[[Tensor, Tensor], Reparameterized]
     """Returns the distribution, given mean and log std [N, A]."""
     log_std_range: tuple[float, float]
 
@@ -427,7 +427,7 @@ class ActorCriticLayers:
 def is_linear(module: nn.Module) -> bool:
     """Whether a module is exactly an `nn.Linear` or an `EnsembleLinear`.
 
-    Derived classes, such as torch's parametrised layers, may compute other values.
+    Derived classes, such as torch's parametrized layers, may compute other values.
     """
     return type(module) is nn.Linear or bool(type(module).__dict__.get("is_ensemble_linear", False))
 
@@ -454,5 +454,5 @@ def has_parameters(module: nn.Module) -> bool:
     return next(iter(module.parameters()), None) is not None
 
 
-Learnt = tuple[dict[str, Tensor], Tensor | None]
+Learned = tuple[dict[str, Tensor], Tensor | None]
 """The metrics of an update, 0-d, and the TD errors [N] if the batch has importance weights."""

@@ -125,7 +125,7 @@ class Structure:
         """`only` are names of children of the roots to which the check is restricted; () = all."""
         self.roots, self.only, self._seen = roots, only, 0
         key = (*map(id, roots), only)
-        # Actor, critic and optimiser ask about the same networks; the first one examines them for all.
+        # Actor, critic and optimizer ask about the same networks; the first one examines them for all.
         self._check = _checks.get(key) or _checks.setdefault(key, _Check(roots, only))
 
     @property

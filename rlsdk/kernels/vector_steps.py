@@ -16,13 +16,13 @@ from torch.optim import Optimizer, optimizer
 UNUSUAL = ("weight_decay", "momentum", "centered", "maximize", "differentiable", "capturable")
 """The options of RMSprop with which it makes other steps than the one of its source."""
 STEPS_BETWEEN_CLEARING = 32
-"""After so many steps of an optimiser, moments that have decayed to almost 0 become 0."""
+"""After so many steps of an optimizer, moments that have decayed to almost 0 become 0."""
 SMALLEST_MOMENT = 100.0
 """In smallest normal numbers. After 32 steps, 0.9 ** 32 = 1/29 of a moment is still normal."""
 
 
 class VectorStep(NamedTuple):
-    """The next steps of an optimiser for one vector of parameters [D], for code that makes them itself."""
+    """The next steps of an optimizer for one vector of parameters [D], for code that makes them itself."""
 
     kind: Literal["adam", "rmsprop"]
     vectors: tuple[Tensor, Tensor, Tensor, Tensor]
@@ -44,12 +44,12 @@ class VectorStep(NamedTuple):
 def next_steps(
     optimizer: torch.optim.Optimizer, flat: nn.Parameter, moments: Mapping[str, Tensor], max_norm: float | None
 ) -> VectorStep | None:
-    """Return the next steps of an optimiser whose only parameter is `flat` [D]; None: only the optimiser itself can make them.
+    """Return the next steps of an optimizer whose only parameter is `flat` [D]; None: only the optimizer itself can make them.
 
     It makes the first one, because before there are no moments.
 
     Args:
-        optimizer: the optimiser.
+        optimizer: the optimizer.
         flat: the parameter.
         moments: the state of the parameter, [D] or 0-d.
         max_norm: gradients are first scaled down to this norm; None: never.
@@ -76,9 +76,9 @@ def next_steps(
     return VectorStep("rmsprop", (*vectors, square, square), *numbers, (alpha, alpha), options["eps"], 0.0, max_norm)
 
 
-# Creates and steps torch's optimisers without importing torch's compiler.
+# Creates and steps torch's optimizers without importing torch's compiler.
 #
-# torch excludes optimisers from compilation. For that it imports its compiler when the first optimiser is created or
+# torch excludes optimizers from compilation. For that it imports its compiler when the first optimizer is created or
 # makes a step, which takes two seconds. If the compiler is already imported, the functions here do the same as torch.
 
 COMPILER = "torch._dynamo"
@@ -91,7 +91,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """Optimisers created inside the `with` block do not import torch's compiler."""
+    """Optimizers created inside the `with` block do not import torch's compiler."""
     function = getattr(Optimizer.add_param_group, "__wrapped__", None)
     # The attribute is set on a function of torch, which all threads share.
     with _LOCK:

@@ -74,7 +74,7 @@ def approximate_kl(ratio: Tensor, log_ratio: Tensor) -> Tensor:
 
 
 def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The normalised advantages (A - mean) / (standard deviation + 1e-8), [N].
+    """The normalized advantages (A - mean) / (standard deviation + 1e-8), [N].
 
     Mean and deviation are those of the rows whose `weight` [N] is above 0. With fewer than two such rows, A is unchanged.
     """
@@ -88,7 +88,7 @@ def normalized(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 def gae(reward: Tensor, value: Tensor, next_value: Tensor, discount: Tensor, trace: Tensor) -> Tensor:
-    """Generalised advantage estimates [T, B]. Source: Schulman et al. 2016, arXiv:1506.02438, equation 16.
+    """Generalized advantage estimates [T, B]. Source: Schulman et al. 2016, arXiv:1506.02438, equation 16.
 
     delta_t = r_t + discount_t V(s_{t+1}) - V(s_t);  A_t = delta_t + trace_t A_{t+1}
 

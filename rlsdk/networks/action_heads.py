@@ -226,7 +226,7 @@ class SdeHead(nn.Module):
         return self.head.from_environment(action) if self.scale is None else self.scale.to_unit(action)
 
 
-# Generalised state-dependent exploration (gSDE): noise that is a function of the state and changes only every few
+# Generalized state-dependent exploration (gSDE): noise that is a function of the state and changes only every few
 # steps.
 #
 # Source: Raffin, Kober, Stulp 2020, arXiv:2005.05719, section 3.
@@ -244,7 +244,7 @@ class NoiseMatrices:
 
 
 class StateDependentNoise(nn.Module):
-    """Computes noise = latent @ matrix, where matrix ~ N(0, std^2) element by element; `log_std` [L, A] is learnt.
+    """Computes noise = latent @ matrix, where matrix ~ N(0, std^2) element by element; `log_std` [L, A] is learned.
 
     The likelihood needs no matrix: given the latent, the noise is Gaussian with variance latent^2 @ std^2.
     """
@@ -262,7 +262,7 @@ class StateDependentNoise(nn.Module):
         """With `full_std=False` all actions have the same deviations: `log_std` is [L, 1].
 
         `learn_features` sets whether the gradient of the deviation flows into the latent. It is True for soft
-        actor-critic methods, whose actions are reparameterised samples: otherwise a part of the loss's gradient would
+        actor-critic methods, whose actions are reparameterized samples: otherwise a part of the loss's gradient would
         be missing. It is False for on-policy algorithms, where exploration does not train the features.
         """
         super().__init__()

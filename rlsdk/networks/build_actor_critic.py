@@ -92,7 +92,7 @@ def build_actor_critic(
     network.resample_every = sde_every if sde_every > 0 else None
     # after the whole network exists: the order of the draws decides the weights of a seed
     if networks.ortho_init:
-        _initialise(network)
+        _initialize(network)
     return network.to(context.device)
 
 
@@ -138,7 +138,7 @@ def _head(space: Space, latent: int, networks: ActorCriticConfig, use_sde: bool)
     return SdeHead(head, noise, ActionScale(box) if networks.squash_output else None)
 
 
-def _initialise(network: ActorCritic) -> None:
+def _initialize(network: ActorCritic) -> None:
     """Set orthogonal weights and zero biases in linear layers and convolutions. Memories retain torch's initial weights."""
     for gain, part in (
         (GAINS["torso"], network.encoder),

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 ValueOf = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""A function: outputs of the critics [C, N, outputs] -> (the value to maximise, 0-d; its gradient with respect to them)."""
+"""A function: outputs of the critics [C, N, outputs] -> (the value to maximize, 0-d; its gradient with respect to them)."""
 
 
 def mean_value(values: Tensor) -> tuple[Tensor, Tensor]:

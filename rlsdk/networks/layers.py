@@ -238,9 +238,9 @@ class FlatParameters:
 
 
 class EnsembleLinear(nn.Module):
-    """`members` linear layers in parallel: [C, N, inputs] -> [C, N, outputs]; each initialised like `nn.Linear`."""
+    """`members` linear layers in parallel: [C, N, inputs] -> [C, N, outputs]; each initialized like `nn.Linear`."""
 
-    is_ensemble_linear = True  # `rlsdk.kernels` recognises the layer by it
+    is_ensemble_linear = True  # `rlsdk.kernels` recognizes the layer by it
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -289,7 +289,7 @@ class EnsembleMLP(nn.Module):
 
 
 @contextmanager
-def initialisation(seed: int) -> Iterator[None]:
+def initialization(seed: int) -> Iterator[None]:
     """Make networks that are built inside the `with` block get their random weights from `seed` alone.
 
     Random numbers of other threads have no effect. torch's global generator is neither read nor changed. The caller's
@@ -298,6 +298,7 @@ def initialisation(seed: int) -> Iterator[None]:
     Torch uses one thread inside the block. With two, the QR decomposition of a 256 x 256 matrix takes 380 ms instead of
     2 ms if another program uses the second core.
     """
+    # the name is part of the seed: in another spelling, the same seed would give other weights
     draws = SeededDraws(derive(seed, "initialisation"))
     # parameters made in inference mode could never be trained
     with torch.inference_mode(False), torch.enable_grad(), limited_threads(1), draws:

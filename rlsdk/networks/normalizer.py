@@ -1,4 +1,4 @@
-"""Running normalisation of observations, before they enter a policy's encoder."""
+"""Running normalization of observations, before they enter a policy's encoder."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 
 class ObservationNormalizer:
-    """Normalises observations to (x - mean) / sqrt(variance + epsilon), leaf by leaf. Images and discrete leaves do not
+    """Normalizes observations to (x - mean) / sqrt(variance + epsilon), leaf by leaf. Images and discrete leaves do not
     change.
 
     Calling the object does not change the statistics. `update` and `merge` do, unless `training` is False.
     """
 
     def __init__(self, space: Space, settings: Normalization) -> None:
-        """Raises SettingsError if there is nothing to normalise, or if `norm_obs_keys` names an unknown entry."""
+        """Raises SettingsError if there is nothing to normalize, or if `norm_obs_keys` names an unknown entry."""
         self.space, self.settings, self.training = space, settings, True
         self.moments = {
             path: RunningMoments(leaf.shape, settings.epsilon, settings.clip_obs)
             for path, leaf in leaf_spaces(space)
             if isinstance(leaf, Box) and dtype_of(leaf) == "float32" and settings.norm_obs and self._chosen(path)
         }
-        """The statistics of each leaf that is normalised, by its path."""
+        """The statistics of each leaf that is normalized, by its path."""
         if settings.norm_obs and not self.moments and not settings.where_possible:
             raise SettingsError(
-                f"normalize: the observation {space} has no float part to normalise; set norm_obs = false"
+                f"normalize: the observation {space} has no float part to normalize; set norm_obs = false"
             )
         # most observations are one Box, for which walking through the space costs more than the arithmetic
         self._only = self.moments.get("observation")
-        """The normaliser of the single leaf, if observations are one Box."""
+        """The normalizer of the single leaf, if observations are one Box."""
 
     def _chosen(self, path: str) -> bool:
         keys = self.settings.norm_obs_keys
@@ -58,7 +58,7 @@ class ObservationNormalizer:
         return any(path.startswith(f"observation[{key!r}]") for key in keys)
 
     def __call__(self, features: Features) -> Features:
-        """Normalise observations [.., *shape] per leaf with the current statistics, as networks receive them."""
+        """Normalize observations [.., *shape] per leaf with the current statistics, as networks receive them."""
         if self._only is not None:
             return self._only.normalize(features)
         return self.map_leaves(RunningMoments.normalize, features) if self.moments else features
@@ -76,7 +76,7 @@ class ObservationNormalizer:
         return lambda t: into[t].copy_(raw[t])
 
     def map_leaves(self, function: Callable[[RunningMoments, Tensor], object], features: Features) -> Features:
-        """Apply `function(leaf normaliser, values [.., *leaf])` to the normalised leaves; the other leaves do not change."""
+        """Apply `function(leaf normalizer, values [.., *leaf])` to the normalized leaves; the other leaves do not change."""
         leaves = self.moments
         return map_leaves(
             self.space,
@@ -103,7 +103,7 @@ class ObservationNormalizer:
     def flat(self) -> tuple[Vector, Vector, Vector]:
         """Return (mean, factor, bound), float64 [F] each, for observations encoded as one vector.
 
-        Entries that are not normalised have 0, 1 and infinity.
+        Entries that are not normalized have 0, 1 and infinity.
         """
         slices = encoded_slices(self.space)
         size = max((part.stop for part in slices.values()), default=0)
@@ -129,7 +129,7 @@ class ObservationNormalizer:
     # --- state -----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """The moments [*leaf] of each normalised leaf, by the number of the leaf."""
+        """The moments [*leaf] of each normalized leaf, by the number of the leaf."""
         # by number, because paths hold keys of users, which may have any character
         return {f"{i:03d}": leaf.state_dict() for i, leaf in enumerate(self.moments.values())}
 
@@ -137,7 +137,7 @@ class ObservationNormalizer:
         """Restore the statistics. Raises ValueError if they have other shapes."""
         if len(state) != len(self.moments):
             raise ValueError(
-                f"normaliser of {len(state)} observation parts, but this agent normalises {len(self.moments)}"
+                f"normalizer of {len(state)} observation parts, but this agent normalizes {len(self.moments)}"
             )
         for i, leaf in enumerate(self.moments.values()):
             leaf.load_state_dict(state[f"{i:03d}"])
@@ -148,7 +148,7 @@ Floats = NDArray[np.floating]
 FIRST_COUNT = 1e-4
 """The weight of the initial values, mean 0 and variance 1."""
 FEW = 1024
-"""Up to this number of values, numpy normalises faster than torch."""
+"""Up to this number of values, numpy normalizes faster than torch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,15 +288,15 @@ class RunningMoments:
         return before + step, spread if variance is None else spread + variance * share
 
     def normalize(self, values: Tensor) -> Tensor:
-        """Normalise values [.., *shape] to float32, as networks receive them."""
+        """Normalize values [.., *shape] to float32, as networks receive them."""
         mean, deviation = self._on(values.device)
         # rounded to float32 last, because the difference of close float32 numbers would have few digits
         return values.sub(mean).div_(deviation).float().clamp_(-self.bound, self.bound)
 
     def normalize_detached(self, values: Tensor) -> Tensor:
-        """Normalise like `normalize`, but faster, for values [.., *shape] without graph.
+        """Normalize like `normalize`, but faster, for values [.., *shape] without graph.
 
-        Without compiled code, few numbers on the CPU are normalised in numpy: calls of torch take longer than the arithmetic.
+        Without compiled code, few numbers on the CPU are normalized in numpy: calls of torch take longer than the arithmetic.
         """
         if self._compiled is not None:
             found = self._compiled(values, self._center.tensor, self._deviation.tensor, self.bound)
@@ -309,7 +309,7 @@ class RunningMoments:
         return torch.from_numpy(np.minimum(np.maximum(scaled.astype(np.float32), -self.bound), self.bound))
 
     def by_row(self, values: Tensor, into: Tensor) -> Callable[[int], object]:
-        """Return a function of t that normalises `values[t]` to `into[t]`, for [T, .., *shape]."""
+        """Return a function of t that normalizes `values[t]` to `into[t]`, for [T, .., *shape]."""
         if self._compiled is not None:
             found = self._compiled.by_row(values, into, self._center.tensor, self._deviation.tensor, self.bound)
             if found is not None:
@@ -318,7 +318,7 @@ class RunningMoments:
         return lambda t: given[t].copy_(self.normalize_detached(raw[t]))
 
     def denormalize(self, values: Tensor) -> Tensor:
-        """Compute the original values [.., *shape] from normalised ones, up to clipping."""
+        """Compute the original values [.., *shape] from normalized ones, up to clipping."""
         mean, deviation = self._on(values.device)
         return (values * deviation + mean).float()
 
@@ -343,9 +343,9 @@ class RunningMoments:
         for name, value in given.items():
             shape = () if name == "count" else self.mean.shape
             if value.shape != shape:
-                raise ValueError(f"normaliser {name} of shape {value.shape}, but this agent's has {shape}")
+                raise ValueError(f"normalizer {name} of shape {value.shape}, but this agent's has {shape}")
             if not np.isfinite(value).all() or (name != "mean" and (value < 0.0).any()):
-                raise ValueError(f"normaliser {name} holds values that no statistic can have")
+                raise ValueError(f"normalizer {name} holds values that no statistic can have")
         self.mean_variance = given["mean"][None].copy(), given["variance"][None].copy()
         self.count = float(given["count"])
         self.refresh()

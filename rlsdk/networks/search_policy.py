@@ -169,7 +169,7 @@ def build_search_policy(
         squash: whether Box actions are squashed by tanh; otherwise they are clipped.
 
     Raises:
-        SettingsError: the activation does not exist in numpy, an optimiser is set although none is used, or the encoder
+        SettingsError: the activation does not exist in numpy, an optimizer is set although none is used, or the encoder
             of the observations has parameters.
     """
     space, activation = context.action_space, networks.activation_fn
@@ -180,7 +180,7 @@ def build_search_policy(
         )
     if networks.optimizer_class not in ("adam", None) or networks.optimizer_kwargs:
         raise SettingsError(
-            "optimizer_class, optimizer_kwargs: candidates are searched without an optimiser; leave them out"
+            "optimizer_class, optimizer_kwargs: candidates are searched without an optimizer; leave them out"
         )
     # by the space, because the names of these policies choose layers and not encoders
     kind = "MultiInputPolicy" if isinstance(context.observation_space, Dict | Tuple) else "MlpPolicy"

@@ -1,4 +1,4 @@
-"""The preprocessing of observations and rewards before networks see them: frame stacking and normalisation.
+"""The preprocessing of observations and rewards before networks see them: frame stacking and normalization.
 
 It is part of the agent and of the agent's file. `predict` and evaluation apply it too. Only training changes its statistics.
 """

@@ -29,17 +29,17 @@ BatchT = TypeVar("BatchT")
 
 SETTINGS = frozenset(field.name for field in attrs.fields(Normalization))
 ATTRIBUTES = ("space", "settings", "device", "observations", "rewards", "training")
-"""The attributes of a normaliser that can be assigned."""
+"""The attributes of a normalizer that can be assigned."""
 
 
 class Normalizer:
-    """Normalises observations and rewards by running statistics.
+    """Normalizes observations and rewards by running statistics.
 
-    `observations` normalises observations, `rewards` normalises rewards. `training = False` freezes the statistics of both.
+    `observations` normalizes observations, `rewards` normalizes rewards. `training = False` freezes the statistics of both.
     """
 
     def __init__(self, space: Space, settings: Normalization, gamma: float, num_envs: int, device: str) -> None:
-        """Raises SettingsError: there is nothing to normalise, the settings exclude each other, or `norm_obs_keys` is wrong."""
+        """Raises SettingsError: there is nothing to normalize, the settings exclude each other, or `norm_obs_keys` is wrong."""
         self.space, self.settings, self.device = space, settings, device
         self.observations = ObservationNormalizer(space, settings)
         self.rewards = RewardScale(settings, gamma if settings.gamma is None else settings.gamma, num_envs)
@@ -65,7 +65,7 @@ class Normalizer:
 
     @property
     def moments(self) -> dict[str, RunningMoments]:
-        """The path of each part of observations that is normalised -> its statistics."""
+        """The path of each part of observations that is normalized -> its statistics."""
         return self.observations.moments
 
     @property
@@ -91,7 +91,7 @@ class Normalizer:
     # --- for users: numpy in, numpy out ----------------------------------------------------------------------------
 
     def normalize_obs(self, observation: Features) -> Features:
-        """Normalise one observation or a batch, numpy [*shape] or [N, *shape] per leaf. The statistics do not change."""
+        """Normalize one observation or a batch, numpy [*shape] or [N, *shape] per leaf. The statistics do not change."""
         return self._in_numpy(RunningMoments.normalize, observation)
 
     def unnormalize_obs(self, observation: Features) -> Features:
@@ -111,7 +111,7 @@ class Normalizer:
         return map_leaves(self.space, convert, observation)
 
     def normalize_reward(self, reward: ArrayLike) -> NDArray[np.float32]:
-        """Normalise rewards of any shape. The statistics do not change."""
+        """Normalize rewards of any shape. The statistics do not change."""
         return self.rewards.normalize(torch.as_tensor(reward, dtype=torch.float32)).numpy(force=True)
 
     def unnormalize_reward(self, reward: ArrayLike) -> NDArray[np.float32]:
@@ -157,7 +157,7 @@ class RewardScale:
         return self._shared.tensor
 
     def update(self, rollout: Rollout[CarryT, ExtrasT], *, keeps_raw: bool) -> Rollout[CarryT, ExtrasT]:
-        """Update the statistics, and return the rollout with normalised rewards, or with the signs of rewards.
+        """Update the statistics, and return the rollout with normalized rewards, or with the signs of rewards.
 
         The reward of a step is divided by the deviation after that step. With `keeps_raw`, for a replay buffer, rewards are
         not divided: it divides those that it samples, by the deviation of then.
@@ -248,14 +248,14 @@ class RewardScale:
 
 
 def normalized(normalizer: ObservationNormalizer, observation: Observation) -> Observation:
-    """The observation [.., *shape] with normalised features."""
+    """The observation [.., *shape] with normalized features."""
     return Observation(normalizer.collected(observation.features), observation.is_first, observation.action_mask)
 
 
 def normalized_batch(normalizer: Normalizer, batch: BatchT) -> BatchT:
-    """A batch from a replay buffer with observations and rewards normalised by the current statistics.
+    """A batch from a replay buffer with observations and rewards normalized by the current statistics.
 
-    Only `Transitions` and `Sequences` are normalised. For other types of batches, the algorithm must use
+    Only `Transitions` and `Sequences` are normalized. For other types of batches, the algorithm must use
     `BuildContext.observation_normalizer` and `BuildContext.reward_normalizer`.
     """
     observations, rewards = normalizer.observations, normalizer.rewards
@@ -277,14 +277,14 @@ def normalized_batch(normalizer: Normalizer, batch: BatchT) -> BatchT:
 
 
 class RolloutNormalizer:
-    """Normalises the observations and rewards that a collector collects for one agent."""
+    """Normalizes the observations and rewards that a collector collects for one agent."""
 
     def __init__(self, normalizer: Normalizer, *, keeps_raw: bool) -> None:
         """`keeps_raw`: whether rollouts go to a replay buffer, which stores raw observations and rewards."""
         self.normalizer, self.keeps_raw = normalizer, keeps_raw
 
     def observation(self, observation: Observation) -> Observation:
-        """The normalised observation [.., *shape] for the policy."""
+        """The normalized observation [.., *shape] for the policy."""
         return normalized(self.normalizer.observations, observation)
 
     def rollout(
@@ -292,9 +292,9 @@ class RolloutNormalizer:
         rollout: Rollout[CarryT, ExtrasT],
         estimates: Callable[[StepData[ExtrasT]], ExtrasT] | None = None,
     ) -> Rollout[CarryT, ExtrasT]:
-        """The normalised rollout [T, B], or the raw rollout for a replay buffer. Its valid rows update the statistics.
+        """The normalized rollout [T, B], or the raw rollout for a replay buffer. Its valid rows update the statistics.
 
-        `estimates` is that of the policy, see `rlsdk.interfaces.PolicyAbilities`. It gets normalised observations. The
+        `estimates` is that of the policy, see `rlsdk.interfaces.PolicyAbilities`. It gets normalized observations. The
         caller disables gradients.
         """
         # a replay buffer stores raw rows: they are normalized by the statistics of the time when they are sampled

@@ -43,7 +43,7 @@ DEFAULT_GAMMA = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """The frame stacking and normalisation of one agent. Each of them is None if the agent does not use it.
+    """The frame stacking and normalization of one agent. Each of them is None if the agent does not use it.
 
     Policies and algorithms get preprocessed observations. The collector, `predict` and sessions preprocess observations. So do
     policy methods that users call with numpy or torch, and the sampling of a replay buffer.
@@ -55,7 +55,7 @@ class Preprocessing:
 
     @property
     def build_context(self) -> BuildContext:
-        """The context for building the algorithm: the space of stacked observations, and functions to normalise other data."""
+        """The context for building the algorithm: the space of stacked observations, and functions to normalize other data."""
         context, frames, normalizer = self.context, self.frames, self.normalizer
         if frames is not None:
             context = replace(context, observation_space=frames.space, frames=frames)
@@ -73,9 +73,9 @@ class Preprocessing:
         )
 
     def connected(self, parts: Parts) -> Parts:
-        """The parts of the algorithm, connected to the normaliser.
+        """The parts of the algorithm, connected to the normalizer.
 
-        Batches that the replay buffer samples are normalised. Population methods play candidates on normalised observations.
+        Batches that the replay buffer samples are normalized. Population methods play candidates on normalized observations.
 
         Raises:
             SettingsError: population methods do not support the settings.
@@ -100,7 +100,7 @@ class Preprocessing:
         return env if self.frames is None else FrameStackEnv(env, self.frames, self.context.device)
 
     def rollouts(self, parts: Parts, *, keeps_raw: bool = False) -> RolloutNormalizer | None:
-        """The normaliser of the collector's observations and rewards; None if the collector normalises nothing.
+        """The normalizer of the collector's observations and rewards; None if the collector normalizes nothing.
 
         `keeps_raw`: whether rollouts stay raw; those for a replay buffer always do.
         """
@@ -171,7 +171,7 @@ class Preprocessing:
     # --- files -------------------------------------------------------------------------------------------------------
 
     def policy_state(self, policy: Stateful) -> dict[str, object]:
-        """The state of a policy for files. The statistics of the normaliser are the entry `normalizer`."""
+        """The state of a policy for files. The statistics of the normalizer are the entry `normalizer`."""
         state = dict(policy.state_dict())
         return state if self.normalizer is None else {**state, "normalizer": self.normalizer.state_dict()}
 
@@ -180,13 +180,13 @@ class Preprocessing:
 
         Raises:
             KeyError, ValueError: the state does not fit the policy.
-            ArtifactError: only one of the state and the agent has statistics of a normaliser.
+            ArtifactError: only one of the state and the agent has statistics of a normalizer.
         """
         # a copy, because the entry is taken out of it
         rest = dict(state)
         if (self.normalizer is None) == ("normalizer" in rest):
             raise ArtifactError(
-                "statistics of normalisation are stored only for agents made with normalize, whose networks need them; leave"
+                "statistics of normalization are stored only for agents made with normalize, whose networks need them; leave"
                 " normalize unchanged"
             )
         if self.normalizer is not None:
@@ -198,7 +198,7 @@ def preprocessing_of(context: BuildContext, config: AgentConfig) -> Preprocessin
     """The preprocessing that an agent's settings select.
 
     Raises:
-        SettingsError: there is nothing to normalise, or the settings of normalisation are invalid.
+        SettingsError: there is nothing to normalize, or the settings of normalization are invalid.
     """
     frames = FrameStacker(context.observation_space, config.frame_stack) if config.frame_stack > 1 else None
     space = context.observation_space if frames is None else frames.space

@@ -68,7 +68,7 @@ class AlgorithmSpec(Generic[ConfigT]):
 
     id: str
     family: str = attrs.field(validator=_is_label)
-    """A label for lists, such as on-policy or off-policy. No behaviour depends on it."""
+    """A label for lists, such as on-policy or off-policy. No behavior depends on it."""
     config_type: type[ConfigT] = attrs.field(validator=_attrs_class)
     build: Callable[[BuildContext, ConfigT], Parts] = attrs.field(validator=_function)
     policies: tuple[str, ...] = attrs.field(validator=attrs.validators.min_len(1))

@@ -41,7 +41,7 @@ class Preset:
     def is_in(self, config: AgentConfig) -> bool:
         """Return whether `config` has the settings of this preset, and default values for all other settings.
 
-        The policy, environment, seed, data sets and settings that do not affect what is learnt may have any value.
+        The policy, environment, seed, data sets and settings that do not affect what is learned may have any value.
         """
         free = {
             field.name

@@ -531,7 +531,7 @@ def made(
     """Return an agent with `settings`, which include the environment.
 
     With `policy_from`, an agent file or a run directory, the agent begins with the policy in that file. The file defines the
-    networks, the normalisation and the stacked frames: it has priority over the preset `known`, and `given` over both.
+    networks, the normalization and the stacked frames: it has priority over the preset `known`, and `given` over both.
 
     Raises:
         SettingsError: as `Agent.load_policy`.

@@ -14,8 +14,8 @@ from typing import TextIO
 
 from rlsdk.errors import printable
 
-COLOURS = re.compile("\x1b\\[[0-9;]*m")
-"""The escape codes that set colours in a terminal."""
+COLORS = re.compile("\x1b\\[[0-9;]*m")
+"""The escape codes that set colors in a terminal."""
 STREAM_ERRORS = (OSError, ValueError, AttributeError, RuntimeError)
 """The errors that printing raises when the stream is closed, full or missing, or when a signal interrupts it."""
 
@@ -136,8 +136,8 @@ def plain_output() -> Iterator[None]:
 def plain_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """The text of a warning on one line, without its file and line of code, and without the colours of gymnasium."""
-    return f"warning: {COLOURS.sub('', str(message)).removeprefix('WARN: ')}\n"
+    """The text of a warning on one line, without its file and line of code, and without the colors of gymnasium."""
+    return f"warning: {COLORS.sub('', str(message)).removeprefix('WARN: ')}\n"
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ ACTIVATIONS = ("elu", "gelu", "identity", "leaky_relu", "relu", "selu", "silu", 
 EXTRACTORS = ("CombinedExtractor", "FlattenExtractor", "NatureCNN")
 KERNELS = ("auto", "autograd", "numpy", "torch")
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "nadam", "radam", "rmsprop", "sgd")
-"""Names of element-wise optimisers. They get all parameters as one flat vector, which has the same result."""
+"""Names of element-wise optimizers. They get all parameters as one flat vector, which has the same result."""
 MAX_LAYERS, MAX_WIDTH = 256, 2**20
 
 
@@ -198,14 +198,14 @@ class NetworkConfig:
         default="adam",
         converter=as_optimizer,
         metadata=described(
-            "torch optimiser: a name, a class, or a function (parameters, lr, **optimizer_kwargs) that returns one",
+            "torch optimizer: a name, a class, or a function (parameters, lr, **optimizer_kwargs) that returns one",
             examples=("sgd",),
         ),
     )
     optimizer_kwargs: Mapping[str, object] | None = attrs.field(
         default=None,
         metadata=described(
-            "further arguments of the optimiser, without the learning rate; none = the algorithm's defaults; in a"
+            "further arguments of the optimizer, without the learning rate; none = the algorithm's defaults; in a"
             " table, missing arguments have torch's defaults",
             examples=({"eps": 0.1},),
         ),
@@ -257,7 +257,7 @@ class ActorCriticConfig(NetworkConfig):
         converter=as_activation,
         metadata=described("activation function between hidden layers", examples=("elu",)),
     )
-    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initialisation of weights"))
+    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initialization of weights"))
     log_std_init: float = attrs.field(
         default=0.0, validator=in_range(-20, 10), metadata=described("initial log standard deviation of Box actions")
     )

@@ -15,9 +15,9 @@ from rlsdk.settings.strict import structure
 
 @attrs.frozen(kw_only=True)
 class Normalization:
-    """Settings of the normalisation of observations and rewards by running statistics."""
+    """Settings of the normalization of observations and rewards by running statistics."""
 
-    norm_obs: bool = attrs.field(default=True, metadata=described("normalise the float parts of observations"))
+    norm_obs: bool = attrs.field(default=True, metadata=described("normalize the float parts of observations"))
     norm_reward: bool = attrs.field(
         default=True, metadata=described("divide rewards by the running standard deviation of the discounted return")
     )
@@ -30,12 +30,12 @@ class Normalization:
     clip_obs: float = attrs.field(
         default=10.0,
         validator=in_range(0, open_low=True),
-        metadata=described("normalised observations are clipped to [-clip_obs, clip_obs]"),
+        metadata=described("normalized observations are clipped to [-clip_obs, clip_obs]"),
     )
     clip_reward: float = attrs.field(
         default=10.0,
         validator=in_range(0, open_low=True),
-        metadata=described("normalised rewards are clipped to [-clip_reward, clip_reward]"),
+        metadata=described("normalized rewards are clipped to [-clip_reward, clip_reward]"),
     )
     gamma: float | None = attrs.field(
         default=None,
@@ -50,7 +50,7 @@ class Normalization:
     norm_obs_keys: tuple[str, ...] | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(tuple),
-        metadata=described("entries of a Dict observation to normalise; none = all float entries"),
+        metadata=described("entries of a Dict observation to normalize; none = all float entries"),
     )
     where_possible: bool = attrs.field(
         default=False,
@@ -61,7 +61,7 @@ class Normalization:
 
 
 def as_normalization(value: bool | Mapping[str, object] | Normalization | None) -> Normalization | None:
-    """Return the settings, given a table of them, True (all defaults), False or None (both: no normalisation).
+    """Return the settings, given a table of them, True (all defaults), False or None (both: no normalization).
 
     Raises:
         SettingsError: the value is something else, or a setting is unknown or mistyped.
@@ -158,7 +158,7 @@ class AgentConfig:
         converter=as_normalization,
         kw_only=True,
         metadata=described(
-            "normalise observations and rewards by running statistics: true, or a table of settings", examples=(True,)
+            "normalize observations and rewards by running statistics: true, or a table of settings", examples=(True,)
         ),
     )
     frame_stack: int = attrs.field(

@@ -15,7 +15,7 @@ Validator = Callable[[object, "attrs.Attribute[Any]", object], None]
 Affects = Literal["training", "speed", "memory", "logging", "device", "refusals"]
 """What a setting changes:
 
-- `training`: what is learnt or done.
+- `training`: what is learned or done.
 - `speed`: the speed of the same computation. Results are the same up to rounding.
 - `memory`: the memory that is used. Results are identical bit for bit.
 - `logging`: what is logged. Results are identical bit for bit.

@@ -40,7 +40,7 @@ N_STEPS = described("steps of each environment per rollout", unit="vector steps"
 MINIBATCH_SIZE = described("steps per minibatch; none = the whole rollout", unit="steps", tune=(32, 2048))
 N_EPOCHS = described("passes over each rollout", tune=(1, 30))
 GAE_LAMBDA = described(
-    "lambda of generalised advantage estimation: lower = more bias, less variance",
+    "lambda of generalized advantage estimation: lower = more bias, less variance",
     source="arXiv:1506.02438",
     tune=(0.8, 1),
 )
@@ -49,10 +49,10 @@ CLIP_RANGE = described(
     tune=(0.1, 0.4),
 )
 CLIP_RANGE_VF = described(
-    "clipping range of the change of values, in units of the (normalised) return; none = no clipping"
+    "clipping range of the change of values, in units of the (normalized) return; none = no clipping"
 )
 NORMALIZE_ADVANTAGE = described(
-    "normalise advantages to mean 0 and standard deviation 1, in each minibatch if there are minibatches"
+    "normalize advantages to mean 0 and standard deviation 1, in each minibatch if there are minibatches"
 )
 ENT_COEF = described("weight of the entropy bonus in the loss", tune=(0, 0.1))
 VF_COEF = described("weight of the value loss", tune=(0.1, 1))

@@ -222,23 +222,23 @@ class SoftActorCriticNetworkConfig(ActorAndCriticsConfig):
 
 
 def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
-    """Return (initial value, whether it is learnt) for `"auto"`, `"auto_0.1"` or a number.
+    """Return (initial value, whether it is learned) for `"auto"`, `"auto_0.1"` or a number.
 
     Raises:
         SettingsError: the value has another form, is not finite, or is not positive (a fixed coefficient may be 0).
     """
     try:
-        learnt = isinstance(value, str) and value.startswith("auto")
-        initial = float(str(value)[5:] or 1.0) if learnt else float(value)
-        if isinstance(value, str) and learnt and value != "auto" and not value.startswith("auto_"):
+        learned = isinstance(value, str) and value.startswith("auto")
+        initial = float(str(value)[5:] or 1.0) if learned else float(value)
+        if isinstance(value, str) and learned and value != "auto" and not value.startswith("auto_"):
             raise ValueError
     except ValueError:
         raise SettingsError(
             f'ent_coef {value!r} must be "auto", "auto_" with a first value (auto_0.1), or a number'
         ) from None
-    if not is_float32(initial) or initial < 0.0 or (learnt and initial == 0.0):
-        raise SettingsError(f"ent_coef {value!r} must be {'positive' if learnt else 'not negative'} and finite")
-    return initial, learnt
+    if not is_float32(initial) or initial < 0.0 or (learned and initial == 0.0):
+        raise SettingsError(f"ent_coef {value!r} must be {'positive' if learned else 'not negative'} and finite")
+    return initial, learned
 
 
 def _soft_networks(value: Mapping[str, object] | SoftActorCriticNetworkConfig | None) -> SoftActorCriticNetworkConfig:
@@ -280,7 +280,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
     ent_coef: str | float = attrs.field(
         default="auto",
         metadata=described(
-            'weight of the entropy bonus: "auto" = learnt, starting at 1; "auto_0.1" = learnt, starting at 0.1; a'
+            'weight of the entropy bonus: "auto" = learned, starting at 1; "auto_0.1" = learned, starting at 0.1; a'
             " number = constant",
             examples=("auto_0.1", 0.3),
         ),
@@ -293,7 +293,7 @@ class SoftActorCriticConfig(ContinuousOffPolicyConfig):
     target_entropy: str | float = attrs.field(
         default="auto",
         metadata=described(
-            'entropy that a learnt ent_coef aims for; "auto" = minus the number of action dimensions', examples=(-0.5,)
+            'entropy that a learned ent_coef aims for; "auto" = minus the number of action dimensions', examples=(-0.5,)
         ),
     )
     use_sde: bool = attrs.field(default=False, metadata=glossary.USE_SDE)

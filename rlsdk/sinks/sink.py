@@ -178,7 +178,7 @@ def number_of(value: object) -> float | None:
     if isinstance(value, Real | Decimal):
         try:
             size = float(value)
-        except (OverflowError, ValueError):  # an integer beyond every float, a signalling NaN
+        except (OverflowError, ValueError):  # an integer beyond every float, a signaling NaN
             return None
         return value if isinstance(value, int) else size
     return None

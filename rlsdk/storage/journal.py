@@ -46,7 +46,7 @@ class Journal:
         self.folder = folder
         self.parts: list[ReplayPart] = []
         self._probe: dict[str, Tensor] = {}
-        """The row `SETTLED` before the end of the last part, by which a buffer is recognised as the same."""
+        """The row `SETTLED` before the end of the last part, by which a buffer is recognized as the same."""
 
     def write(self, state: State) -> tuple[dict[str, object], list[str]]:
         """(the state without its rows, the names of the parts that hold the rows). New rows are written to one more part.

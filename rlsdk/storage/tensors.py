@@ -143,7 +143,7 @@ ADVICE = "state_dict() may hold tables of tensors, text, finite numbers, true, f
 def require_names(node: Mapping[Any, object], place: str = "") -> None:
     """Raise PluginError if a table has a name that a file would not restore unchanged.
 
-    Names must be text without '/'. The states of torch's optimisers may also have whole numbers as names.
+    Names must be text without '/'. The states of torch's optimizers may also have whole numbers as names.
     """
     numbers = node.keys() == {"state", "param_groups"}
     for name, child in node.items():
@@ -162,9 +162,9 @@ def require_names(node: Mapping[Any, object], place: str = "") -> None:
 
 
 def nested_state(flat: Mapping[str, object]) -> dict[str, Any]:
-    """`rlsdk.tree.unflatten`, but with whole numbers as the keys of parameters in the states of torch's optimisers.
+    """`rlsdk.tree.unflatten`, but with whole numbers as the keys of parameters in the states of torch's optimizers.
 
-    torch's optimisers ignore entries whose key is text.
+    torch's optimizers ignore entries whose key is text.
 
     Raises:
         ValueError: the same name belongs to a value and to a table.

@@ -61,7 +61,7 @@ class LocalCollector:
             env: the environments.
             acting: the acting state of each group; empty if only whole episodes are played.
             generators: the generator of each group.
-            normalizer: normalises observations before the policy acts, and rollouts; None: nothing is normalised.
+            normalizer: normalizes observations before the policy acts, and rollouts; None: nothing is normalized.
             space: the observation space of the agent, whose Dict keys may have another order than those of `env`; None: that
                 of `env`.
         """
@@ -88,14 +88,14 @@ class LocalCollector:
         # asked of the policy: a grouped one has `estimates` always
         filling = ability(policy, PolicyAbilities, "estimates") and ability(acting, PolicyAbilities, "estimates")
         self._estimates: Callable[[StepData[Any]], Any] | None = None if filling is None else filling.estimates
-        # extras are computed from normalised observations, so with a normaliser only after it has seen the rollout
+        # extras are computed from normalized observations, so with a normalizer only after it has seen the rollout
         self._fill = self._estimates if normalizer is None else None
         self._in_place = in_place_of(acting, self.env, generator, normalizer)
         self._preparing = shortcut(acting, PolicyAbilities, "rollout_act", "act")
         self._act: AnyAct = partial(self._first_act, self._bound(acting.act))
 
     def _bound(self, act: Callable[..., Act[CarryT, ExtrasT]]) -> AnyAct:
-        """The function (observation without normalisation, carry) -> act."""
+        """The function (observation without normalization, carry) -> act."""
         bound, normalizer = partial(act, deterministic=False, generator=self.generators[0]), self.normalizer
         if normalizer is None:
             return bound

@@ -150,13 +150,13 @@ class ReplayUpdates:
 
         Raises:
             PluginError: there is no buffer.
-            SettingsError: the algorithm cannot use the batches, or the buffer is prioritised and the algorithm has no
+            SettingsError: the algorithm cannot use the batches, or the buffer is prioritized and the algorithm has no
                 `td_error`.
         """
         if parts.buffer is None:
             raise PluginError(f"its plan, {type(parts.plan).__name__}, samples a memory; give Parts(buffer=...)")
         self.memory = parts.buffer
-        # without normalisation the algorithm learns from the batches of the buffer unchanged
+        # without normalization the algorithm learns from the batches of the buffer unchanged
         self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample
         self.algorithm, self.generator = parts.algorithm, streams["replay"]
         self.prioritized = ability(parts.buffer, BufferAbilities, "prioritize")
@@ -220,7 +220,7 @@ class ReplayUpdates:
             )
         if self.judging is None or (error := self.judging.td_error) is None:
             raise PluginError(
-                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritised replay needs one error per row"
+                f"{type(self.algorithm).__name__}.td_error is None after an update; prioritized replay needs one error per row"
             )
         return index, error
 

@@ -36,13 +36,13 @@ class OnPolicyPlan:
         """Create the plan from the hyper-parameters of an algorithm.
 
         Raises:
-            SettingsError: a rollout would have a single step, whose advantage cannot be normalised.
+            SettingsError: a rollout would have a single step, whose advantage cannot be normalized.
         """
         # the deviation of one advantage is NaN
         if config.normalize_advantage and config.n_steps * context.num_envs < 2:
             raise SettingsError(
                 f"n_steps = {config.n_steps} with {context.num_envs} environment gives one step per rollout, whose advantage"
-                " cannot be normalised; raise n_steps, or set normalize_advantage = false"
+                " cannot be normalized; raise n_steps, or set normalize_advantage = false"
             )
         return OnPolicyPlan(config.n_steps)
 

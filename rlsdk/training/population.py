@@ -50,7 +50,7 @@ class PopulationPlan:
     alive_bonus_offset: float = 0.0
     """A number that is added to the reward of every step when candidates are scored."""
     normalizer: ObservationNormalizer | None = None
-    """The running statistics of observations; None: observations are not normalised."""
+    """The running statistics of observations; None: observations are not normalized."""
     needs_environment: ClassVar[bool] = True
     unit: ClassVar[Literal["steps"]] = "steps"
     log_every: ClassVar[Literal["rounds"]] = "rounds"
@@ -171,9 +171,9 @@ MakeAct = Callable[[NDArray[np.float32]], Act]
 
 @attrs.frozen(eq=False)
 class EpisodeRequest:
-    """The parameters to play, the seed of each episode, and the normalisation of observations.
+    """The parameters to play, the seed of each episode, and the normalization of observations.
 
-    `mean`, `factor` and `clip` have one entry per number of an encoded observation, [F]; None: no normalisation.
+    `mean`, `factor` and `clip` have one entry per number of an encoded observation, [F]; None: no normalization.
     """
 
     parameters: NDArray[np.float32]
@@ -202,7 +202,7 @@ class EpisodeStep:
 
 @attrs.frozen(eq=False)
 class EpisodeResult:
-    """The result of a request: its episodes and, if observations are normalised, the moments of its observations."""
+    """The result of a request: its episodes and, if observations are normalized, the moments of its observations."""
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
@@ -223,7 +223,7 @@ def play_episodes(
         make_act: parameters [P, D] of the candidates that are playing -> the function that chooses their actions.
         space: the observation space.
         environments: gymnasium environments, all of the same kind.
-        requests: the requests; all with the same normalisation of observations.
+        requests: the requests; all with the same normalization of observations.
 
     Raises:
         EnvironmentFault: a return or an observation is not finite, or an observation has another size than its space.
@@ -262,7 +262,7 @@ class _EpisodeSlot:
         self.steps: list[EpisodeStep] = []
         self.step = self.noting if request.steps else environment.step
         self.seen: list[Vector] = []
-        """Arrays [T, F] of consecutive observations; empty if observations are not normalised."""
+        """Arrays [T, F] of consecutive observations; empty if observations are not normalized."""
         self.vector = self.begin()
 
     def begin(self) -> Vector:

@@ -115,7 +115,7 @@ class InPlace:
     def __init__(
         self, act: ActInPlace, env: StepsInPlace, generator: Generator, normalizer: ObservationNormalizer | None = None
     ) -> None:
-        """`normalizer`: normalises observations before the policy acts."""
+        """`normalizer`: normalizes observations before the policy acts."""
         self.act, self.env, self.generator, self.normalizer = act, env, generator, normalizer
         self._last: Observation | None = None
         """The observation after the last rollout."""
@@ -188,7 +188,7 @@ class RolloutStorage:
             first: the first observation.
             length: T, the steps of a rollout.
             several: whether there is space for several rollouts, if they are small.
-            normalized: whether the policy acts on other features, those after normalisation.
+            normalized: whether the policy acts on other features, those after normalization.
         """
         features, mask = cast("Tensor", first.features), first.action_mask
         self.length, self.count = length, len(first.is_first)

@@ -185,7 +185,7 @@ def policy_loss_of(network: ActorCritic) -> PolicyLoss:
 
 
 def policy_steps_of(evaluator: PolicyEvaluator[RowsT], loss: PolicyLoss) -> PolicySteps | None:
-    """Return what makes several gradient steps in one call; None: call `evaluator`, `loss` and the optimiser for each step."""
+    """Return what makes several gradient steps in one call; None: call `evaluator`, `loss` and the optimizer for each step."""
     return factory.policy_steps(evaluator, loss)
 
 

@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 
 from rlsdk.interfaces import State
 from rlsdk.kernels import Structure, graphed
-from rlsdk.kernels.protocol import Learnt
+from rlsdk.kernels.protocol import Learned
 from rlsdk.math.values import clipped_double_q, squared_error, td_error
 from rlsdk.networks.continuous import DeterministicActor, SquashedActor, smoothed
 from rlsdk.networks.critics import ContinuousCritics, OwnCritics
@@ -34,7 +34,7 @@ ConfigT_contra = TypeVar("ConfigT_contra", contravariant=True)
 
 class SoftActorCritic(Generic[ConfigT]):
     """Trains a squashed Gaussian actor, critics with a target network, and an entropy coefficient that is fixed or
-    learnt.
+    learned.
 
     The order in one update is: entropy coefficient, critics, actor, target network. If critics and actor share an
     encoder, only the actor's loss trains it.
@@ -71,7 +71,7 @@ class SoftActorCritic(Generic[ConfigT]):
         """
         before = self.config
         require_noise_stays(before.action_noise, config.action_noise)
-        # a learnt coefficient continues from its value unless the setting itself changed
+        # a learned coefficient continues from its value unless the setting itself changed
         if config.ent_coef != before.ent_coef:
             self.entropy.begin(config.ent_coef)
         self.entropy.target_entropy = config.target_entropy_for(self.actor.scale.size)
@@ -95,14 +95,14 @@ class SoftActorCritic(Generic[ConfigT]):
         metrics, trained.td_error = self._learn((batch, noise), rate, moves_target)
         trained.updates += 1
         # reading a number waits for a GPU, so not after every update
-        if self.entropy.learnt and trained.updates % UPDATES_BETWEEN_CHECKS == 0:
+        if self.entropy.learned and trained.updates % UPDATES_BETWEEN_CHECKS == 0:
             self.entropy.warn_if_large(float(metrics["train/ent_coef"]))
         return metrics
 
     @graphed("updates", "td_error", "warned")
-    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, moves_target: bool) -> Learnt:
+    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, moves_target: bool) -> Learned:
         """Learn from N transitions; `noise` [2, N, A] is for two evaluations of the actor. Returns metrics and TD errors."""
-        # For SAC and a learnt alpha, this makes one step of each optimizer along the gradient of these losses. Kernels
+        # For SAC and a learned alpha, this makes one step of each optimizer along the gradient of these losses. Kernels
         # compute them (`evaluate`, and `loss` of the critics); the contract clause `formula.reference` compares both:
         #   a, log_pi = actor(s, noise[0]);  a_next, log_pi_next = actor(s_next, noise[1])
         #   y = r + discount * (target_critics(s_next, a_next).amin(0) - alpha * log_pi_next)
@@ -157,37 +157,37 @@ class SoftActorCritic(Generic[ConfigT]):
 
 
 UPDATES_BETWEEN_CHECKS = 1000
-"""The number of updates between two checks of the size of a learnt entropy coefficient."""
+"""The number of updates between two checks of the size of a learned entropy coefficient."""
 LARGEST_COEFFICIENT = 1000.0
 """A warning is given above this value: such a coefficient outweighs the returns of almost any task."""
 
 
 class EntropyCoefficient:
-    """The entropy coefficient alpha: fixed, or learnt so that the policy's entropy approaches a target.
+    """The entropy coefficient alpha: fixed, or learned so that the policy's entropy approaches a target.
 
-    The loss of a learnt one is -log_alpha * mean(log_prob + target_entropy): arXiv:1812.05905, eq. 17, with log_alpha
+    The loss of a learned one is -log_alpha * mean(log_prob + target_entropy): arXiv:1812.05905, eq. 17, with log_alpha
     in place of alpha.
     """
 
     def __init__(self, value: str | float, target_entropy: float, learning_rate: float, device: str) -> None:
-        initial, self.learnt = parse_entropy_coefficient(value)
+        initial, self.learned = parse_entropy_coefficient(value)
         self.target_entropy = target_entropy
-        # a tensor, so that fixed and learnt coefficients are used in the same way, also in CUDA graphs
+        # a tensor, so that fixed and learned coefficients are used in the same way, also in CUDA graphs
         self.fixed = torch.tensor(initial, device=device)
         # the logarithm, so that a gradient step cannot make alpha negative
-        self.log_alpha = nn.Parameter(torch.full((1,), math.log(initial) if self.learnt else 0.0, device=device))
+        self.log_alpha = nn.Parameter(torch.full((1,), math.log(initial) if self.learned else 0.0, device=device))
         self.optimizer = FlatOptimizer([self.log_alpha], "adam", learning_rate)
         self.warned = False
 
     @property
     def value(self) -> Tensor:
         """Alpha as it is now, 0-d, without graph."""
-        return self.log_alpha.detach().exp().squeeze(0) if self.learnt else self.fixed
+        return self.log_alpha.detach().exp().squeeze(0) if self.learned else self.fixed
 
     @torch.no_grad()
     def update(self, log_prob: Tensor, learning_rate: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return (alpha before this update, 0-d; metrics), given log-densities [N] of the policy's own actions."""
-        if not self.learnt:
+        if not self.learned:
             return self.fixed, {"train/ent_coef": self.fixed}
         alpha = self.log_alpha.exp().squeeze(0)
         # in closed form: the loss is linear in log_alpha, so autograd would be slower for the same number
@@ -201,22 +201,22 @@ class EntropyCoefficient:
         if alpha > LARGEST_COEFFICIENT and not self.warned:
             self.warned = True
             warnings.warn(
-                f"the learnt ent_coef has grown to {alpha:,.0f}: the entropy outweighs the returns; set ent_coef to a"
+                f"the learned ent_coef has grown to {alpha:,.0f}: the entropy outweighs the returns; set ent_coef to a"
                 " number such as 0.1, lower target_entropy, or scale the rewards (normalize=True)",
                 stacklevel=2,
             )
 
     @torch.no_grad()
     def begin(self, value: str | float) -> None:
-        """Use another `ent_coef` from now on. A learnt one begins at its initial value.
+        """Use another `ent_coef` from now on. A learned one begins at its initial value.
 
         Raises:
             SettingsError: `value` is not an entropy coefficient.
         """
-        initial, self.learnt = parse_entropy_coefficient(value)
+        initial, self.learned = parse_entropy_coefficient(value)
         # a new tensor, because metrics of earlier updates still hold the old one
         self.fixed = torch.full_like(self.fixed, initial)
-        if self.learnt:
+        if self.learned:
             self.log_alpha.fill_(math.log(initial))
 
     def state_dict(self) -> State:
@@ -230,7 +230,7 @@ class EntropyCoefficient:
 
 
 class DeterministicActorCritic:
-    """Trains critics towards the smallest value of the target critics, and an actor that maximises the value of the
+    """Trains critics towards the smallest value of the target critics, and an actor that maximizes the value of the
     first critic.
 
     One update trains the critics. Every `policy_delay`-th update of the whole training then trains the actor and moves
@@ -293,7 +293,7 @@ class DeterministicActorCritic:
         return metrics
 
     @graphed("updates", "td_error")
-    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, trains_actor: bool) -> Learnt:
+    def _learn(self, inputs: tuple[Transitions, Tensor], rate: float, trains_actor: bool) -> Learned:
         """Train the critics, and perhaps the actor, on N transitions, given noise [N, A]; returns metrics and TD errors."""
         # One step of each optimizer along the gradient of these losses (arXiv:1802.09477, algorithm 1). Kernels compute
         # them (`evaluate`); the contract clause `formula.reference` of TD3 compares both:
@@ -395,7 +395,7 @@ class TargetNetwork(Generic[NetworkT]):
 
 
 class TrainedCritics:
-    """Critics of continuous actions and the optimisers of critics and actor, with the critics' target network.
+    """Critics of continuous actions and the optimizers of critics and actor, with the critics' target network.
 
     If critics and actor share an encoder, only the actor's loss trains it.
     """
@@ -418,7 +418,7 @@ class TrainedCritics:
         self.structure, self.has_train_mode = Structure(actor, critics), False
         self.updates = 0
         self.td_error: Tensor | None = None
-        """The errors [N] of the last batch with importance weights, for prioritised buffers."""
+        """The errors [N] of the last batch with importance weights, for prioritized buffers."""
 
     def state_dict(self) -> State:
         return {
@@ -479,7 +479,7 @@ class CriticLoss(Protocol[ConfigT_contra]):
         ...
 
     def actor_value(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (mean Q(s, pi(s)) 0-d, its gradient with respect to `values` [C, N, K]). The actor maximises this mean."""
+        """Return (mean Q(s, pi(s)) 0-d, its gradient with respect to `values` [C, N, K]). The actor maximizes this mean."""
         ...
 
     def reconfigure(self, config: ConfigT_contra) -> None:

@@ -70,7 +70,7 @@ def policy_batch(
         rollout: [T, B] steps of `network`.
         network: computes the values of the observations after the last step and at the end of episodes.
         gamma: discount.
-        lam: lambda of generalised advantage estimation.
+        lam: lambda of generalized advantage estimation.
         cut_every: number of steps after which gradients through the recurrent state are cut; None = never within a
             segment.
     """
@@ -212,7 +212,7 @@ def recorded_batch(
     target: Tensor | None = None,
     starts: Tensor | None = None,
 ) -> PolicyBatch:
-    """Return a batch with all advantages 1. The loss of `policy_loss_of` without `clip` is then -log pi(a|s): behaviour
+    """Return a batch with all advantages 1. The loss of `policy_loss_of` without `clip` is then -log pi(a|s): behavior
     cloning.
 
     Args:

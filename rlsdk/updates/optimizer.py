@@ -38,9 +38,9 @@ def _clear_decayed(state: Mapping[str, object]) -> None:
 
 
 class FlatOptimizer:
-    """Applies a torch optimiser to all `parameters`, as one vector if it computes every number separately.
+    """Applies a torch optimizer to all `parameters`, as one vector if it computes every number separately.
 
-    Other optimisers, such as LARS, and functions that choose parameters by their shape get the tensors as they are.
+    Other optimizers, such as LARS, and functions that choose parameters by their shape get the tensors as they are.
     `backward` accumulates gradients in one flat buffer. Call `zero_grad`, then `backward`, then `step`.
     """
 
@@ -51,17 +51,17 @@ class FlatOptimizer:
         learning_rate: float,
         arguments: Mapping[str, object] | None = None,
     ) -> None:
-        """Create the optimiser.
+        """Create the optimizer.
 
         Args:
             parameters: the parameters to train. If it is a module, parameters that are replaced in it later are trained
                 too.
-            choice: a name, a class or function that creates the optimiser, or None for Adam.
+            choice: a name, a class or function that creates the optimizer, or None for Adam.
             learning_rate: the first learning rate.
-            arguments: further arguments of the optimiser.
+            arguments: further arguments of the optimizer.
 
         Raises:
-            SettingsError: the optimiser does not take `arguments`.
+            SettingsError: the optimizer does not take `arguments`.
         """
         self._structure = Structure(parameters) if isinstance(parameters, nn.Module) else None
         self._choice = "adam" if choice is None else choice
@@ -76,14 +76,14 @@ class FlatOptimizer:
         self.flat = nn.Parameter(self._memory.values)
         self.flat.grad = self.gradients
         self._by_tensor = self._tensor_optimizer()
-        """None: the optimiser gets the vector, which is faster; else it gets tensors that are views of it."""
+        """None: the optimizer gets the vector, which is faster; else it gets tensors that are views of it."""
         self.optimizer = self._make([self.flat]) if self._by_tensor is None else self._by_tensor.optimizer
         self._kernel = factory.optimizer_step(self._choice, self.optimizer, self.flat)
         self._make_step = factory.vector_step(self.flat)
         self._clip = factory.clip_norm(self.gradients, reference.clip_norm)
 
     def _tensor_optimizer(self) -> TensorOptimizer | None:
-        """The optimiser of the tensors as they are; None if the vector has the same result."""
+        """The optimizer of the tensors as they are; None if the vector has the same result."""
         # classes by identity: a subclass may look at whole matrices
         known = isinstance(self._choice, str) or any(self._choice is kind for kind in ELEMENTWISE)
         if known or not self._memory.parameters:
@@ -152,14 +152,14 @@ class FlatOptimizer:
         return next_steps(self.optimizer, self.flat, self.optimizer.state.get(self.flat, {}), max_norm)
 
     def state_dict(self) -> dict[str, object]:
-        """The optimiser's moments and step count, without the parameters, which are part of the network's state."""
+        """The optimizer's moments and step count, without the parameters, which are part of the network's state."""
         if self._by_tensor is not None:
             return self._by_tensor.state_dict()
         state = self.optimizer.state.get(self.flat, {})
         return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Raises ValueError if the state does not fit this optimiser. The check is needed because fused steps do not
+        """Raises ValueError if the state does not fit this optimizer. The check is needed because fused steps do not
         check memory."""
         if self._by_tensor is not None:
             self._by_tensor.load_state_dict(state)
@@ -183,13 +183,13 @@ CLASSES: dict[str, type[torch.optim.Optimizer]] = {
 }
 FUSED = ("adagrad", "adam", "adamw", "sgd")
 ELEMENTWISE = frozenset([*CLASSES.values(), torch.optim.ASGD, torch.optim.Rprop])
-"""Optimisers that compute every number separately, so one vector of all parameters has the same result as the tensors."""
+"""Optimizers that compute every number separately, so one vector of all parameters has the same result as the tensors."""
 Maker = Callable[[Sequence[nn.Parameter]], torch.optim.Optimizer]
-"""A function that creates the optimiser of some parameters."""
+"""A function that creates the optimizer of some parameters."""
 
 
 def adam_arguments(choice: object, arguments: Mapping[str, object] | None) -> dict[str, object]:
-    """The arguments of an on-policy algorithm's optimiser.
+    """The arguments of an on-policy algorithm's optimizer.
 
     Without `arguments`, Adam has the documented epsilon of 1e-5. With `arguments` that do not contain `eps`, it has
     torch's default 1e-8.
@@ -202,7 +202,7 @@ def adam_arguments(choice: object, arguments: Mapping[str, object] | None) -> di
 def maker(
     choice: str | Callable[..., torch.optim.Optimizer], learning_rate: float, arguments: Mapping[str, object] | None
 ) -> Maker:
-    """Return a function that creates the optimiser of some parameters."""
+    """Return a function that creates the optimizer of some parameters."""
     kind: Callable[..., torch.optim.Optimizer] = CLASSES[choice] if isinstance(choice, str) else choice
 
     def make(parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
@@ -236,9 +236,9 @@ def maker(
 
 
 def _require_plain_steps(optimizer: torch.optim.Optimizer) -> None:
-    """Raises SettingsError for optimisers that updates cannot use.
+    """Raises SettingsError for optimizers that updates cannot use.
 
-    Those are optimisers whose `step()` needs a function that evaluates the loss again (LBFGS), that train other weights
+    Those are optimizers whose `step()` needs a function that evaluates the loss again (LBFGS), that train other weights
     than they evaluate (schedule-free), or that need sparse gradients.
     """
     name = f"optimizer_class {type(optimizer).__name__}"
@@ -261,37 +261,37 @@ def _require_plain_steps(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
-# The state of an optimiser of one flat vector: checks of stored states, and updates after parameters were replaced.
+# The state of an optimizer of one flat vector: checks of stored states, and updates after parameters were replaced.
 #
-# Stored states are checked because fused optimiser steps access memory without checks.
+# Stored states are checked because fused optimizer steps access memory without checks.
 
 
 def own_state(make: Maker, flat: Tensor, state: Mapping[str, object]) -> dict[str, object]:
-    """Return a copy of `state` on the devices on which an optimiser made by `make([flat])` has it, for a vector `flat` [D].
+    """Return a copy of `state` on the devices on which an optimizer made by `make([flat])` has it, for a vector `flat` [D].
 
     Raises:
-        ValueError: it is not the state of such an optimiser.
+        ValueError: it is not the state of such an optimizer.
     """
     before, after = _states_of_one_number(make, flat)
     wanted = before if not state else after
     # fused steps read moments without checks, so a damaged file must not reach them
     if set(state) != set(wanted):
-        raise ValueError(f"the optimiser's state {sorted(state)} is not {sorted(wanted)}")
+        raise ValueError(f"the optimizer's state {sorted(state)} is not {sorted(wanted)}")
     found = dict(state)
     for name, value in state.items():
         like = wanted[name]
         if isinstance(like, Tensor):
             shape = flat.shape if like.dim() else like.shape
             if not isinstance(value, Tensor) or (value.shape, value.dtype) != (shape, like.dtype):
-                raise ValueError(f"the optimiser's {name!r} is not {like.dtype} {tuple(shape)}")
+                raise ValueError(f"the optimizer's {name!r} is not {like.dtype} {tuple(shape)}")
             found[name] = value.to(like.device, copy=True)
         elif type(value) is not type(like):
-            raise ValueError(f"the optimiser's {name!r} is {value!r}, not a {type(like).__name__}")
+            raise ValueError(f"the optimizer's {name!r} is {value!r}, not a {type(like).__name__}")
     return found
 
 
 def _states_of_one_number(make: Maker, flat: Tensor) -> tuple[dict[str, object], dict[str, object]]:
-    """The states of such an optimiser for a parameter [1], before and after its first step."""
+    """The states of such an optimizer for a parameter [1], before and after its first step."""
     # one number is enough to see which entries the state has, and costs no copy of the vector
     number = nn.Parameter(torch.zeros_like(flat[:1]))
     number.grad = torch.zeros_like(number)
@@ -304,7 +304,7 @@ def _states_of_one_number(make: Maker, flat: Tensor) -> tuple[dict[str, object],
 def moved_state(
     state: Mapping[str, object], flat: Tensor, before: Iterable[nn.Parameter], wanted: Sequence[nn.Parameter]
 ) -> dict[str, object]:
-    """Convert the state of an optimiser of `flat` [D] from the parameters `before` to the parameters `wanted`.
+    """Convert the state of an optimizer of `flat` [D] from the parameters `before` to the parameters `wanted`.
 
     Both are concatenated into one vector. Parameters that are in both retain their moments; new ones have 0.
     """
@@ -327,9 +327,9 @@ def _spans(parameters: Iterable[nn.Parameter]) -> list[slice]:
     return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-# Optimisers that get the tensors as they are, because they compute something else from one vector of all parameters.
+# Optimizers that get the tensors as they are, because they compute something else from one vector of all parameters.
 #
-# Those are optimisers that look at whole matrices (LARS, Adafactor, Muon), and functions that choose parameters by
+# Those are optimizers that look at whole matrices (LARS, Adafactor, Muon), and functions that choose parameters by
 # their shape, for weight decay for example.
 
 
@@ -340,14 +340,14 @@ def stacked_in(module: nn.Module | None) -> list[nn.Parameter]:
 
 
 class TensorOptimizer:
-    """An optimiser of tensors as they are. Its state is the one that its own `state_dict` returns.
+    """An optimizer of tensors as they are. Its state is the one that its own `state_dict` returns.
 
     Layers that are stacked for C critics, [C, inputs, outputs], become one matrix [outputs, inputs] per critic, as in
     `nn.Linear`.
     """
 
     def __init__(self, make: Maker, memory: FlatParameters, stacked: Iterable[nn.Parameter], rate: float) -> None:
-        """Create the optimiser.
+        """Create the optimizer.
 
         Args:
             make: creates it.
@@ -357,7 +357,7 @@ class TensorOptimizer:
         """
         self._make, self._memory, self._stacked = make, memory, set(map(id, stacked))
         self.tensors: dict[tuple[int, int], nn.Parameter] = {}
-        """(id of the parameter, number of the critic) -> the tensor that the optimiser gets."""
+        """(id of the parameter, number of the critic) -> the tensor that the optimizer gets."""
         values, gradients = self._segments(memory.values), self._segments(memory.gradients)
         own = {(id(parameter), 0): parameter for parameter in memory.parameters if id(parameter) not in self._stacked}
         for key, value in values.items():
@@ -383,7 +383,7 @@ class TensorOptimizer:
         return found
 
     def is_elementwise(self) -> bool:
-        """Whether the optimiser computes every number of all tensors separately, and all in the same way."""
+        """Whether the optimizer computes every number of all tensors separately, and all in the same way."""
         group, *others = self.optimizer.param_groups
         same = len(group["params"]) == len(self.tensors) and all(map(is_, group["params"], self.tensors.values()))
         return type(self.optimizer) in ELEMENTWISE and same and not others
@@ -394,7 +394,7 @@ class TensorOptimizer:
             group["lr"] = learning_rate if ratio == 1.0 else learning_rate * ratio
 
     def continue_from(self, before: TensorOptimizer) -> None:
-        """Take over the state of the tensors that were trained before, and what the optimiser changed in its groups."""
+        """Take over the state of the tensors that were trained before, and what the optimizer changed in its groups."""
         for key, tensor in before.tensors.items():
             if key in self.tensors and tensor in before.optimizer.state:
                 self.optimizer.state[self.tensors[key]] = before.optimizer.state[tensor]
@@ -402,7 +402,7 @@ class TensorOptimizer:
             group.update(changed)
 
     def changed_groups(self) -> list[dict[str, Any]]:
-        """What the optimiser itself changed in its groups. The rest comes from the settings, which may change."""
+        """What the optimizer itself changed in its groups. The rest comes from the settings, which may change."""
 
         def changed(group: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:
             names = [name for name in group if name not in ("params", "lr")]
@@ -411,7 +411,7 @@ class TensorOptimizer:
         return [changed(group, fresh) for group, fresh in zip(self.optimizer.param_groups, self._fresh, strict=True)]
 
     def state_dict(self) -> dict[str, object]:
-        """A copy of the optimiser's `state_dict`, with only those entries of groups that the optimiser changed."""
+        """A copy of the optimizer's `state_dict`, with only those entries of groups that the optimizer changed."""
         # a copy, because later steps change the moments in place
         state: dict[str, object] = deepcopy(self.optimizer.state_dict())
         return {**state, "param_groups": deepcopy(self.changed_groups())} if "param_groups" in state else state
@@ -420,7 +420,7 @@ class TensorOptimizer:
         """Load what `state_dict` returned.
 
         Raises:
-            ValueError: the state is not one of such an optimiser.
+            ValueError: the state is not one of such an optimizer.
         """
         own: dict[str, Any] = self._make(list(self.tensors.values())).state_dict()
         wanted: dict[str, Any] = deepcopy(dict(state))
@@ -431,7 +431,7 @@ class TensorOptimizer:
         self.optimizer.load_state_dict(wanted)
 
     def _state_after_a_step(self) -> dict[str, Any]:
-        """The `state_dict` of such an optimiser after one step with copies of the tensors."""
+        """The `state_dict` of such an optimizer after one step with copies of the tensors."""
         copies = [nn.Parameter(tensor.detach().clone()) for tensor in self.tensors.values()]
         for copy in copies:
             copy.grad = torch.full_like(copy, 1e-3)
@@ -442,10 +442,10 @@ class TensorOptimizer:
 
 
 def _completed(own: list[dict[str, Any]], stored: object) -> list[dict[str, Any]]:
-    """The groups of an optimiser, with the entries that a file has for them."""
+    """The groups of an optimizer, with the entries that a file has for them."""
     changed: object = [{}] * len(own) if stored is None else stored
     if not isinstance(changed, list | tuple) or [isinstance(one, Mapping) for one in changed] != [True] * len(own):
-        raise ValueError(f"the optimiser has {len(own)} groups of parameters, its stored state has others")
+        raise ValueError(f"the optimizer has {len(own)} groups of parameters, its stored state has others")
     return [{**group, **more, "params": group["params"]} for group, more in zip(own, changed, strict=True)]
 
 
@@ -458,20 +458,20 @@ def _same(one: object, two: object) -> bool:
 def _require_like(value: object, like: object, place: str = "state") -> None:
     """Raise ValueError if `value` lacks an entry of `like`, or has a tensor of another shape or dtype.
 
-    It may have more, because some optimisers begin to store something after many steps, unless `like` has nothing.
+    It may have more, because some optimizers begin to store something after many steps, unless `like` has nothing.
     """
     if isinstance(like, Mapping):
         given = value if isinstance(value, Mapping) else {}
         if missing := [name for name in like if name not in given]:
-            raise ValueError(f"the optimiser's {place} lacks {', '.join(map(str, missing[:3]))}")
+            raise ValueError(f"the optimizer's {place} lacks {', '.join(map(str, missing[:3]))}")
         if given and not like:
             raise ValueError(
-                f"the optimiser's {place} has {', '.join(map(str, list(given)[:3]))}, which this one does not store"
+                f"the optimizer's {place} has {', '.join(map(str, list(given)[:3]))}, which this one does not store"
             )
         for name, wanted in like.items():
             _require_like(given[name], wanted, f"{place}/{name}")
     elif isinstance(like, Tensor):
         if not isinstance(value, Tensor) or (value.shape, value.dtype) != (like.shape, like.dtype):
-            raise ValueError(f"the optimiser's {place} is not {like.dtype} {tuple(like.shape)}")
+            raise ValueError(f"the optimizer's {place} is not {like.dtype} {tuple(like.shape)}")
     elif isinstance(value, Tensor | Mapping) and like is not None:
-        raise ValueError(f"the optimiser's {place} is a {type(value).__name__}, not a {type(like).__name__}")
+        raise ValueError(f"the optimizer's {place} is a {type(value).__name__}, not a {type(like).__name__}")

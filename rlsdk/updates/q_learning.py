@@ -16,7 +16,7 @@ from torch import Tensor
 from rlsdk import tree
 from rlsdk.interfaces import State
 from rlsdk.kernels import graphed
-from rlsdk.kernels.protocol import Learnt
+from rlsdk.kernels.protocol import Learned
 from rlsdk.math.values import greedy_target, taken_values, td_error
 from rlsdk.networks.discrete_values import DiscreteValuePolicy
 from rlsdk.records import Metrics, Transitions
@@ -60,7 +60,7 @@ class QLearning(Generic[ConfigT]):
             config: the settings.
             loss: the loss of the predicted values.
             num_envs: the number of environments: a vector step counts as many environment steps.
-            arguments: returns the arguments of the optimiser, given the settings.
+            arguments: returns the arguments of the optimizer, given the settings.
         """
         self.policy, self.config, self.loss, self.num_envs = policy, config, loss, num_envs
         self.target = TargetNetwork(policy)
@@ -69,7 +69,7 @@ class QLearning(Generic[ConfigT]):
         self.optimizer = FlatOptimizer(policy, choice, rate, arguments(config))
         self.target_updates = self.since_target = self.counted = 0
         self.td_error: Tensor | None = None
-        """The errors [N] of the last batch with importance weights, for prioritised buffers."""
+        """The errors [N] of the last batch with importance weights, for prioritized buffers."""
         # in place: the policy's kernels and CUDA graphs read this tensor
         policy.epsilon.fill_(config.exploration_initial_eps)
         self._warn_of_short_interval()
@@ -134,17 +134,17 @@ class QLearning(Generic[ConfigT]):
         for batch, target in zip(parts, targets, strict=True):
             yield self._finished(self._learn(batch, target, rate))
 
-    def _finished(self, learnt: Learnt) -> Metrics:
+    def _finished(self, learned: Learned) -> Metrics:
         """Note the errors of an update, and return its metrics."""
-        metrics, self.td_error = learnt
+        metrics, self.td_error = learned
         return {**metrics, "rollout/exploration_rate": self.policy.epsilon.clone()}
 
     @graphed(*COUNTERS, "td_error")
-    def _learn_batch(self, batch: Transitions, rate: float) -> Learnt:
+    def _learn_batch(self, batch: Transitions, rate: float) -> Learned:
         """Compute the targets and make one step; returns what `_learn` returns."""
         return self._learn(batch, self._target(batch), rate)
 
-    def _learn(self, batch: Transitions, target: Tensor, rate: float) -> Learnt:
+    def _learn(self, batch: Transitions, target: Tensor, rate: float) -> Learned:
         """Make one step towards targets [choices, N, K]. Returns metrics, and errors [N] if there are importance weights."""
         policy = self.policy
         values, vjp = policy.evaluate(batch.observation.features)

@@ -16,7 +16,7 @@ from tests.mutants import (
     spaces,
     toys,
 )
-from tests.mutants.catalogue import ALONE, MUTANTS, Patch
+from tests.mutants.catalog import ALONE, MUTANTS, Patch
 
 __all__ = [
     "ALONE",

@@ -17,7 +17,7 @@ from rlsdk.records import Act
 from rlsdk.tree import leaves, map_tensors
 from rlsdk.updates import ClippedPolicy, QLearning, SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
-from tests.mutants.catalogue import Patch, changed_act, mutant
+from tests.mutants.catalog import Patch, changed_act, mutant
 
 
 @mutant("resume.equals-uninterrupted", alone=True)
@@ -66,7 +66,7 @@ def directions_have_a_generator_that_no_file_holds(patch: Patch) -> None:
 
 
 @mutant("resume.equals-uninterrupted", "trpo")
-def every_other_rollout_is_learnt_from(patch: Patch) -> None:
+def every_other_rollout_is_learned_from(patch: Patch) -> None:
     from rlsdk_trpo.algorithm import TrustRegionPolicy
 
     update = TrustRegionPolicy.update
@@ -316,7 +316,7 @@ def sequences_cross_the_newest_row(patch: Patch) -> None:
 
 
 @mutant("buffer.sequences-are-true", "v-trace")
-def padding_is_learnt_from(patch: Patch) -> None:
+def padding_is_learned_from(patch: Patch) -> None:
     at = SequenceReplay.at
     patch.setattr(
         SequenceReplay,

@@ -10,7 +10,7 @@ from rlsdk.agent import agent, assembly, training_state
 from rlsdk.agent import persistence as parameters
 from rlsdk.agent.prediction import Session
 from rlsdk.preprocessing import Normalizer
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 @mutant("agent.save-load-predict")
@@ -34,14 +34,14 @@ def evaluation_draws_from_the_training_stream(patch: Patch) -> None:
 def networks_start_from_global_random_state(patch: Patch) -> None:
     import contextlib
 
-    patch.setattr(assembly, "initialisation", lambda seed: contextlib.nullcontext())
+    patch.setattr(assembly, "initialization", lambda seed: contextlib.nullcontext())
 
 
 @mutant("agent.global-state-untouched", alone=True)
 def building_seeds_the_global_generator(patch: Patch) -> None:
     import contextlib
 
-    patch.setattr(assembly, "initialisation", lambda seed: contextlib.nullcontext(torch.manual_seed(seed + 12345)))
+    patch.setattr(assembly, "initialization", lambda seed: contextlib.nullcontext(torch.manual_seed(seed + 12345)))
 
 
 @mutant("agent.parameters-round-trip")

@@ -18,7 +18,7 @@ from rlsdk.updates import (
     minibatches,
     q_learning,
 )
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 def _given(patch: Patch, kind: Any, change: Any, method: str = "update") -> None:
@@ -173,7 +173,7 @@ def one_error_for_all_rows(patch: Patch) -> None:
 
 
 @mutant("batch.padding", "v-trace")
-def padding_is_learnt(patch: Patch) -> None:
+def padding_is_learned(patch: Patch) -> None:
     from acme_vtrace.algorithm import VTrace
 
     _given(patch, VTrace, lambda batch: replace(batch, loss_mask=batch.loss_mask | ~batch.steps.valid))
@@ -190,7 +190,7 @@ def traces_run_into_padding(patch: Patch) -> None:
 
 
 @mutant("batch.loss-mask", "v-trace", alone=True)
-def burn_in_is_learnt(patch: Patch) -> None:
+def burn_in_is_learned(patch: Patch) -> None:
     from acme_vtrace.algorithm import VTrace
 
     _given(patch, VTrace, lambda batch: replace(batch, loss_mask=batch.steps.valid))
@@ -284,7 +284,7 @@ def terminations_of_several_environments_are_ignored(patch: Patch) -> None:
 
 
 @mutant("rollout.fillers", "maskable-ppo", alone=True)
-def fillers_are_learnt(patch: Patch) -> None:
+def fillers_are_learned(patch: Patch) -> None:
     original = clipped_policy.policy_batch
     patch.setattr(
         clipped_policy, "policy_batch", lambda *given, **named: replace(original(*given, **named), weight=None)
@@ -348,7 +348,7 @@ def actions_are_flattened_in_another_order(patch: Patch) -> None:
 
 
 def _without_some(patch: Patch, module: Any, chosen: Any) -> None:
-    """Make optimisers train only `chosen(parameters)` of the parameters of a module."""
+    """Make optimizers train only `chosen(parameters)` of the parameters of a module."""
     original = module.FlatOptimizer
 
     def broken(parameters: Any, *rest: Any) -> Any:
@@ -380,20 +380,20 @@ def the_second_critic_is_not_trained(patch: Patch) -> None:
 
 
 @mutant("training.parameters-move", "v-trace")
-def the_critic_is_not_in_the_optimiser(patch: Patch) -> None:
+def the_critic_is_not_in_the_optimizer(patch: Patch) -> None:
     from acme_vtrace import algorithm
 
     _without_some(patch, algorithm, lambda each: each[: len(each) // 2])
 
 
-@mutant("training.optimisers-hold-networks", "cloning", alone=True)
-def an_optimiser_has_a_tensor_that_nothing_uses(patch: Patch) -> None:
+@mutant("training.optimizers-hold-networks", "cloning", alone=True)
+def an_optimizer_has_a_tensor_that_nothing_uses(patch: Patch) -> None:
     from acme_cloning import algorithm
 
     _without_some(patch, algorithm, lambda parameters: [*parameters, torch.nn.Parameter(torch.zeros(3))])
 
 
-@mutant("training.optimisers-remember", "v-trace", alone=True)
+@mutant("training.optimizers-remember", "v-trace", alone=True)
 def moments_begin_again_with_every_update(patch: Patch) -> None:
     from acme_vtrace.algorithm import VTrace
 

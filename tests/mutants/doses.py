@@ -19,7 +19,7 @@ from rlsdk.training import OnPolicyPlan
 from rlsdk.updates import FlatOptimizer, QLearning, TargetNetwork, clipped_policy, minibatches
 from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_ars.config import ARSConfig
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 @mutant("dose.learning-rate", "qrdqn", alone=True)

@@ -13,11 +13,11 @@ from rlsdk.training import population
 from rlsdk.training import population as population_episodes
 from rlsdk.updates import FlatOptimizer, SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 @mutant("algorithm.state-round-trip")
-def optimiser_moments_are_not_restored(patch: Patch) -> None:
+def optimizer_moments_are_not_restored(patch: Patch) -> None:
     patch.setattr(FlatOptimizer, "load_state_dict", lambda self, state: None)
 
 
@@ -66,7 +66,7 @@ def directions_come_from_the_global_generator(patch: Patch) -> None:
 
 
 @mutant("population.rows-independent", "ars")
-def candidates_share_a_normalisation(patch: Patch) -> None:
+def candidates_share_a_normalization(patch: Patch) -> None:
     make = NumpyPolicy.__call__
 
     def broken(self: Any, parameters: Any) -> Any:
@@ -108,7 +108,7 @@ def _with_other_seeds(make_act: Any, space: Any, environments: Any, requests: An
 
 
 @mutant("algorithm.state-round-trip")
-def optimiser_moments_are_not_stored(patch: Patch) -> None:
+def optimizer_moments_are_not_stored(patch: Patch) -> None:
     patch.setattr(FlatOptimizer, "state_dict", lambda self: {})
     patch.setattr(FlatOptimizer, "load_state_dict", lambda self, state: None)
 

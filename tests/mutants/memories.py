@@ -11,7 +11,7 @@ import torch
 from rlsdk.buffers import replay
 from rlsdk.records import Transitions
 from rlsdk.tree import map_tensors
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 @mutant("buffer.rows-are-true")

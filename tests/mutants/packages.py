@@ -14,7 +14,7 @@ from torch import Tensor
 
 import rlsdk_tqc.algorithm
 from rlsdk.storage import archive
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 def written_as(patch: Patch, change: Callable[[Tensor], Tensor]) -> None:

@@ -12,7 +12,7 @@ from rlsdk.distributions import Categorical, SquashedGaussian
 from rlsdk.environments.adapters.observations import ActionDecoder
 from rlsdk.networks import ActionScale, ActorCritic, SquashedActor
 from rlsdk_kernels.compiled_acting import GreedyChoice
-from tests.mutants.catalogue import Patch, changed_act, mutant
+from tests.mutants.catalog import Patch, changed_act, mutant
 
 
 @mutant("policy.action-in-space")
@@ -42,7 +42,7 @@ def samples_come_from_the_global_generator(patch: Patch) -> None:
 
 
 @mutant("policy.rows-independent")
-def rows_are_normalised_together(patch: Patch) -> None:
+def rows_are_normalized_together(patch: Patch) -> None:
     mean = SquashedActor._mean
     patch.setattr(SquashedActor, "_mean", lambda self, latent: mean(self, latent) - mean(self, latent).mean(0))
 

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from rlsdk.updates import SoftActorCritic
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 from tests.mutants.packages import say_in_the_manifest
 
 

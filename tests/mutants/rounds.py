@@ -14,7 +14,7 @@ from rlsdk.training import population as population_episodes
 from rlsdk.training.off_policy import ReplayUpdates
 from rlsdk.updates import SoftActorCritic
 from rlsdk_ars.algorithm import RandomSearch
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 @mutant("population.episodes-differ", "ars", alone=True)

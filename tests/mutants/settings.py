@@ -14,7 +14,7 @@ from rlsdk.training import OffPolicyPlan, OnPolicyPlan
 from rlsdk.updates import ClippedPolicy, FlatOptimizer, QLearning, SoftActorCritic, TargetNetwork
 from rlsdk_ars.algorithm import RandomSearch
 from rlsdk_trpo.algorithm import TrustRegionPolicy
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 def ignore(patch: Patch, kind: Any, method: str, **fixed: Any) -> None:
@@ -56,7 +56,7 @@ def the_gradient_is_never_scaled_down(patch: Patch) -> None:
 
 
 @mutant("settings.have-effect", "maskable-ppo")
-def advantages_are_always_normalised(patch: Patch) -> None:
+def advantages_are_always_normalized(patch: Patch) -> None:
     ignore(patch, ClippedPolicy, "update", normalize_advantage=True)
 
 

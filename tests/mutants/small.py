@@ -13,7 +13,7 @@ from rlsdk.networks import SquashedActor, recurrent
 from rlsdk.records import Transitions
 from rlsdk.tree import leaves, map_tensors
 from rlsdk.updates import QLearning, SoftActorCritic, TargetNetwork
-from tests.mutants.catalogue import Patch, changed_act, mutant
+from tests.mutants.catalog import Patch, changed_act, mutant
 
 
 @mutant("batch.discounts-mark-ends", "v-trace", alone=True)
@@ -192,7 +192,7 @@ def a_number_is_stored_and_not_read(patch: Patch) -> None:
 
 
 @mutant("algorithm.update-learns", alone=True)
-def nothing_is_learnt_at_the_end(patch: Patch) -> None:
+def nothing_is_learned_at_the_end(patch: Patch) -> None:
     update = SoftActorCritic.update
 
     def broken(self: Any, batch: Transitions, *, progress: float) -> Any:

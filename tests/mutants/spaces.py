@@ -13,7 +13,7 @@ from rlsdk.distributions import Bernoulli, Gaussian, SquashedGaussian
 from rlsdk.math import values
 from rlsdk.networks import ActionScale, search_policy
 from rlsdk.networks.encoders import NatureEncoder
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 @mutant("population.plays-the-policy", "ars", alone=True)

@@ -26,7 +26,7 @@ from rlsdk.updates.continuous import EntropyCoefficient
 from rlsdk_ars import algorithm as ars
 from rlsdk_tqc import algorithm as tqc
 from rlsdk_trpo import algorithm as trpo
-from tests.mutants.catalogue import Patch, mutant
+from tests.mutants.catalog import Patch, mutant
 
 
 def negated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +138,7 @@ def later_entropy_is_punished(patch: Patch) -> None:
 
 
 @mutant("learns.normalized", "v-trace", alone=True)
-def replayed_sequences_are_not_normalised(patch: Patch) -> None:
+def replayed_sequences_are_not_normalized(patch: Patch) -> None:
     from rlsdk.preprocessing import preprocessing
 
     patch.setattr(preprocessing, "normalized_batch", lambda normalizer, batch: batch)
@@ -395,7 +395,7 @@ def the_actor_climbs_down(patch: Patch) -> None:
 
 
 @mutant("learns.entropy", "tqc")
-def the_actor_minimises_its_entropy(patch: Patch) -> None:
+def the_actor_minimizes_its_entropy(patch: Patch) -> None:
     evaluate = SquashedActor.evaluate
 
     def broken(self: Any, *arguments: Any) -> Any:
@@ -406,7 +406,7 @@ def the_actor_minimises_its_entropy(patch: Patch) -> None:
 
 
 @mutant("learns.entropy-coefficient", "tqc")
-def the_learnt_coefficient_goes_the_wrong_way(patch: Patch) -> None:
+def the_learned_coefficient_goes_the_wrong_way(patch: Patch) -> None:
     update = EntropyCoefficient.update
 
     def broken(self: Any, log_prob: Tensor, rate: float) -> Any:
@@ -416,7 +416,7 @@ def the_learnt_coefficient_goes_the_wrong_way(patch: Patch) -> None:
 
 
 @mutant("learns.entropy-coefficient", "tqc", alone=True)
-def the_learnt_coefficient_only_shrinks(patch: Patch) -> None:
+def the_learned_coefficient_only_shrinks(patch: Patch) -> None:
     update = EntropyCoefficient.update
 
     def broken(self: Any, log_prob: Tensor, rate: float) -> Any:

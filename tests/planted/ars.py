@@ -26,7 +26,7 @@ BUGS = (
         new="argsort()[:top]",
     ),
     Bug(
-        id="scores-are-paired-with-their-neighbours",
+        id="scores-are-paired-with-their-neighbors",
         algorithm="ars",
         kind="rows",
         file=ALGORITHM,

@@ -1,4 +1,4 @@
-"""Bugs of behaviour cloning, the offline example."""
+"""Bugs of behavior cloning, the offline example."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ BUGS = (
         new="nn.Parameter(torch.zeros(size), requires_grad=False) if",
     ),
     Bug(
-        id="the-optimiser-of-cloning-is-not-stored",
+        id="the-optimizer-of-cloning-is-not-stored",
         algorithm="cloning",
         kind="resume",
         file=ALGORITHM,
@@ -97,7 +97,7 @@ BUGS = (
         new="action = chosen.sample(generator)",
     ),
     Bug(
-        id="the-held-out-loss-is-of-what-is-learnt-from",
+        id="the-held-out-loss-is-of-what-is-learned-from",
         algorithm="cloning",
         kind="data",
         file=ALGORITHM,

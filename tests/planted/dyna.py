@@ -65,7 +65,7 @@ BUGS = (
         new="",
     ),
     Bug(
-        id="the-optimiser-of-the-model-begins-again",
+        id="the-optimizer-of-the-model-begins-again",
         algorithm="dyna",
         kind="resume",
         file=ALGORITHM,
@@ -121,7 +121,7 @@ BUGS = (
         new=".flatten(0, 1)",
     ),
     Bug(
-        id="what-followed-is-not-normalised",
+        id="what-followed-is-not-normalized",
         algorithm="dyna",
         kind="data",
         file=ALGORITHM,

@@ -1,4 +1,4 @@
-"""Bugs of proximal policy optimisation with masks."""
+"""Bugs of proximal policy optimization with masks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ BUGS = (
         new="one, zero = mask.view(*mask.shape[:-1], -1, 2).unbind(-1)",
     ),
     Bug(
-        id="filler-rows-are-learnt-from",
+        id="filler-rows-are-learned-from",
         algorithm="maskable-ppo",
         kind="fillers",
         file=ROWS,

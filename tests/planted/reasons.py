@@ -13,12 +13,12 @@ REASONS = {
     "cloned-actions-are-flat": "not a violation: `Policy.act` may return [B, A], and the adapter reshapes it",
     "deviations-are-frozen": "a parameter without gradients can be intended",
     "costs-are-rewarded": "only documentation defines whether an entry of `info` should be large or small",
-    "the-held-out-loss-is-of-what-is-learnt-from": "only documentation defines what a metric means",
+    "the-held-out-loss-is-of-what-is-learned-from": "only documentation defines what a metric means",
     "gru-policies-have-an-lstm": "only documentation defines what the name of a policy means",
     "explained-variance-of-the-prediction": "only documentation defines what a metric means",
     "traces-are-not-discounted": "the package ships no reference.py, and with the clipped weights of the toys it still learns",
     "intrinsic-traces-are-not-discounted": "the package ships no reference.py, and a bonus with other traces still explores",
-    "the-extrinsic-weight-multiplies-both": "advantages are normalised, so that all that remains of the weight is rounding; the"
+    "the-extrinsic-weight-multiplies-both": "advantages are normalized, so that all that remains of the weight is rounding; the"
     " clause about that compares whole gradients, in which other losses are larger",
     "the-warm-up-counts-vector-steps": "counts are made with one environment, where vector steps and environment steps agree",
     "errors-of-rows-are-squared": "the clauses ask whether errors of rows are their own and not negative, not for their size",

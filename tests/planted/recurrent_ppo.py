@@ -1,4 +1,4 @@
-"""Bugs of proximal policy optimisation with recurrent networks."""
+"""Bugs of proximal policy optimization with recurrent networks."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ BUGS = (
         new="clipped_surrogate_grad(ratio, advantage, terms.clip) / len(rows)",
     ),
     Bug(
-        id="advantages-are-normalised-with-padding",
+        id="advantages-are-normalized-with-padding",
         algorithm="recurrent-ppo",
         kind="fillers",
         file=LOSS,

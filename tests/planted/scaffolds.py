@@ -33,7 +33,7 @@ BUGS = (
         new="return log_prob * advantage",
     ),
     Bug(
-        id="advantages-are-learnt-as-values",
+        id="advantages-are-learned-as-values",
         algorithm="planted-on-policy",
         kind="targets",
         file=ON,

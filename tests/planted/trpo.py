@@ -1,4 +1,4 @@
-"""Bugs of trust region policy optimisation."""
+"""Bugs of trust region policy optimization."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ BUGS = (
         new="",
     ),
     Bug(
-        id="the-optimiser-of-values-begins-again",
+        id="the-optimizer-of-values-begins-again",
         algorithm="trpo",
         kind="resume",
         file=ALGORITHM,

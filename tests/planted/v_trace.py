@@ -66,7 +66,7 @@ BUGS = (
         new='FlatOptimizer(policy.actor, "adam", config.learning_rate)',
     ),
     Bug(
-        id="padding-is-learnt-from",
+        id="padding-is-learned-from",
         algorithm="v-trace",
         kind="fillers",
         file=ALGORITHM,

@@ -15,7 +15,7 @@ SMALL: dict[str, Any] = {"n_steps": 8, "buffer_size": 160, "replay_start": 32, "
 
 
 class Normed(nn.Module):
-    """A features extractor with batch normalisation and dropout; `calls` lists its calls."""
+    """A features extractor with batch normalization and dropout; `calls` lists its calls."""
 
     def __init__(self, space: Any) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Normed(nn.Module):
 
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
-def test_only_the_rows_that_are_learnt_from_are_evaluated_in_train_mode(policy: str, envs: int) -> None:
+def test_only_the_rows_that_are_learned_from_are_evaluated_in_train_mode(policy: str, envs: int) -> None:
     """Bootstrapped values have a separate batch, with one row if one environment's episode continues."""
     networks = {"net_arch": [8], "lstm_hidden_size": 6, "features_extractor_class": Normed}
     agent = ACER(policy, make_vec_env("CartPole-v1", envs), policy_kwargs=networks, **SMALL).learn(240)

@@ -39,12 +39,12 @@ def random_batch(seed: int, network: ACERNetwork, *, masks: bool) -> Sequences[A
     if masks:
         mask = torch.from_numpy(rng.random((T, N, ACTIONS)) < 0.7)
         mask[..., 0] = True
-    behaviour = some(T, N, ACTIONS)
-    behaviour = (behaviour if mask is None else behaviour.masked_fill(~mask, -1e8)).mul(2).softmax(-1)
-    flat = behaviour.flatten(0, 1).numpy()
+    behavior = some(T, N, ACTIONS)
+    behavior = (behavior if mask is None else behavior.masked_fill(~mask, -1e8)).mul(2).softmax(-1)
+    flat = behavior.flatten(0, 1).numpy()
     action = torch.tensor([rng.choice(ACTIONS, p=row.astype(float) / row.astype(float).sum()) for row in flat])
     carry = tuple(part + some(*part.shape) for part in network.initial_carry(N))
-    extras: Mapping[str, Tensor] = {"probs": behaviour}
+    extras: Mapping[str, Tensor] = {"probs": behavior}
     steps = StepData(
         Observation(some(T, N, INPUTS), is_first, mask),
         action.view(T, N),

@@ -47,7 +47,7 @@ def test_numbers_are_those_of_a_poisson_distribution() -> None:
 
 
 @pytest.mark.parametrize("policy", ["MlpPolicy", "MlpLstmPolicy"])
-def test_a_memory_gives_back_the_rollouts_that_were_learnt_from(policy: str) -> None:
+def test_a_memory_gives_back_the_rollouts_that_were_learned_from(policy: str) -> None:
     """Replayed sequences exactly equal the collected ones: steps, probabilities, carries and next observations."""
     agent = ACER(policy, "CartPole-v1", **SMALL, replay_ratio=3.0)
     calls = recorded(agent, 240)
@@ -81,7 +81,7 @@ def test_replay_begins_at_replay_start() -> None:
     assert len(calls) > 60
 
 
-def test_without_replay_each_rollout_is_learnt_from_once() -> None:
+def test_without_replay_each_rollout_is_learned_from_once() -> None:
     assert len(recorded(ACER("MlpPolicy", "CartPole-v1", **SMALL, replay_ratio=0.0), 160)) == 20
 
 

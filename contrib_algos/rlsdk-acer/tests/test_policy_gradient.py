@@ -16,16 +16,16 @@ def random_states(seed: int, count: int = 40, actions: int = 4, *, sharp: float 
     def some(*shape: int) -> Tensor:
         return torch.from_numpy(rng.normal(size=shape))
 
-    probs, behaviour = ((sharp * some(count, actions)).softmax(-1) for _ in range(2))
+    probs, behavior = ((sharp * some(count, actions)).softmax(-1) for _ in range(2))
     action = torch.from_numpy(rng.integers(0, actions, count))
-    return States(probs, behaviour, action, some(count, actions), some(count))
+    return States(probs, behavior, action, some(count, actions), some(count))
 
 
 def by_autograd(states: States, clip: float, ent_coef: float) -> tuple[Tensor, Tensor]:
     """Return (truncated part + correction + entropy [N], gradient [N, A]), state by state, from equation 9."""
     totals, gradients = [], []
     for n in range(len(states.probs)):
-        pi, mu, q, a = states.probs[n].clone().requires_grad_(), states.behaviour[n], states.values[n], states.action[n]
+        pi, mu, q, a = states.probs[n].clone().requires_grad_(), states.behavior[n], states.values[n], states.action[n]
         rho = (pi / (mu + EPSILON)).detach()
         value = float(pi.detach() @ q)
         logs = torch.log(pi + EPSILON)
@@ -68,10 +68,10 @@ def test_truncation_and_correction_together_have_no_bias(clip: float) -> None:
     for action in range(4):
         chosen = torch.full_like(states.action, action)
         target = states.values[:, action]  # the target is exact
-        of_one = States(states.probs, states.behaviour, chosen, states.values, target)
+        of_one = States(states.probs, states.behavior, chosen, states.values, target)
         both = objective(of_one, clip, 0.0)
         alone = objective(of_one, clip, 0.0).gradient - _correction(of_one, clip)
-        mean += states.behaviour[:, action : action + 1] * alone
+        mean += states.behavior[:, action : action + 1] * alone
         if action == 0:
             mean += both.gradient - alone
     torch.testing.assert_close(mean, expected, rtol=1e-2, atol=1e-3)
@@ -79,7 +79,7 @@ def test_truncation_and_correction_together_have_no_bias(clip: float) -> None:
 
 def _correction(states: States, clip: float) -> Tensor:
     """The gradient of the correction alone: with V as the target, the truncated part is 0."""
-    neutral = States(states.probs, states.behaviour, states.action, states.values, states.value)
+    neutral = States(states.probs, states.behavior, states.action, states.values, states.value)
     return objective(neutral, clip, 0.0).gradient
 
 
@@ -87,7 +87,7 @@ def _correction(states: States, clip: float) -> Tensor:
 @pytest.mark.parametrize("delta", [0.0, 0.3, 1.0])
 def test_the_projection_is_the_closest_step_within_the_bound(seed: int, delta: float) -> None:
     states = random_states(seed)
-    gradient, average = states.values * 2, states.behaviour
+    gradient, average = states.values * 2, states.behavior
     z, active = projected(gradient, states.probs, average, delta)
     for n in range(len(z)):
         k, g = (-average[n] / (states.probs[n] + EPSILON)).numpy(), gradient[n].numpy()
@@ -106,16 +106,16 @@ def test_the_projection_is_the_closest_step_within_the_bound(seed: int, delta: f
 def test_a_projected_step_lowers_the_divergence_more_than_the_free_one() -> None:
     """With delta = 0, a small step does not increase the divergence from the average policy, to first order."""
     states = random_states(4, sharp=1.0)
-    z, _ = projected(states.values, states.probs, states.behaviour, 0.0)
-    before = divergence(states.behaviour, states.probs)
+    z, _ = projected(states.values, states.probs, states.behavior, 0.0)
+    before = divergence(states.behavior, states.probs)
     step = 1e-8 * z
-    assert bool((divergence(states.behaviour, states.probs + step) - before < 1e-12).all())
-    free = divergence(states.behaviour, states.probs + 1e-8 * states.values) - before
+    assert bool((divergence(states.behavior, states.probs + step) - before < 1e-12).all())
+    free = divergence(states.behavior, states.probs + 1e-8 * states.values) - before
     assert bool((free > 1e-10).any())
 
 
 def test_a_large_bound_leaves_the_gradient_as_it_is() -> None:
     states = random_states(5)
-    z, active = projected(states.values, states.probs, states.behaviour, 1e9)
+    z, active = projected(states.values, states.probs, states.behavior, 1e9)
     assert torch.equal(z, states.values)
     assert not bool(active.any())

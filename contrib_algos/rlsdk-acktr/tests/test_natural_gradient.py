@@ -295,7 +295,7 @@ def test_blocks_of_another_network_are_refused() -> None:
         ({"cold_iter": -1}, "cold_iter = -1 is outside"),
         ({"lr_schedule": "linear"}, "unknown setting 'lr_schedule'"),
         ({"momentum": 0.5, "policy_kwargs": {"optimizer_class": "adam"}}, "momentum = 0.5 is of SGD"),
-        ({"n_steps": 1, "normalize_advantage": True}, "cannot be normalised"),
+        ({"n_steps": 1, "normalize_advantage": True}, "cannot be normalized"),
     ],
 )
 def test_settings_without_meaning_are_refused_in_one_line(settings: dict[str, Any], message: str) -> None:

@@ -212,7 +212,7 @@ TOLERANCE = 2e-3
 
 
 def agent_for(seed: int) -> tuple[ACKTR, bool]:
-    """(agent, whether its advantages are normalised by default)."""
+    """(agent, whether its advantages are normalized by default)."""
     env = ("CartPole-v1", "Pendulum-v1")[seed % 2]
     options = settings(np.random.default_rng(seed))
     return ACKTR("MlpPolicy", make_vec_env(env, 2), seed=seed, **options), seed % 2 == 1

@@ -1,4 +1,4 @@
-"""Behaviour cloning: imitation of all action spaces, the loss, early stopping, and errors for data sets."""
+"""Behavior cloning: imitation of all action spaces, the loss, early stopping, and errors for data sets."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_training_stops_with_the_weights_of_the_lowest_loss(tmp_path: Path) -> N
     data = recorded(tmp_path / "demo", CHOICE, episodes=4, noise=1.0)
     settings: dict[str, Any] = {"held_out": 0.5, "patience": 20, "learning_rate": 0.02, "batch_size": 80}
     agent = BC("MlpPolicy", None, dataset=data, seed=0, **settings).learn(5000)
-    assert 20 <= agent.num_timesteps < 1000, "noise is not learnt for ever"
+    assert 20 <= agent.num_timesteps < 1000, "noise is not learned for ever"
     plan, algorithm = agent.parts.plan, agent.parts.algorithm
     assert float(algorithm.held_out_loss()) == pytest.approx(plan.lowest.loss, abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""GAIL: its loss and rewards, resuming, normalisation, and errors for unusable data sets."""
+"""GAIL: its loss and rewards, resuming, normalization, and errors for unusable data sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlsdk.tree import flatten
 from rlsdk_datasets import RecordedEpisode, write_episodes
 from rlsdk_gail import GAIL
 from rlsdk_gail.discriminator import Discriminator, executed
-from rlsdk_gail.loss import learnt_reward
+from rlsdk_gail.loss import learned_reward
 from rlsdk_testing.rollouts import rollout_of
 
 SEEN, CHOICE, VECTOR = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2), spaces.Box(-2.0, 2.0, (1,))
@@ -112,9 +112,9 @@ def test_the_gradient_of_the_whole_loss_equals_finite_differences(tmp_path: Path
         assert float(gradient[place]) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-4, abs=1e-7)
 
 
-@pytest.mark.parametrize("settings", [{}, {"normalize": True, "gradient_penalty": 1.0}], ids=["plain", "normalised"])
+@pytest.mark.parametrize("settings", [{}, {"normalize": True, "gradient_penalty": 1.0}], ids=["plain", "normalized"])
 def test_true_rewards_are_never_read(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scaled rewards and NaN rewards give exactly the same weights, statistics and optimiser states."""
+    """Scaled rewards and NaN rewards give exactly the same weights, statistics and optimizer states."""
     data = recorded(tmp_path / "demo")
     plain = imitator(data, **settings).learn(128)
     scaled = imitator(data, env=partial(Walk, scale=-1000.0), **settings).learn(128)
@@ -134,7 +134,7 @@ def test_true_rewards_are_never_read(tmp_path: Path, settings: Any, monkeypatch:
 
 @pytest.mark.parametrize("form", ["positive", "negative", "logit"])
 def test_a_biased_coin_is_matched(tmp_path: Path, form: str) -> None:
-    """The expert takes the second of two actions in 80 of 100 steps. Exact gradient ascent on the learnt reward gives a
+    """The expert takes the second of two actions in 80 of 100 steps. Exact gradient ascent on the learned reward gives a
     policy with KL(expert || policy) < 0.01."""
     data = recorded(tmp_path / "choices", CHOICE)
     settings: dict[str, Any] = {"d_stepsize": 1e-2, "hidden_size_adversary": 8}
@@ -149,7 +149,7 @@ def test_a_biased_coin_is_matched(tmp_path: Path, form: str) -> None:
             algorithm.loss(expert, policy).backward()
             algorithm.optimizer.step(1e-2)
         with torch.no_grad():
-            first, second = learnt_reward(algorithm.discriminator(torch.zeros(2, 2), torch.arange(2)), form).tolist()
+            first, second = learned_reward(algorithm.discriminator(torch.zeros(2, 2), torch.arange(2)), form).tolist()
         logit += 0.5 * (second - first) * share * (1.0 - share)
     divergence = 0.8 * np.log(0.8 / share) + 0.2 * np.log(0.2 / (1.0 - share))
     assert divergence < 0.01, f"the second action is taken in {share:.1%}"
@@ -166,8 +166,8 @@ def test_it_resumes_to_the_bit_between_steps_of_the_discriminator(tmp_path: Path
     assert_same(whole, again.learn(96, reset_num_timesteps=False))
 
 
-def test_expert_and_rollout_are_normalised_by_the_same_statistics(tmp_path: Path) -> None:
-    """They are the statistics of the collected rollout; with newer ones the expert could be recognised by its scale."""
+def test_expert_and_rollout_are_normalized_by_the_same_statistics(tmp_path: Path) -> None:
+    """They are the statistics of the collected rollout; with newer ones the expert could be recognized by its scale."""
     agent = imitator(recorded(tmp_path / "demo"), normalize=True)
     algorithm, counts = agent.parts.algorithm, list[tuple[float, float]]()
     compared = algorithm._compared
@@ -229,7 +229,7 @@ def test_a_discriminator_that_wins_is_in_the_metrics_and_warned_of_once(tmp_path
         warnings.simplefilter("always")
         agent.learn(32 * 16)
     assert wins[-1] >= 12
-    found = [str(each.message) for each in seen if "discriminator recognised" in str(each.message)]
+    found = [str(each.message) for each in seen if "discriminator recognized" in str(each.message)]
     assert len(found) == 1
     assert "gradient_penalty" in found[0]
 

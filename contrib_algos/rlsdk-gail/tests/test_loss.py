@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk_gail.discriminator import RunningScale
-from rlsdk_gail.loss import bernoulli_entropy, discriminator_loss, gradient_penalty, learnt_reward
+from rlsdk_gail.loss import bernoulli_entropy, discriminator_loss, gradient_penalty, learned_reward
 
 Array = NDArray[np.float64]
 
@@ -33,13 +33,13 @@ def test_losses_and_rewards_equal_their_definitions(seed: int) -> None:
         "constant": np.ones(4),
     }
     for form, reward in expected.items():
-        assert learnt_reward(torch.from_numpy(policy), form).numpy() == pytest.approx(reward, abs=1e-9)
+        assert learned_reward(torch.from_numpy(policy), form).numpy() == pytest.approx(reward, abs=1e-9)
 
 
 def test_rewards_are_bounded_where_the_discriminator_is_certain() -> None:
     certain = torch.tensor([-1e4, 1e4])
     for form in ("positive", "negative", "logit"):
-        found = learnt_reward(certain, form)
+        found = learned_reward(certain, form)
         assert bool(found.isfinite().all())
         assert float(found.abs().max()) < 18.43
         assert float(found[1]) > float(found[0])
@@ -49,8 +49,8 @@ def test_a_fair_discriminator_gives_log_two() -> None:
     half = torch.zeros(3)
     assert float(discriminator_loss(half, half)) == pytest.approx(2.0 * np.log(2.0))
     assert bernoulli_entropy(half).tolist() == pytest.approx([np.log(2.0)] * 3)
-    assert learnt_reward(half, "positive").tolist() == pytest.approx([np.log(2.0)] * 3)
-    assert learnt_reward(half, "logit").tolist() == pytest.approx([0.0] * 3)
+    assert learned_reward(half, "positive").tolist() == pytest.approx([np.log(2.0)] * 3)
+    assert learned_reward(half, "logit").tolist() == pytest.approx([0.0] * 3)
 
 
 def test_the_penalty_is_of_the_distance_of_norms_from_one() -> None:

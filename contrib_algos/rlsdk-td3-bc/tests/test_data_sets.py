@@ -1,4 +1,4 @@
-"""TD3+BC: accepted data sets, the effect of `alpha`, normalisation of states, and exact resuming."""
+"""TD3+BC: accepted data sets, the effect of `alpha`, normalization of states, and exact resuming."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_alpha_is_between_cloning_and_what_the_critic_likes(tmp_path: Path) -> N
     assert found[1] > found[0] + 0.3, "with it, it moves towards the best action"
 
 
-def test_states_are_normalised_over_the_whole_data_set(tmp_path: Path) -> None:
+def test_states_are_normalized_over_the_whole_data_set(tmp_path: Path) -> None:
     data = recorded(tmp_path / "demo")
     agent = learner(data)
     agent.learn(10)

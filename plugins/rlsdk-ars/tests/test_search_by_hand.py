@@ -88,7 +88,7 @@ def test_candidates_act_as_the_policy_does(space: Any, policy: str) -> None:
 
 
 @pytest.mark.parametrize("env", [IdentityEnvMultiDiscrete(2), IdentityEnvMultiBinary(2)])
-def test_several_choices_are_learnt(env: Any) -> None:
+def test_several_choices_are_learned(env: Any) -> None:
     model = ARS("LinearPolicy", env, n_delta=8, delta_std=0.1, learning_rate=0.1, seed=0).learn(40_000)
     assert run_episodes(model, type(env)(2), 5, seed=1).mean > 95.0
 

@@ -273,7 +273,7 @@ def test_an_agent_is_recorded(tmp_path: Path) -> None:
     found = open_episodes(path)
     assert len(found) == 5
     for recorded in found:
-        # not normalised, and including the final observation
+        # not normalized, and including the final observation
         assert recorded.observations[:, 1].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
         assert recorded.rewards.tolist() == [0.0, 1.0, 2.0, 3.0]
         assert recorded.terminated == ChainEnv(4).terminates(int(recorded.observations[0, 0]))

@@ -76,7 +76,7 @@ def test_an_agent_learns_from_recordings_alone() -> None:
     assert model.parts.algorithm.counted == 600, "counting continues with the environment's own steps"  # type: ignore[attr-defined]
 
 
-def test_continuous_actions_and_normalisation() -> None:
+def test_continuous_actions_and_normalization() -> None:
     env = IdentityEnvBox(episode_length=20)
     only = RecordedOnly(env.observation_space, env.action_space)
     model = TQC("MlpPolicy", only, policy_kwargs={"net_arch": [16]}, normalize=True, **SMALL)

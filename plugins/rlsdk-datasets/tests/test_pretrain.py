@@ -1,4 +1,4 @@
-"""`Agent.pretrain` fits the policy of every algorithm to recorded actions; random streams and optimisers do not change."""
+"""`Agent.pretrain` fits the policy of every algorithm to recorded actions; random streams and optimizers do not change."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_loss_is_the_mean_of_independent_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["recurrent-ppo", "acer"])
-def test_a_memory_is_learnt_in_order(name: str, tmp_path: Path) -> None:
+def test_a_memory_is_learned_in_order(name: str, tmp_path: Path) -> None:
     """The expert's action depends on the observation of three steps before, so only a recurrent policy can imitate it."""
     dice, made = torch.Generator().manual_seed(0), []
     for seed in range(16):
@@ -140,7 +140,7 @@ def test_a_memory_is_learnt_in_order(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn", "td3", "acer"])
-def test_learning_goes_on_with_the_same_streams_and_optimiser(name: str, tmp_path: Path) -> None:
+def test_learning_goes_on_with_the_same_streams_and_optimizer(name: str, tmp_path: Path) -> None:
     space = VECTOR if name == "td3" else CHOICE
     data = recorded(tmp_path / "demo", space)
     agent, other = (agent_for(name, space, **(LARGE_MEMORY if name in ("dqn", "td3") else {})) for _ in range(2))
@@ -169,13 +169,13 @@ def test_the_same_seed_gives_the_same_policy_to_the_bit(tmp_path: Path) -> None:
     assert any(not torch.equal(found[0][name], found[2][name]) for name in found[0])
 
 
-def test_observations_are_normalised_by_the_data(tmp_path: Path) -> None:
+def test_observations_are_normalized_by_the_data(tmp_path: Path) -> None:
     data = recorded(tmp_path / "demo", CHOICE)
     agent = agent_for("ppo", CHOICE, normalize=True).pretrain(data, n_epochs=1, train_fraction=1.0)
     rows = open_episodes(data).transitions(torch.arange(240), 1.0).observation.features
     assert agent.normalizer is not None
-    normalised = agent.normalizer.observations(rows)
-    assert float(normalised.std()) == pytest.approx(1.0, abs=0.05)
+    normalized = agent.normalizer.observations(rows)
+    assert float(normalized.std()) == pytest.approx(1.0, abs=0.05)
 
 
 def test_validation_is_on_whole_episodes_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +186,7 @@ def test_validation_is_on_whole_episodes_and_printed(tmp_path: Path, capsys: pyt
     assert all("validation loss" in line for line in lines)
 
 
-def test_one_episode_is_learnt_from_with_a_warning(tmp_path: Path) -> None:
+def test_one_episode_is_learned_from_with_a_warning(tmp_path: Path) -> None:
     data = recorded(tmp_path / "demo", CHOICE, episodes=1)
     with pytest.warns(UserWarning, match="one episode, so none is left to validate on; train_fraction=1 asks for that"):
         agent_for("ppo", CHOICE).pretrain(data, n_epochs=1)

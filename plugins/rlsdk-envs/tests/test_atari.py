@@ -125,7 +125,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         make_vec_env("rlsdk/AtariPong-v4")
 
 
-def test_signs_are_learnt_from_and_true_returns_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signs_are_learned_from_and_true_returns_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     env = make_vec_env(lambda: ChainEnv(5, terminate_every=0, action_space=spaces.Discrete(2)), 1)
     agent = rlsdk.make("trpo", env=env, seed=0, normalize=SIGNS, n_steps=10)
     algorithm: Any = agent.parts.algorithm

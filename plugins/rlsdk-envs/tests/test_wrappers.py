@@ -218,7 +218,7 @@ def test_check_env_gives_advice() -> None:
     assert "[-1, 1] suits" in advice(gymnasium.make("Pendulum-v1").unwrapped)
     wide = spaces.Box(-1000, 1000, (2,), np.float64)
     text = advice(AnySpaceEnv(wide, spaces.Box(-1, 1, (1,), np.float64)))
-    assert all(word in text for word in ("normalise", "float64", "declare it so"))
+    assert all(word in text for word in ("normalize", "float64", "declare it so"))
     image = advice(AnySpaceEnv(spaces.Box(0.0, 1.0, (40, 40, 3), np.float32), unit))
     assert "not be treated as an image" in image
     assert "36 x 36" in advice(AnySpaceEnv(spaces.Box(0, 255, (20, 20, 3), np.uint8), unit))

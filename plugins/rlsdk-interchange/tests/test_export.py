@@ -27,8 +27,8 @@ STEPS = 200
 
 KINDS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "ars-linear": ("ars", "CartPole-v1", {"policy": "LinearPolicy"}),
-    "ars-mlp-normalised": ("ars", "Pendulum-v1", {"policy": "MlpPolicy", "normalize": True, "zero_policy": False}),
-    "tqc-normalised": ("tqc", "Pendulum-v1", {"normalize": True}),
+    "ars-mlp-normalized": ("ars", "Pendulum-v1", {"policy": "MlpPolicy", "normalize": True, "zero_policy": False}),
+    "tqc-normalized": ("tqc", "Pendulum-v1", {"normalize": True}),
     "tqc-gsde": ("tqc", "Pendulum-v1", {"use_sde": True}),
     "tqc-dict": ("tqc", lambda: SimpleMultiObsEnv(), {"policy": "MultiInputPolicy"}),
     "qrdqn-frames": ("qrdqn", "CartPole-v1", {"frame_stack": 3}),
@@ -61,7 +61,7 @@ KINDS: dict[str, tuple[str, Any, dict[str, Any]]] = {
 
 
 def trained(name: str) -> Any:
-    """An agent after 70 steps of training, so that the statistics of normalisers are no longer the initial ones."""
+    """An agent after 70 steps of training, so that the statistics of normalizers are no longer the initial ones."""
     algorithm, env, settings = KINDS[name]
     if algorithm in ("tqc", "qrdqn", "dqn", "sac", "td3", "ddpg"):
         settings = {"buffer_size": 200, "learning_starts": 50, "batch_size": 8, **settings}
@@ -113,7 +113,7 @@ def episode_agrees(agent: Any, call: Any, exported: Any) -> None:
             observation = algorithm_env.reset()[0]
 
 
-FAST = ("ars-linear", "tqc-normalised", "qrdqn-frames", "maskable-ppo", "recurrent-ppo", "dqn-dueling", "sac-bounds")
+FAST = ("ars-linear", "tqc-normalized", "qrdqn-frames", "maskable-ppo", "recurrent-ppo", "dqn-dueling", "sac-bounds")
 
 
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in KINDS])
@@ -149,7 +149,7 @@ print(len(program(*torch.export.load({str(exported.path)!r}).example_inputs[0]))
 
 
 def test_batches_of_any_size(tmp_path: Path) -> None:
-    agent = trained("tqc-normalised")
+    agent = trained("tqc-normalized")
     runtime = ort.InferenceSession(str(export(agent, tmp_path / "policy").path))
     for rows in (1, 2, 77):
         seen = np.random.default_rng(rows).normal(size=(rows, 3)).astype(np.float32)
@@ -182,7 +182,7 @@ print([thread.name for thread in threading.enumerate()])
 
 
 def test_the_agent_is_left_alone(tmp_path: Path) -> None:
-    agent, before = trained("tqc-normalised"), io.BytesIO()
+    agent, before = trained("tqc-normalized"), io.BytesIO()
     agent.save(before)
     export(agent, tmp_path / "policy", "torch-export")
     after = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Files of stable-baselines3 with unusual networks or learnt numbers: the imported agent answers the same, or is refused."""
+"""Files of stable-baselines3 with unusual networks or learned numbers: the imported agent answers the same, or is refused."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ peer = pytest.importorskip("stable_baselines3")
 contrib = pytest.importorskip("sb3_contrib")
 BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 5.0], np.float32))
 VECTOR, IMAGE = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Box(0, 255, (36, 36, 1), np.uint8)
-COLOURS, SCALED = spaces.Box(0, 255, (40, 36, 3), np.uint8), spaces.Box(0.0, 1.0, (2, 36, 40), np.float32)
-CAMERAS = OrderedDict(z=COLOURS, v=VECTOR, a=IMAGE, d=spaces.Discrete(3))
+COLORS, SCALED = spaces.Box(0, 255, (40, 36, 3), np.uint8), spaces.Box(0.0, 1.0, (2, 36, 40), np.float32)
+CAMERAS = OrderedDict(z=COLORS, v=VECTOR, a=IMAGE, d=spaces.Discrete(3))
 PARTS = OrderedDict(
     z=spaces.Box(-1.0, 1.0, (2, 2), np.float32),
     a=spaces.Discrete(3),
@@ -140,9 +140,9 @@ def require_close(found: torch.Tensor, expected: torch.Tensor) -> None:
 )
 def test_images_of_algorithms_with_critics(name: str, networks: dict[str, Any], tmp_path: Path) -> None:
     """Images whose height, width and number of channels differ."""
-    theirs, ours = pair(name, tmp_path, COLOURS, "CnnPolicy", policy_kwargs={"net_arch": [8], **networks})
-    require_same_answers(theirs, ours, COLOURS)
-    require_same_networks(theirs, ours, COLOURS)
+    theirs, ours = pair(name, tmp_path, COLORS, "CnnPolicy", policy_kwargs={"net_arch": [8], **networks})
+    require_same_answers(theirs, ours, COLORS)
+    require_same_networks(theirs, ours, COLORS)
     assert ours.config.policy_kwargs.share_features_extractor == theirs.policy.share_features_extractor
     ours.learn(16)
 
@@ -191,7 +191,7 @@ def test_images_that_are_scaled_already(name: str, tmp_path: Path) -> None:
     settings = {"policy_kwargs": {"normalize_images": False, "net_arch": [8]}}
     for seen, policy in (
         (SCALED, "CnnPolicy"),
-        (spaces.Dict(OrderedDict(s=SCALED, i=COLOURS, b=VECTOR)), "MultiInputPolicy"),
+        (spaces.Dict(OrderedDict(s=SCALED, i=COLORS, b=VECTOR)), "MultiInputPolicy"),
     ):
         require_same_answers(*pair(name, tmp_path, seen, policy, **settings), seen)
 
@@ -205,12 +205,12 @@ def test_scaled_images_that_the_extractor_was_told_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_images_with_state_dependent_noise(name: str, shared: bool, tmp_path: Path) -> None:
     settings = {"use_sde": True, "policy_kwargs": {"net_arch": [8], "share_features_extractor": shared}}
-    theirs, ours = pair(name, tmp_path, COLOURS, "CnnPolicy", **settings)
-    require_same_answers(theirs, ours, COLOURS)
+    theirs, ours = pair(name, tmp_path, COLORS, "CnnPolicy", **settings)
+    require_same_answers(theirs, ours, COLORS)
     table = next(value for key, value in ours.policy.state_dict().items() if key.endswith("log_std"))
     require_close(table, theirs.policy.actor.log_std if name != "ppo" else theirs.policy.log_std)
     if name != "ppo":
-        require_same_networks(theirs, ours, COLOURS)
+        require_same_networks(theirs, ours, COLORS)
 
 
 @pytest.mark.parametrize("name", ["dqn", "td3"])
@@ -218,26 +218,26 @@ def test_images_in_stacks(name: str, tmp_path: Path) -> None:
     """`frame_stack` joins the channels of images as VecFrameStack does."""
     from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
-    env = VecFrameStack(DummyVecEnv([lambda: environment(name, COLOURS)]), 2)
+    env = VecFrameStack(DummyVecEnv([lambda: environment(name, COLORS)]), 2)
     networks = {"net_arch": [8]}
     theirs = getattr(peer, name.upper())("CnnPolicy", env, seed=0, policy_kwargs=networks, **OFF_POLICY).learn(32)
     theirs.save(tmp_path / "model.zip")
-    ours = import_sb3(tmp_path / "model.zip", name, environment(name, COLOURS), frame_stack=2)
+    ours = import_sb3(tmp_path / "model.zip", name, environment(name, COLORS), frame_stack=2)
     assert theirs.observation_space.shape == (6, 40, 36)
     stack, memory = np.zeros((40, 36, 0), np.uint8), None
     for _ in range(4):
-        image = COLOURS.sample()
+        image = COLORS.sample()
         stack = np.concatenate([stack, image] if stack.size else [image, image], -1)[..., -6:]
         found, memory = ours.predict(image, memory, deterministic=True)
         np.testing.assert_allclose(found, theirs.predict(stack, deterministic=True)[0], atol=1e-5)
 
 
 OTHER_SPACES = {
-    "another order": OrderedDict(v=VECTOR, z=COLOURS, a=IMAGE, d=spaces.Discrete(3)),
-    "a dot": OrderedDict(z=COLOURS, v=VECTOR, **{"a.b": IMAGE}, d=spaces.Discrete(3)),
-    "one less": OrderedDict(z=COLOURS, v=VECTOR, a=IMAGE),
+    "another order": OrderedDict(v=VECTOR, z=COLORS, a=IMAGE, d=spaces.Discrete(3)),
+    "a dot": OrderedDict(z=COLORS, v=VECTOR, **{"a.b": IMAGE}, d=spaces.Discrete(3)),
+    "one less": OrderedDict(z=COLORS, v=VECTOR, a=IMAGE),
     "other images": OrderedDict(z=spaces.Box(0, 255, (36, 40, 3), np.uint8), v=VECTOR, a=IMAGE, d=spaces.Discrete(3)),
-    "no image": OrderedDict(z=COLOURS, v=VECTOR, a=spaces.Box(0.0, 1.0, (36, 36, 1), np.float32), d=spaces.Discrete(3)),
+    "no image": OrderedDict(z=COLORS, v=VECTOR, a=spaces.Box(0.0, 1.0, (36, 36, 1), np.float32), d=spaces.Discrete(3)),
 }
 
 
@@ -245,7 +245,7 @@ OTHER_SPACES = {
 def test_other_dict_observations_are_refused(name: str, tmp_path: Path) -> None:
     """Other Dict observations are refused even if all shapes fit, because the weights would give other answers."""
     trained(name, tmp_path, spaces.Dict(CAMERAS), "MultiInputPolicy", 16, policy_kwargs={"net_arch": [8]})
-    given = [*map(spaces.Dict, OTHER_SPACES.values()), COLOURS, VECTOR]
+    given = [*map(spaces.Dict, OTHER_SPACES.values()), COLORS, VECTOR]
     for seen in given:
         with pytest.raises(ArtifactError) as caught:
             import_sb3(tmp_path / "model.zip", name, environment(name, seen))
@@ -260,7 +260,7 @@ def test_other_dict_observations_are_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_any_key_may_name_an_image(name: str, tmp_path: Path) -> None:
     """Numeric keys are not read as positions, and keys with quotes are read too."""
-    seen = spaces.Dict(OrderedDict({"1": COLOURS, "0": VECTOR, "it's": IMAGE, "cnn": spaces.MultiDiscrete([2, 3])}))
+    seen = spaces.Dict(OrderedDict({"1": COLORS, "0": VECTOR, "it's": IMAGE, "cnn": spaces.MultiDiscrete([2, 3])}))
     theirs, ours = pair(name, tmp_path, seen, "MultiInputPolicy", policy_kwargs={"net_arch": [8]})
     require_same_answers(theirs, ours, seen)
 
@@ -288,9 +288,9 @@ def test_entries_as_older_versions_write_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_images_alone_are_not_dicts(name: str, tmp_path: Path) -> None:
-    trained(name, tmp_path, COLOURS, "CnnPolicy", 16, policy_kwargs={"net_arch": [8]})
+    trained(name, tmp_path, COLORS, "CnnPolicy", 16, policy_kwargs={"net_arch": [8]})
     with pytest.raises(ArtifactError, match="the model was trained on observations without entries"):
-        import_sb3(tmp_path / "model.zip", name, environment(name, spaces.Dict({"a": COLOURS})))
+        import_sb3(tmp_path / "model.zip", name, environment(name, spaces.Dict({"a": COLORS})))
     turned = spaces.Box(0, 255, (36, 40, 3), np.uint8)
     with pytest.raises(ArtifactError, match=r"its images are \(36, 40, 3\); the model reads them as \(3, 40, 36\)"):
         import_sb3(tmp_path / "model.zip", name, environment(name, turned))
@@ -300,9 +300,9 @@ def test_images_alone_are_not_dicts(name: str, tmp_path: Path) -> None:
 def test_images_without_convolutions_need_channels_first(name: str, tmp_path: Path) -> None:
     """For images, MlpPolicy of stable-baselines3 flattens (channels, height, width). rlsdk flattens in the
     environment's order, so it needs channels first."""
-    theirs = trained(name, tmp_path, COLOURS, "MlpPolicy", 16, policy_kwargs={"net_arch": [8]})
+    theirs = trained(name, tmp_path, COLORS, "MlpPolicy", 16, policy_kwargs={"net_arch": [8]})
     with pytest.raises(ArtifactError, match=r"its images are \(40, 36, 3\); the model reads them as \(3, 40, 36\)"):
-        import_sb3(tmp_path / "model.zip", name, environment(name, COLOURS))
+        import_sb3(tmp_path / "model.zip", name, environment(name, COLORS))
     first = spaces.Box(0, 255, (3, 40, 36), np.uint8)
     ours = import_sb3(tmp_path / "model.zip", name, environment(name, first))
     require_same_answers(theirs, ours, first)
@@ -323,7 +323,7 @@ def test_custom_features_extractors_without_weights_are_refused(name: str, tmp_p
             found: torch.Tensor = super().forward(1.0 - x)
             return found
 
-    for seen, policy, own in ((VECTOR, "MlpPolicy", Doubled), (COLOURS, "CnnPolicy", Inverted)):
+    for seen, policy, own in ((VECTOR, "MlpPolicy", Doubled), (COLORS, "CnnPolicy", Inverted)):
         with pytest.raises(SettingsError, match=r"features_extractor_class .*(Doubled|Inverted)") as caught:
             pair(name, tmp_path, seen, policy, policy_kwargs={"net_arch": [8], "features_extractor_class": own})
         assert "\n" not in str(caught.value)
@@ -341,7 +341,7 @@ def test_documented_features_extractors_may_be_named(tmp_path: Path) -> None:
     from stable_baselines3.common.torch_layers import NatureCNN
 
     networks = {"net_arch": [8], "features_extractor_class": NatureCNN}
-    require_same_answers(*pair("td3", tmp_path, COLOURS, "MlpPolicy", policy_kwargs=networks), COLOURS)
+    require_same_answers(*pair("td3", tmp_path, COLORS, "MlpPolicy", policy_kwargs=networks), COLORS)
 
 
 @pytest.mark.parametrize("name", ["ppo", "a2c"])
@@ -390,7 +390,7 @@ def test_custom_features_extractors_are_refused(name: str, tmp_path: Path) -> No
         pair(name, tmp_path, VECTOR, policy_kwargs={"features_extractor_class": Own})
 
 
-def test_the_learnt_weight_of_the_entropy_is_imported(tmp_path: Path) -> None:
+def test_the_learned_weight_of_the_entropy_is_imported(tmp_path: Path) -> None:
     theirs, ours = pair("sac", tmp_path, VECTOR, learning_rate=0.05)
     entropy = ours.parts.algorithm.entropy
     assert float(entropy.log_alpha) == pytest.approx(float(theirs.log_ent_coef)) != 0.0

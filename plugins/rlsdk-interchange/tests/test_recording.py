@@ -53,7 +53,7 @@ def test_recording_does_not_change_a_training(algorithm: str, n_envs: int, tmp_p
         assert float(episode.rewards.sum()) == len(episode.rewards), "rewards as the environment gives them"
         seen = leaves(episode.observations)[0]
         assert seen.shape == (len(episode.rewards) + 1, 4)
-        assert float(seen[0].abs().max()) <= 0.05, "CartPole begins there: observations are not normalised"
+        assert float(seen[0].abs().max()) <= 0.05, "CartPole begins there: observations are not normalized"
         assert episode.terminated == bool((seen[-1, 0].abs() > 2.4) | (seen[-1, 2].abs() > 0.2095))
 
 

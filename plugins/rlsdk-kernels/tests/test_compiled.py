@@ -381,14 +381,14 @@ def test_agents_learn_the_same_without_compiled_code(name: str) -> None:
     if name in ("dqn", "sac"):
         given = {"learning_starts": 20, "buffer_size": 200, "batch_size": 16, "policy_kwargs": {"net_arch": [32, 32]}}
 
-    def learnt() -> dict[str, Tensor]:
+    def learned() -> dict[str, Tensor]:
         agent = rlsdk.make(name, env=env, seed=0, **given)
         agent.learn(96)
         return {key: value.clone() for key, value in agent.policy.state_dict().items()}
 
     with compiled_off():
-        expected = learnt()
-    for key, value in learnt().items():
+        expected = learned()
+    for key, value in learned().items():
         torch.testing.assert_close(
             value, expected[key], rtol=2e-3, atol=2e-4, msg=lambda text, key=key: f"{key}: {text}"
         )

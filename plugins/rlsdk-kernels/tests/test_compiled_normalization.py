@@ -1,4 +1,4 @@
-"""Compiled code normalises observations to the same bits as torch and numpy, and refuses what it cannot read."""
+"""Compiled code normalizes observations to the same bits as torch and numpy, and refuses what it cannot read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_compiled_code_and_torch_give_the_same_bits(
 
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("off", [False, True], ids=["on", "off"])
-def test_rows_are_normalised_one_by_one_with_the_statistics_of_now(off: bool) -> None:
+def test_rows_are_normalized_one_by_one_with_the_statistics_of_now(off: bool) -> None:
     with compiled_off() if off else torch.no_grad():
         own = leaf((3,))
     values = torch.randn(5, 4, 3) + 1000.0
@@ -88,7 +88,7 @@ def test_rows_are_normalised_one_by_one_with_the_statistics_of_now(off: bool) ->
     ],
     ids=["float64", "int64", "transposed", "broadcast", "one row"],
 )
-def test_what_compiled_code_cannot_read_is_normalised_by_torch(values: Tensor) -> None:
+def test_what_compiled_code_cannot_read_is_normalized_by_torch(values: Tensor) -> None:
     own = leaf((3,))
     assert compiled_vectors.Normalization()(values, own.center, own.deviation, own.bound) is None
     torch.testing.assert_close(own.normalize_detached(values), own.normalize(values), rtol=0.0, atol=0.0)
@@ -104,7 +104,7 @@ def test_a_copy_has_its_own_statistics() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "sac"])
-def test_a_training_with_normalisation_is_the_same_without_compiled_normalisation(
+def test_a_training_with_normalization_is_the_same_without_compiled_normalization(
     algorithm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def weights() -> list[Tensor]:

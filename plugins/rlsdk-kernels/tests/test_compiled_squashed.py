@@ -238,14 +238,14 @@ def test_what_c_code_must_not_read() -> None:
 def test_agents_learn_the_same_without_compiled_code(name: str) -> None:
     settings = {"learning_starts": 20, "batch_size": 16, "policy_kwargs": {"net_arch": [8, 8]}}
 
-    def learnt() -> Tensor:
+    def learned() -> Tensor:
         model = rlsdk.make(name, env="Pendulum-v1", seed=0, **settings)
         model.learn(40)
         return torch.cat([p.detach().flatten() for p in model.policy.parameters()])
 
     with compiled_off():
-        expected = learnt()
-    torch.testing.assert_close(learnt(), expected, rtol=1e-3, atol=1e-4)
+        expected = learned()
+    torch.testing.assert_close(learned(), expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.usefixtures("variant")

@@ -22,7 +22,7 @@ from rlsdk.kernels.protocol import Minibatches, PolicySteps
 from rlsdk.kernels.structure import compiled_off
 from rlsdk.kernels.vector_steps import STEPS_BETWEEN_CLEARING, VectorStep
 from rlsdk.networks import ActorCritic, build_actor_critic
-from rlsdk.networks.layers import initialisation
+from rlsdk.networks.layers import initialization
 from rlsdk.records import Observation
 from rlsdk.runtime.process import Streams
 from rlsdk.spaces import Box, Discrete, MultiDiscrete, Space
@@ -41,7 +41,7 @@ def box(size: int) -> Box:
 
 BOX, CHOICES = box(3), Discrete(4, start=2)
 ADAM = {"eps": 1e-5, "weight_decay": 0.01}
-OPTIMISERS: dict[str, dict[str, Any]] = {"adam": ADAM, "rmsprop": {"alpha": 0.9, "eps": 1e-4}}
+OPTIMIZERS: dict[str, dict[str, Any]] = {"adam": ADAM, "rmsprop": {"alpha": 0.9, "eps": 1e-4}}
 
 
 def vector(network: Any) -> Tensor:
@@ -52,7 +52,7 @@ def vector(network: Any) -> Tensor:
 def network_of(action: Space, **settings_of_it: Any) -> ActorCritic:
     context = BuildContext(box(FEATURES), action, 1, "cpu", Streams(0))
     config = PPOConfig(policy="MlpPolicy", policy_kwargs={"net_arch": [9, 6], **settings_of_it})  # type: ignore[arg-type]
-    with initialisation(0):
+    with initialization(0):
         return build_actor_critic(context, config)
 
 
@@ -74,17 +74,17 @@ def rows_of(network: ActorCritic, count: int, weighted: bool = False, masked: bo
 
 
 class Both:
-    """A network with an optimiser that has made one step, and the same in float64 with torch's modules and optimisers."""
+    """A network with an optimizer that has made one step, and the same in float64 with torch's modules and optimizers."""
 
     def __init__(self, action: Space, kind: str = "adam", use_masks: bool = False, **settings_of_it: Any) -> None:
         self.network, self.exact = (network_of(action, **settings_of_it) for _ in range(2))
         self.network.use_masks = self.exact.use_masks = use_masks
         self.exact.double()
         self.mine = FlatOptimizer(
-            self.network, kind, 1e-2, {**OPTIMISERS[kind], **({"fused": True} if kind == "adam" else {})}
+            self.network, kind, 1e-2, {**OPTIMIZERS[kind], **({"fused": True} if kind == "adam" else {})}
         )
         make: Any = torch.optim.Adam if kind == "adam" else torch.optim.RMSprop
-        self.theirs = make(self.exact.parameters(), 1e-2, **OPTIMISERS[kind])
+        self.theirs = make(self.exact.parameters(), 1e-2, **OPTIMIZERS[kind])
         for one, two in zip(self.network.parameters(), self.exact.parameters(), strict=True):
             assert one.grad is not None
             one.grad.normal_(generator=Generator().manual_seed(one.numel()))
@@ -287,7 +287,7 @@ def test_parameters_with_other_memory_are_refused() -> None:
 
 @pytest.mark.parametrize("action", [BOX, CHOICES])
 def test_parameters_that_moved_to_another_vector_are_trained(action: Space) -> None:
-    """A second optimiser moves the parameters and their gradients to its own memory."""
+    """A second optimizer moves the parameters and their gradients to its own memory."""
     one, two = Both(action), Both(action)
     rows, terms = rows_of(one.network, 64), LossTerms(0.2, None, 0.01, 0.5, True)
     steps = one.steps()
@@ -374,7 +374,7 @@ def test_whole_trainings_are_equal(name: str, env: str, given: dict[str, Any], m
 
 
 @pytest.mark.parametrize("kind", ["adam", "rmsprop"])
-def test_optimisers_with_other_steps_are_called(kind: str) -> None:
+def test_optimizers_with_other_steps_are_called(kind: str) -> None:
     assert Both(BOX, kind).mine.next_steps(1e-3) is not None
     hooked, grouped, frozen = (Both(BOX, kind) for _ in range(3))
     hooked.mine.optimizer.register_step_pre_hook(lambda *_: None)
@@ -383,11 +383,11 @@ def test_optimisers_with_other_steps_are_called(kind: str) -> None:
     assert [both.mine.next_steps(1e-3) for both in (hooked, grouped, frozen)] == [None] * 3
     others = [{"amsgrad": True}, {"maximize": True}] if kind == "adam" else [{"momentum": 0.5}, {"centered": True}]
     for other in others:
-        optimizer = FlatOptimizer(network_of(BOX), kind, 1e-2, {**OPTIMISERS[kind], **other})
+        optimizer = FlatOptimizer(network_of(BOX), kind, 1e-2, {**OPTIMIZERS[kind], **other})
         optimizer.zero_grad()
         optimizer.step(1e-2)
         assert optimizer.next_steps(1e-3) is None
-    new = FlatOptimizer(network_of(BOX), kind, 1e-2, OPTIMISERS[kind])
+    new = FlatOptimizer(network_of(BOX), kind, 1e-2, OPTIMIZERS[kind])
     assert new.next_steps(1e-3) is None  # it has no moments
     assert FlatOptimizer(network_of(BOX), "sgd", 1e-2).next_steps(1e-3) is None
 

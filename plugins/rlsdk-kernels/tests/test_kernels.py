@@ -137,7 +137,7 @@ def test_predictions_from_several_threads_agree() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"weight_decay": 0.1}, {"fused": False}])
-def test_the_optimiser_is_torchs_adam(options: dict[str, Any]) -> None:
+def test_the_optimizer_is_torchs_adam(options: dict[str, Any]) -> None:
     from rlsdk.updates import FlatOptimizer
 
     torch.manual_seed(0)
@@ -156,7 +156,7 @@ def test_the_optimiser_is_torchs_adam(options: dict[str, Any]) -> None:
 def test_what_a_dense_kernel_takes() -> None:
     hooked = nn.Linear(2, 2)
     hooked.register_forward_hook(lambda *_: None)
-    parametrised = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    parametrized = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
     assert is_dense([nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)])
     wrong: list[list[nn.Module]] = [
         [],
@@ -166,7 +166,7 @@ def test_what_a_dense_kernel_takes() -> None:
         [nn.Linear(2, 2), nn.Dropout()],
         [nn.Linear(2, 2), nn.LayerNorm(2)],
         [hooked],
-        [parametrised],
+        [parametrized],
     ]
     for modules in wrong:
         assert not is_dense(modules) or any(map(is_hooked, modules))

@@ -78,7 +78,7 @@ def test_gradients_are_those_of_autograd() -> None:
 @by_all
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("size", [1e18, 1e20, 1e30, 1e37])
-def test_large_advantages_are_normalised(loss: PolicyLoss, size: float, weighted: bool) -> None:
+def test_large_advantages_are_normalized(loss: PolicyLoss, size: float, weighted: bool) -> None:
     """Their squares are beyond float32."""
     terms, (rows, now) = LossTerms(0.2, None, 0.0, 0.5, True), rows_of(64, weighted)
     wanted, _ = loss(rows, now, terms)

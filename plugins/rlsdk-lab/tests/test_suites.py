@@ -27,7 +27,7 @@ from rlsdk.registry import algorithms, load, preset
 from rlsdk.settings.load import data_settings
 from rlsdk_lab import Bench, Cell, Suite, bench, compare, load_suite, scores_below, suites
 from rlsdk_lab.report import write_report
-from rlsdk_lab.report_tables import cells, normalised
+from rlsdk_lab.report_tables import cells, normalized
 from rlsdk_lab.scores import Score
 from rlsdk_lab.statistics import better, chance, difference, estimate, improvement, iqm, mean, median, profile
 
@@ -229,7 +229,7 @@ def test_every_cell_runs_with_every_seed(ran: Any) -> None:
     assert table.rows[0][-1] == "500 ± 1 (there)"
     assert table.rows[2][4] == "not measured"
     expected = (np.mean([s.mean for s in ran.of(SMALL.cells[0])]) - 20.0) / 480.0
-    assert normalised(ran)["ars"]["CartPole-v1"].mean() == pytest.approx(expected)
+    assert normalized(ran)["ars"]["CartPole-v1"].mean() == pytest.approx(expected)
 
 
 def test_going_on_runs_what_is_missing(ran: Any) -> None:

@@ -26,7 +26,7 @@ def test_the_documented_example_over_seeds() -> None:
 
 
 @pytest.mark.parametrize("kind", [InvalidActionEnvMultiDiscrete, InvalidActionEnvMultiBinary])
-def test_other_spaces_are_learnt(kind: Any) -> None:
+def test_other_spaces_are_learned(kind: Any) -> None:
     size = {"dim": 4, "n_invalid_actions": 2}
     model = MaskablePPO("MlpPolicy", kind(**size), gamma=0.4, n_steps=512, learning_rate=3e-3, seed=0).learn(4096)
     result = run_episodes(model, kind(**size), 5, seed=1)

@@ -65,9 +65,9 @@ def test_the_result_does_not_depend_on_where_collectors_are(name: str) -> None:
 
 def test_collectors_have_whole_groups() -> None:
     """Four groups of environments give the same result in one collector, in two, in four, and with the executor in-process."""
-    here = trained(made("ppo-normalised", "in-process", 4))[0]
+    here = trained(made("ppo-normalized", "in-process", 4))[0]
     for count in (1, 2, 4):
-        assert_equal(trained(made("ppo-normalised", "apart", count, env_groups=4))[0], here)
+        assert_equal(trained(made("ppo-normalized", "apart", count, env_groups=4))[0], here)
 
 
 def test_an_agent_has_a_group_for_each_collector() -> None:
@@ -101,7 +101,7 @@ def dying(at: Mapping[int, int]) -> None:
     choice.EXECUTORS["apart"] = lambda _: Executor()
 
 
-@pytest.mark.parametrize("name", ["ppo-normalised", "recurrent-ppo", "trpo-frames", "maskable-ppo", "td3", "dqn"])
+@pytest.mark.parametrize("name", ["ppo-normalized", "recurrent-ppo", "trpo-frames", "maskable-ppo", "td3", "dqn"])
 def test_a_collector_that_dies_is_replaced_without_changing_the_result(name: str) -> None:
     whole, logged = trained(made(name, "in-process"))
     dying({1: 0, 3: 1})
@@ -205,7 +205,7 @@ def test_settings_that_change_reach_the_collectors() -> None:
 
 
 def test_callbacks_that_follow_steps_get_them_and_change_nothing() -> None:
-    here, _ = trained(made("ppo-normalised", "in-process"))
+    here, _ = trained(made("ppo-normalized", "in-process"))
     seen: list[int] = []
     infos: list[Any] = []
 
@@ -213,7 +213,7 @@ def test_callbacks_that_follow_steps_get_them_and_change_nothing() -> None:
         seen.append(len(step.reward))
         infos.extend(step.infos)
 
-    agent = made("ppo-normalised", "apart")
+    agent = made("ppo-normalized", "apart")
     with pytest.warns(RuntimeWarning, match="LambdaCallback follows every step"):
         apart, _ = trained(agent, 192, LambdaCallback(on_step=on_step, needs_infos=True))
     assert_equal(apart, here)

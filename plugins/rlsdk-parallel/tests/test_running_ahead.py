@@ -86,10 +86,10 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 # --- the result ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dqn", "td3", "ppo-normalised", "acer"])
+@pytest.mark.parametrize("name", ["dqn", "td3", "ppo-normalized", "acer"])
 def test_the_weights_that_act_are_those_of_max_lag_rounds_before(name: str) -> None:
     for max_lag in (1, 2):
-        acted, learnt = list[torch.Tensor](), list[torch.Tensor]()
+        acted, learned = list[torch.Tensor](), list[torch.Tensor]()
         agent = made(name, max_lag)
         asked = agent.env.collect
 
@@ -97,16 +97,16 @@ def test_the_weights_that_act_are_those_of_max_lag_rounds_before(name: str) -> N
             acted.append(_vector(shared.policy))
             return asked(shared, own)
 
-        def note(run: Any, learnt: Any = learnt) -> None:
-            learnt.append(_vector(run.agent.parts.behavior_policy.state_dict()))
+        def note(run: Any, learned: Any = learned) -> None:
+            learned.append(_vector(run.agent.parts.behavior_policy.state_dict()))
 
         agent.env.collect = collect
         agent.learn(320, LambdaCallback(on_rollout_start=note))
         agent.env.close()
         assert len(acted) == agent.num_timesteps // (64 if name != "td3" else 16)
         for number, weights in enumerate(acted):
-            assert torch.equal(weights, learnt[max(0, number - max_lag)]), (max_lag, number)
-        assert not torch.equal(learnt[0], learnt[-1])
+            assert torch.equal(weights, learned[max(0, number - max_lag)]), (max_lag, number)
+        assert not torch.equal(learned[0], learned[-1])
 
 
 def _vector(state: Any) -> torch.Tensor:
@@ -126,15 +126,15 @@ def test_the_result_does_not_depend_on_time(name: str, elsewhere: Callable[..., 
 
 
 def test_the_metric_tells_the_lag_of_every_round() -> None:
-    _, logged = trained(made("ppo-normalised", 2), 320)
+    _, logged = trained(made("ppo-normalized", 2), 320)
     assert [row["rollout/lag"] for _, row in logged][:5] == [0.0, 1.0, 2.0, 2.0, 2.0]
-    _, logged = trained(made("ppo-normalised", 0), 64)
+    _, logged = trained(made("ppo-normalized", 0), 64)
     assert all("rollout/lag" not in row for _, row in logged)
 
 
 def test_a_round_is_begun_before_the_update_of_the_one_before_it() -> None:
     """Each round starts before the update of the round before it. No round starts that the training does not need."""
-    agent, events = made("ppo-normalised", 1), list[str]()
+    agent, events = made("ppo-normalized", 1), list[str]()
     begin, update = agent.env.begin, agent.parts.algorithm.update
 
     def begun(work: Any) -> Any:
@@ -153,7 +153,7 @@ def test_a_round_is_begun_before_the_update_of_the_one_before_it() -> None:
 # --- resuming ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ppo-normalised", "dqn"])
+@pytest.mark.parametrize("name", ["ppo-normalized", "dqn"])
 def test_a_training_resumes_to_the_bit(name: str, tmp_path: Path) -> None:
     assert_resumes(lambda: made(name, 2), lambda: envs(name, 2), tmp_path, 512, 320)
 
@@ -184,21 +184,21 @@ def test_a_run_is_resumed_with_its_lag(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_weights_of_other_shapes_in_a_file_are_refused() -> None:
-    agent = made("ppo-normalised", 1)
+    agent = made("ppo-normalized", 1)
     agent.learn(128)
     state = agent.training_state()
     learning = state["training"]
     assert len(learning["ahead"]) == 1
-    restore(made("ppo-normalised", 1)._assembled, state)
+    restore(made("ppo-normalized", 1)._assembled, state)
     learning["ahead"]["000"]["policy"] = {"log_std": torch.zeros(7)}
     with pytest.raises(ArtifactError, match="the file is damaged: its ahead has weights of other shapes"):
-        restore(made("ppo-normalised", 1)._assembled, state)
+        restore(made("ppo-normalized", 1)._assembled, state)
 
 
 # --- faults --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["ppo-normalised", "dqn"])
+@pytest.mark.parametrize("name", ["ppo-normalized", "dqn"])
 def test_a_collector_that_dies_is_replaced_without_changing_the_result(
     name: str, elsewhere: Callable[..., str]
 ) -> None:
@@ -248,7 +248,7 @@ def test_requests_wait_for_the_round_that_is_collected(elsewhere: Callable[..., 
     """An attribute that a callback sets takes effect at the same step with every executor."""
     results = []
     for executor in ("in-process", elsewhere(wait=0.02)):
-        agent = made("ppo-normalised", 1, executor)
+        agent = made("ppo-normalized", 1, executor)
         results.append(
             trained(agent, 256, LambdaCallback(on_report=lambda run, _: run.agent.env.set_attr("g", 5.0)))[0]
         )
@@ -256,7 +256,7 @@ def test_requests_wait_for_the_round_that_is_collected(elsewhere: Callable[..., 
 
 
 def test_closing_ends_what_is_collected(elsewhere: Callable[..., str]) -> None:
-    agent = made("ppo-normalised", 1, elsewhere(wait=0.05))
+    agent = made("ppo-normalized", 1, elsewhere(wait=0.05))
 
     def close(run: Any, report: Any) -> None:
         run.agent.env.close()
@@ -313,7 +313,7 @@ def test_algorithms_that_cannot_learn_from_older_policies_are_refused(
 
 
 def test_callbacks_that_follow_steps_are_refused() -> None:
-    agent = made("ppo-normalised", 1)
+    agent = made("ppo-normalized", 1)
     with pytest.raises(SettingsError, match=r"LambdaCallback follows every step.*max_lag = 1.*leave out max_lag"):
         agent.learn(64, LambdaCallback(on_step=lambda run, step: None))
 

@@ -33,12 +33,12 @@ QUICK: dict[str, Any] = {
 }
 
 
-def test_identity_is_learnt() -> None:
+def test_identity_is_learned() -> None:
     model = QRDQN("MlpPolicy", IdentityEnv(4), gamma=0.0, train_freq=1, **QUICK).learn(2000)
     assert run_episodes(model, IdentityEnv(4), 5, seed=1).mean > 95.0
 
 
-def test_several_choices_are_learnt_each_by_itself() -> None:
+def test_several_choices_are_learned_each_by_itself() -> None:
     env = IdentityEnvMultiDiscrete(3)
     model = QRDQN("MlpPolicy", env, gamma=0.0, train_freq=1, **QUICK).learn(2500)
     assert run_episodes(model, IdentityEnvMultiDiscrete(3), 5, seed=1).mean > 90.0

@@ -24,7 +24,7 @@ FOUND_LATE = {
     "every_rollout_is_passed_once",
     "later_entropy_is_punished",
     "memories_are_forgotten_at_every_step",
-    "replayed_sequences_are_not_normalised",
+    "replayed_sequences_are_not_normalized",
     "scores_are_whole_numbers",
     "sequences_cross_the_newest_row",
     "targets_of_values_see_no_rewards_above_1",

@@ -1,4 +1,4 @@
-"""New packages can be released unchanged: licence, metadata, CI workflows, and the commands in docs/publishing.md."""
+"""New packages can be released unchanged: license, metadata, CI workflows, and the commands in docs/publishing.md."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def minors_of(classifiers: list[str]) -> set[str]:
 
 
 @with_each_family
-def test_the_licence_is_whole(template: FamilyTemplate) -> None:
+def test_the_license_is_whole(template: FamilyTemplate) -> None:
     files = rendered("my-algo", template.family, template.for_actions)
     stated = project(files)
     assert (stated["license"], stated["license-files"]) == ("MIT", ["LICENSE"])
@@ -131,7 +131,7 @@ def test_tag_version_and_changelog_agree(
     assert (words or "") in done.stdout
 
 
-def test_a_wheel_has_the_licence(tmp_path: Path) -> None:
+def test_a_wheel_has_the_license(tmp_path: Path) -> None:
     (wheel,) = build_wheels([new_package("my-algo", "on-policy", tmp_path)], tmp_path / "wheels")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

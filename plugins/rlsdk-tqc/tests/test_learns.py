@@ -10,7 +10,7 @@ from rlsdk_envs.toy import ChainEnv, IdentityEnvBox
 from rlsdk_tqc import TQC
 
 
-def test_identity_is_learnt() -> None:
+def test_identity_is_learned() -> None:
     settings = {"learning_rate": 3e-3, "gamma": 0.0, "batch_size": 64, "seed": 0, "buffer_size": 2000}
     model = TQC("MlpPolicy", IdentityEnvBox(), policy_kwargs={"net_arch": [32]}, **settings).learn(1200)
     mean, _ = evaluate_policy(model, IdentityEnvBox(), n_eval_episodes=5)

@@ -53,7 +53,7 @@ def test_no_truncation_keeps_every_atom() -> None:
 
 
 @pytest.mark.parametrize(("value", "expected"), [("auto_5000", 1), ("auto", 0), (5000.0, 0)])
-def test_a_learnt_entropy_coefficient_that_explodes_is_reported_once(value: str | float, expected: int) -> None:
+def test_a_learned_entropy_coefficient_that_explodes_is_reported_once(value: str | float, expected: int) -> None:
     small: dict[str, Any] = {
         "learning_starts": 4,
         "buffer_size": 50,

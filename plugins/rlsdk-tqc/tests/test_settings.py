@@ -125,15 +125,15 @@ def test_updates_count_rounds_over_several_environments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "start", "learnt"), [("auto", 1.0, True), ("auto_0.1", 0.1, True), (0.3, 0.3, False)]
+    ("value", "start", "learned"), [("auto", 1.0, True), ("auto_0.1", 0.1, True), (0.3, 0.3, False)]
 )
-def test_ent_coef(value: Any, start: float, learnt: bool) -> None:
+def test_ent_coef(value: Any, start: float, learned: bool) -> None:
     model = small(ent_coef=value, learning_rate=1e-2)
     seen: list[float] = []
     model.learn(30, callback=LambdaCallback(on_report=lambda run, report: seen.append(_ent_coef(report))))
     values = [v for v in seen if v]
     assert values[0] == pytest.approx(start, rel=1e-6)
-    assert (values[-1] != values[0]) == learnt
+    assert (values[-1] != values[0]) == learned
 
 
 def _ent_coef(report: Any) -> float:

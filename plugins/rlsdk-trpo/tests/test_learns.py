@@ -10,7 +10,7 @@ from rlsdk_envs.toy import IdentityEnv
 from rlsdk_trpo import TRPO
 
 
-def test_identity_is_learnt() -> None:
+def test_identity_is_learned() -> None:
     model = TRPO("MlpPolicy", IdentityEnv(4), gamma=0.4, n_steps=512, target_kl=0.05, seed=0).learn(8192)
     assert run_episodes(model, IdentityEnv(4), 5, seed=1).mean > 95.0
 

@@ -33,7 +33,7 @@ METRICS = (
 
 
 def optimizer_of(config: A2CConfig) -> tuple[str | Callable[..., Any], dict[str, object]]:
-    """Return the optimiser and its arguments: the user's `optimizer_class`, the paper's RMSprop, or Adam."""
+    """Return the optimizer and its arguments: the user's `optimizer_class`, the paper's RMSprop, or Adam."""
     choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
     if choice is not None:
         return choice, adam_arguments(choice, arguments)
@@ -49,7 +49,7 @@ class A2CState(TypedDict):
 
 
 class AdvantageActorCritic:
-    """Minimises mean(-A log pi(a|s) + vf_coef (R - V(s))^2 - ent_coef H(pi)), section 4 and supplementary 8."""
+    """Minimizes mean(-A log pi(a|s) + vf_coef (R - V(s))^2 - ent_coef H(pi)), section 4 and supplementary 8."""
 
     def __init__(self, network: ActorCritic, config: A2CConfig, num_envs: int) -> None:
         """`num_envs`: the number of environments, which are the columns of a rollout."""
@@ -60,7 +60,7 @@ class AdvantageActorCritic:
         self._kernel = KernelSlot(self._make_kernel, network)
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
-        self.optimizer.zero_grad()  # makes the gradients of new parameters views of the optimiser's vector
+        self.optimizer.zero_grad()  # makes the gradients of new parameters views of the optimizer's vector
         evaluator = evaluator_of(self.network, self.config.n_steps * self.num_envs, hooked=hooked)
         self._loss = policy_loss_of(self.network)
         self._steps = policy_steps_of(evaluator, self._loss)

@@ -32,7 +32,7 @@ class A2CPolicyConfig(RecurrentConfig):
         default=None,
         converter=attrs.converters.optional(as_optimizer),
         metadata=described(
-            "torch optimiser: a name, a class or a function; none = RMSprop, or Adam if use_rms_prop is false"
+            "torch optimizer: a name, a class or a function; none = RMSprop, or Adam if use_rms_prop is false"
         ),
     )
 

@@ -8,7 +8,7 @@ from rlsdk_acer.config import ACERConfig
 
 
 class ACER(Agent[ACERConfig]):
-    """Actor-critic with experience replay (arXiv:1611.01224): each rollout is learnt from once, later also from replay."""
+    """Actor-critic with experience replay (arXiv:1611.01224): each rollout is learned from once, later also from replay."""
 
     @configured_by(ACERConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

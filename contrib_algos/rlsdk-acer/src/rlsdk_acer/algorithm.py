@@ -20,7 +20,7 @@ from rlsdk_acer.targets import Estimated, retrace
 
 
 def optimizer_of(config: ACERConfig) -> tuple[str | Callable[..., Any], dict[str, object]]:
-    """Return the optimiser and its arguments: the user's `optimizer_class`, or the paper's RMSprop."""
+    """Return the optimizer and its arguments: the user's `optimizer_class`, or the paper's RMSprop."""
     choice, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs
     if choice is not None:
         return choice, adam_arguments(choice, arguments)
@@ -28,7 +28,7 @@ def optimizer_of(config: ACERConfig) -> tuple[str | Callable[..., Any], dict[str
 
 
 class ActorCriticWithReplay:
-    """Maximises the policy's objective in a trust region, and minimises .5 (Q_ret - Q)^2. All terms are means over states."""
+    """Maximizes the policy's objective in a trust region, and minimizes .5 (Q_ret - Q)^2. All terms are means over states."""
 
     allows_lag = True
     """Importance weights use the probabilities of the policy that collected the steps; see
@@ -49,7 +49,7 @@ class ActorCriticWithReplay:
         self.average.update(1.0)
 
     def update(self, batch: Sequences[Carry], *, progress: float) -> Metrics:
-        """Take one gradient step on sequences [T, N], fresh or replayed. Their extras hold `probs`, the behaviour policy."""
+        """Take one gradient step on sequences [T, N], fresh or replayed. Their extras hold `probs`, the behavior policy."""
         network, config = self.network, self.config
         if network.has_train_mode:
             network.train()

@@ -40,11 +40,11 @@ class ACERPolicyConfig(NetworkConfig):
         converter=as_activation,
         metadata=described("activation function between hidden layers", examples=("elu",)),
     )
-    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initialisation of weights"))
+    ortho_init: bool = attrs.field(default=True, metadata=described("orthogonal initialization of weights"))
     optimizer_class: str | Callable[..., Any] | None = attrs.field(
         default=None,
         converter=attrs.converters.optional(as_optimizer),
-        metadata=described("torch optimiser; none = RMSprop with rprop_alpha and rprop_epsilon", examples=("sgd",)),
+        metadata=described("torch optimizer; none = RMSprop with rprop_alpha and rprop_epsilon", examples=("sgd",)),
     )
     lstm_hidden_size: int = attrs.field(default=256, validator=in_range(1), metadata=glossary.LSTM_HIDDEN_SIZE)
     n_lstm_layers: int = attrs.field(default=1, validator=in_range(1, 16), metadata=glossary.N_LSTM_LAYERS)

@@ -19,7 +19,7 @@ class States:
     """N states and the actions taken in them. No tensor has a graph."""
 
     probs: Tensor  # pi(.|x), float [N, A]
-    behaviour: Tensor  # mu(.|x), the probabilities that actions were sampled with, float [N, A]
+    behavior: Tensor  # mu(.|x), the probabilities that actions were sampled with, float [N, A]
     action: Tensor  # from 0, int64 [N]
     values: Tensor  # Q(x, .), float [N, A]
     target: Tensor  # Q_ret of the action taken, float [N]
@@ -32,7 +32,7 @@ class States:
     @property
     def ratios(self) -> Tensor:
         """pi(a|x) / mu(a|x) of all actions, float [N, A]."""
-        return self.probs / (self.behaviour + EPSILON)
+        return self.probs / (self.behavior + EPSILON)
 
     def of_action(self, values: Tensor) -> Tensor:
         """The entries of `values` [N, A] for the actions taken, [N]."""

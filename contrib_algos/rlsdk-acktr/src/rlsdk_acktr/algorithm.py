@@ -22,7 +22,7 @@ class KroneckerActorCritic:
     gradient steps at the start."""
 
     def __init__(self, network: ActorCritic, config: ACKTRConfig, generator: Generator, *, continuous: bool) -> None:
-        """`continuous`: whether advantages are normalised if the setting `normalize_advantage` is None."""
+        """`continuous`: whether advantages are normalized if the setting `normalize_advantage` is None."""
         self.network, self.config, self.generator, self.continuous = network, config, generator, continuous
         network.stores_estimates = False
         chosen, arguments = config.policy_kwargs.optimizer_class, config.policy_kwargs.optimizer_kwargs or {}
@@ -64,7 +64,7 @@ class KroneckerActorCritic:
         return metrics if std is None else {**metrics, "train/std": std}
 
     def _find_gradients(self, rows: PolicyBatch) -> dict[str, Tensor]:
-        """Update the Fisher information, and compute the gradient of the loss of N rows into the optimiser. Metrics are 0-d."""
+        """Update the Fisher information, and compute the gradient of the loss of N rows into the optimizer. Metrics are 0-d."""
         config, network, weight = self.config, self.network, rows.weight
         with recorded(block.layer for block in self.fisher.layers.values()) as calls:
             distribution, value = network.evaluate(rows.observation, rows.memory, rows.starts)
@@ -103,7 +103,7 @@ class KroneckerActorCritic:
         return scale
 
     def state_dict(self) -> State:
-        """The optimiser, the Fisher information and the number of updates. The weights are stored with the policy."""
+        """The optimizer, the Fisher information and the number of updates. The weights are stored with the policy."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "fisher": self.fisher.state_dict(),

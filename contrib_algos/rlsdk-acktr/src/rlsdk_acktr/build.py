@@ -26,7 +26,7 @@ def build(context: BuildContext, config: ACKTRConfig) -> Parts:
         )
     if config.normalize_advantage and config.n_steps * context.num_envs < 2:
         raise SettingsError(
-            "n_steps = 1 with 1 environment gives one step per rollout, whose advantage cannot be normalised; raise n_steps, or"
+            "n_steps = 1 with 1 environment gives one step per rollout, whose advantage cannot be normalized; raise n_steps, or"
             " set normalize_advantage = false"
         )
     network = build_actor_critic(context, config, memory=memory_of(config.policy))

@@ -32,7 +32,7 @@ class ACKTRPolicyConfig(RecurrentConfig):
         default=None,
         converter=attrs.converters.optional(as_optimizer),
         metadata=described(
-            "torch optimiser, which receives natural gradients: a name, a class or a function; none = SGD with momentum"
+            "torch optimizer, which receives natural gradients: a name, a class or a function; none = SGD with momentum"
         ),
     )
 
@@ -89,20 +89,20 @@ class ACKTRConfig(AgentConfig):
         default=None,
         validator=SHARE,
         metadata=described(
-            "lambda of generalised advantage estimation: lower = more bias, less variance; none = 1, the n-step returns"
+            "lambda of generalized advantage estimation: lower = more bias, less variance; none = 1, the n-step returns"
         ),
     )
     normalize_advantage: bool | None = attrs.field(
         default=None,
         kw_only=True,
-        metadata=described("normalise advantages over the rollout; none = only for Box actions", examples=(True,)),
+        metadata=described("normalize advantages over the rollout; none = only for Box actions", examples=(True,)),
     )
     momentum: float = attrs.field(
         default=0.9,
         kw_only=True,
         validator=in_range(0, 1, open_high=True),
         metadata=described(
-            "momentum of SGD, whose learning rate is learning_rate * (1 - momentum); other optimisers use"
+            "momentum of SGD, whose learning rate is learning_rate * (1 - momentum); other optimizers use"
             " optimizer_kwargs instead"
         ),
     )

@@ -26,7 +26,7 @@ def layers_of(network: nn.Module) -> dict[str, Layer]:
 
 
 def _is_plain(module: nn.Module) -> TypeGuard[Layer]:
-    """Whether a module is exactly such a layer. Derived classes, as torch's parametrised layers, may compute something else."""
+    """Whether a module is exactly such a layer. Derived classes, as torch's parametrized layers, may compute something else."""
     if not isinstance(getattr(module, "weight", None), nn.Parameter):
         return False
     if type(module) is nn.Conv2d:

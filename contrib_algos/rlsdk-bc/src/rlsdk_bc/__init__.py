@@ -1,4 +1,4 @@
-"""Behaviour cloning for rlsdk. The class is imported on first use, so that listing plugins is fast."""
+"""Behavior cloning for rlsdk. The class is imported on first use, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

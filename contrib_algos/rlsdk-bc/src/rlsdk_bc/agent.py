@@ -8,7 +8,7 @@ from rlsdk_bc.config import BCConfig
 
 
 class BC(Agent[BCConfig]):
-    """Behaviour cloning: supervised learning of recorded actions. `learn(n)` makes n updates and needs no environment."""
+    """Behavior cloning: supervised learning of recorded actions. `learn(n)` makes n updates and needs no environment."""
 
     @configured_by(BCConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

@@ -1,4 +1,4 @@
-"""Assembles the parts of behaviour cloning. No other module chooses them."""
+"""Assembles the parts of behavior cloning. No other module chooses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlsdk_datasets import OfflinePlan, RecordedSequences, RecordedTransitions
 
 
 def build(context: BuildContext, config: BCConfig) -> Parts:
-    """Build the parts of one agent for behaviour cloning.
+    """Build the parts of one agent for behavior cloning.
 
     Raises:
         UnsupportedSpaceError: the policy does not fit the observations.

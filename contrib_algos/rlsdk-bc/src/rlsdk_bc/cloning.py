@@ -1,4 +1,4 @@
-"""The update of behaviour cloning. Source: Pomerleau 1988 (ALVINN); loss with entropy as Hussein et al. 2017, section 4.1."""
+"""The update of behavior cloning. Source: Pomerleau 1988 (ALVINN); loss with entropy as Hussein et al. 2017, section 4.1."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ METRICS = ("train/imitation_loss", "train/value_loss", "train/entropy_loss", "tr
 
 
 class Cloning(Generic[BatchT]):
-    """Minimises the mean of -log pi(a|s) - ent_coef * H + l2_coef * sum w^2 / 2 + vf_coef * (V(s) - return)^2."""
+    """Minimizes the mean of -log pi(a|s) - ent_coef * H + l2_coef * sum w^2 / 2 + vf_coef * (V(s) - return)^2."""
 
     def __init__(self, policy: ActorCritic, config: BCConfig, data: Data | None, context: BuildContext) -> None:
         """`data`: None for an agent without a data set, which can only predict."""
@@ -44,7 +44,7 @@ class Cloning(Generic[BatchT]):
         self._kernel = KernelSlot(self._make_kernel, policy)
 
     def _make_kernel(self, hooked: bool) -> Evaluator:
-        self.optimizer.zero_grad()  # makes the gradients of new parameters views of the optimiser's vector
+        self.optimizer.zero_grad()  # makes the gradients of new parameters views of the optimizer's vector
         self._loss, names = policy_loss_of(self.policy), self.policy.named_parameters()
         self._deviations = [parameter for name, parameter in names if name.endswith("log_std")]
         rows = self.config.batch_size * (self.config.sequence_length if self.policy.recurrent else 1)
@@ -124,7 +124,7 @@ class Cloning(Generic[BatchT]):
         return torch.cat(found).mean()
 
     def _seen(self, observation: Observation) -> Observation:
-        """Normalise an observation of held-out steps. Sampled batches are normalised already, held-out steps are not."""
+        """Normalize an observation of held-out steps. Sampled batches are normalized already, held-out steps are not."""
         features = self.context.observation_normalizer(observation.features)
         return Observation(features, observation.is_first, observation.action_mask)
 

@@ -1,4 +1,4 @@
-"""The hyper-parameters of behaviour cloning. Constructor, help, CLI, settings files and docs are derived from this class."""
+"""The hyper-parameters of behavior cloning. Constructor, help, CLI, settings files and docs are derived from this class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> Recurrent
 
 @attrs.frozen
 class BCConfig(AgentConfig):
-    """The constructor parameters of behaviour cloning, in order. Settings of the memory apply to recurrent policies only."""
+    """The constructor parameters of behavior cloning, in order. Settings of the memory apply to recurrent policies only."""
 
     dataset: Dataset | None = attrs.field(
         default=None, metadata=described("data set of recorded episodes to learn from: a path")

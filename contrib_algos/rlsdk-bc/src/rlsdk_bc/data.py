@@ -25,7 +25,7 @@ class Data:
         rewards: Callable[[Tensor], Tensor],
         length: int | None,
     ) -> None:
-        """`rewards`: normalises the rewards [T] of an episode. `length`: steps of a sequence; None for single steps."""
+        """`rewards`: normalizes the rewards [T] of an episode. `length`: steps of a sequence; None for single steps."""
         self.memory, self.gamma, self.rewards, self.length = memory, gamma, rewards, length
         self._returns: Tensor | None = None
 

@@ -13,7 +13,7 @@ from rlsdk_dqn.config import DQNConfig
 
 
 def build(context: BuildContext, config: DQNConfig) -> Parts:
-    """Build the parts of one DQN agent: one value per action, learnt with the Huber loss (doi:10.1038/nature14236).
+    """Build the parts of one DQN agent: one value per action, learned with the Huber loss (doi:10.1038/nature14236).
 
     Raises:
         UnsupportedSpaceError: the actions are neither Discrete nor MultiDiscrete, or the policy does not fit the observations.

@@ -17,7 +17,7 @@ from rlsdk.updates import ClippedPolicy, FlatOptimizer
 from rlsdk_gail.config import GAILConfig
 from rlsdk_gail.discriminator import Discriminator
 from rlsdk_gail.expert import ExpertSteps
-from rlsdk_gail.loss import bernoulli_entropy, discriminator_loss, gradient_penalty, learnt_reward
+from rlsdk_gail.loss import bernoulli_entropy, discriminator_loss, gradient_penalty, learned_reward
 
 WON, PATIENCE = 0.99, 10
 """The share of expert steps and of policy steps that a winning discriminator classifies correctly, and the number of updates
@@ -56,7 +56,7 @@ class AdversarialImitation:
         self.policy.reconfigure(config)
 
     def discarded(self, rollout: Rollout[Any, Any]) -> None:
-        """Handle a rollout that a callback cut short. Nothing is learnt from it, but it changed the statistics."""
+        """Handle a rollout that a callback cut short. Nothing is learned from it, but it changed the statistics."""
         self.expert.rollout_ended()
 
     def update(self, batch: Rollout[Any, Any], *, progress: float) -> Metrics:
@@ -64,21 +64,21 @@ class AdversarialImitation:
         mine = steps_of(batch)
         metrics = self._compared(mine, int(batch.steps.valid.sum()))
         reward = self.rewards(batch)
-        metrics["train/learnt_reward"] = reward[batch.steps.valid].mean()
-        learnt = self.policy.update(replace(batch, steps=replace(batch.steps, reward=reward)), progress=progress)
+        metrics["train/learned_reward"] = reward[batch.steps.valid].mean()
+        learned = self.policy.update(replace(batch, steps=replace(batch.steps, reward=reward)), progress=progress)
         self.rounds += 1
         if self.rounds % self.config.g_step == 0:
             for _ in range(self.config.d_step):
                 self._discriminator_step(mine)
         self.expert.rollout_ended()
-        return {**learnt, **metrics}
+        return {**learned, **metrics}
 
     @torch.no_grad()
     def rewards(self, batch: Rollout[Any, Any]) -> Tensor:
         """The discriminator's reward of each step, float32 [T, B]; 0 for invalid rows."""
         valid = batch.steps.valid
         reward = torch.zeros(valid.shape, device=valid.device)
-        reward[valid] = learnt_reward(self.discriminator(*steps_of(batch)), self.config.reward)
+        reward[valid] = learned_reward(self.discriminator(*steps_of(batch)), self.config.reward)
         return reward
 
     @torch.no_grad()
@@ -89,7 +89,7 @@ class AdversarialImitation:
         self.won = self.won + 1 if min(map(float, right)) >= WON else 0
         if self.won == PATIENCE:
             warnings.warn(
-                f"GAIL: in {PATIENCE} updates in a row the discriminator recognised {WON:.0%} or more of the expert's steps and"
+                f"GAIL: in {PATIENCE} updates in a row the discriminator recognized {WON:.0%} or more of the expert's steps and"
                 " of the policy's, so its reward may teach little; lower d_step or d_stepsize, raise adversary_entcoeff or"
                 " gradient_penalty, or record more episodes",
                 stacklevel=2,

@@ -121,7 +121,7 @@ class GAILConfig(ClippedPolicySdeConfig):
         converter=_without_rewards,
         kw_only=True,
         metadata=described(
-            "normalise observations by running statistics: true, or a table of settings; norm_reward is always false",
+            "normalize observations by running statistics: true, or a table of settings; norm_reward is always false",
             examples=(True,),
         ),
     )

@@ -15,7 +15,7 @@ BOUND, LEAST_VARIANCE = 10.0, 1e-4
 
 
 class RunningScale(nn.Module):
-    """Normalises rows by the mean and the standard deviation of all rows given to `update`, and clips them to +-`BOUND`."""
+    """Normalizes rows by the mean and the standard deviation of all rows given to `update`, and clips them to +-`BOUND`."""
 
     mean: Tensor
     variance: Tensor
@@ -40,7 +40,7 @@ class RunningScale(nn.Module):
         self.count.copy_(total)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return normalised rows, float32 [N, F]. The statistics do not change."""
+        """Return normalized rows, float32 [N, F]. The statistics do not change."""
         deviation = self.variance.clamp_min(LEAST_VARIANCE).sqrt()
         return ((rows - self.mean) / deviation).float().clamp(-BOUND, BOUND)
 
@@ -48,7 +48,7 @@ class RunningScale(nn.Module):
 class Discriminator(nn.Module):
     """A network from observations and actions to logits, with two hidden tanh layers.
 
-    Observations pass through an encoder of the policy's kind. If that encoder has no weights, `RunningScale` normalises them.
+    Observations pass through an encoder of the policy's kind. If that encoder has no weights, `RunningScale` normalizes them.
     """
 
     def __init__(self, context: BuildContext, policy: str, networks: NetworkConfig, hidden: int) -> None:
@@ -65,7 +65,7 @@ class Discriminator(nn.Module):
     def inputs(self, observation: Features, action: Features) -> Tensor:
         """The input of the layers, float [N, F], for N observations as the policy gets them and actions in environment units.
 
-        Box actions are clipped to their bounds, as for the environment. Otherwise the discriminator could recognise the policy
+        Box actions are clipped to their bounds, as for the environment. Otherwise the discriminator could recognize the policy
         by actions outside the bounds.
         """
         seen, done = self.encoder(observation), self.action_encoder(executed(self.action_space, action))

@@ -16,8 +16,8 @@ from rlsdk_datasets import Dataset, RecordedTransitions
 class ExpertSteps:
     """Pairs of observation and action of a data set.
 
-    With `normalize`, observations are normalised by the statistics that the rollout was collected with, not by newer ones.
-    Otherwise the discriminator could recognise the expert by the difference.
+    With `normalize`, observations are normalized by the statistics that the rollout was collected with, not by newer ones.
+    Otherwise the discriminator could recognize the expert by the difference.
     """
 
     def __init__(self, dataset: Dataset, context: BuildContext, generator: Generator) -> None:
@@ -30,7 +30,7 @@ class ExpertSteps:
         self.memory.episodes.transitions(torch.zeros(1, dtype=torch.int64), 1.0)
 
     def sample(self, size: int) -> tuple[Features, Features]:
-        """Draw N = `size` steps with replacement. Returns (observations, normalised like those of the rollout; actions in
+        """Draw N = `size` steps with replacement. Returns (observations, normalized like those of the rollout; actions in
         environment units). Raises the same errors as `require`."""
         rows = self.memory.sample(size, self.generator)
         return self.normalizer(rows.observation.features), rows.action

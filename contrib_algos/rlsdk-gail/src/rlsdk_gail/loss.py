@@ -31,7 +31,7 @@ def gradient_penalty(gradient: Tensor) -> Tensor:
     return (norm - 1.0).square().mean()
 
 
-def learnt_reward(logit: Tensor, form: str) -> Tensor:
+def learned_reward(logit: Tensor, form: str) -> Tensor:
     """The reward of each step, float [N], from its logit [N]. `form`: see the setting `reward`."""
     if form == "constant":
         return torch.ones_like(logit)

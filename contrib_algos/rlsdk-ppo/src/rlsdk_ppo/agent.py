@@ -8,7 +8,7 @@ from rlsdk_ppo.config import PPOConfig
 
 
 class PPO(Agent[PPOConfig]):
-    """Proximal policy optimisation (arXiv:1707.06347): several epochs on each rollout, with a clipped objective."""
+    """Proximal policy optimization (arXiv:1707.06347): several epochs on each rollout, with a clipped objective."""
 
     @configured_by(PPOConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

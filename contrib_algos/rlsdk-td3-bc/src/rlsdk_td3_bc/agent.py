@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TD3BC(Agent[TD3BCConfig]):
-    """TD3 with behaviour cloning, which learns from a data set without an environment (arXiv:2106.06860)."""
+    """TD3 with behavior cloning, which learns from a data set without an environment (arXiv:2106.06860)."""
 
     actor: DeterministicActor = part("policy", "The policy's network.")
     actor_target: DeterministicActor = part("algorithm.actor_target.network", "The target network of the actor.")

@@ -26,7 +26,7 @@ PAPER = "arXiv:2106.06860"
 TD3 = "arXiv:1802.09477"
 HIDDEN = {"pi": (256, 256), "qf": (256, 256)}
 STATES_ONLY = Normalization(norm_reward=False, clip_obs=1e6, epsilon=1e-6, where_possible=True)
-"""Observations are normalised to mean 0 and deviation 1 over the data set. A deviation counts as at least 1e-3 (section 5)."""
+"""Observations are normalized to mean 0 and deviation 1 over the data set. A deviation counts as at least 1e-3 (section 5)."""
 
 
 @attrs.frozen(
@@ -58,7 +58,7 @@ class TD3BCConfig(AgentConfig):
         validator=in_range(0),
         metadata=described(
             "weight of the critic's value in the actor's loss, compared with the error from recorded actions; 0 ="
-            " behaviour cloning",
+            " behavior cloning",
             tune=(0.5, 10.0),
             source=PAPER,
         ),

@@ -16,7 +16,7 @@ from rlsdk_ars.loss import search_step
 
 
 class RandomSearch:
-    """Algorithm 1 of arXiv:1803.07055 (versions V1-t, and V2-t with normalised observations)."""
+    """Algorithm 1 of arXiv:1803.07055 (versions V1-t, and V2-t with normalized observations)."""
 
     def __init__(self, policy: SearchPolicy, config: ARSConfig, generator: Generator) -> None:
         self.policy, self.config, self.generator = policy, config, generator

@@ -50,7 +50,7 @@ class ARSPolicyConfig(NetworkConfig):
 
     def __attrs_post_init__(self) -> None:
         if self.optimizer_class != "adam" or self.optimizer_kwargs:
-            raise ValueError("optimizer_class, optimizer_kwargs: ARS has no optimiser; its step is learning_rate")
+            raise ValueError("optimizer_class, optimizer_kwargs: ARS has no optimizer; its step is learning_rate")
 
 
 def _policy_settings(value: Mapping[str, object] | ARSPolicyConfig | None) -> ARSPolicyConfig:

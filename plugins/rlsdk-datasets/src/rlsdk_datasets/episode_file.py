@@ -317,7 +317,7 @@ class EpisodeFile:
 
 
 def _room(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """An uninitialised tensor [rows, ..] in memory, or in a mapped temporary file from `IN_MEMORY` bytes on."""
+    """An uninitialized tensor [rows, ..] in memory, or in a mapped temporary file from `IN_MEMORY` bytes on."""
     like = torch.empty(0, dtype=dtype)
     size = int(np.prod(shape, dtype=np.int64)) * like.element_size()
     if size < IN_MEMORY:

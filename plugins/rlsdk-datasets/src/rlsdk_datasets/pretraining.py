@@ -98,7 +98,7 @@ def _observe(agent: Agent, episodes: Episodes) -> None:
 
 @contextlib.contextmanager
 def _unchanged_after_errors(agent: Agent, policy: nn.Module) -> Iterator[None]:
-    """Put the policy and the normaliser back to what they were before the block if it raises."""
+    """Put the policy and the normalizer back to what they were before the block if it raises."""
     normalizer = agent.preprocessing.normalizer
     values = [*policy.parameters(), *policy.buffers()]
     before = [value.detach().clone() for value in values]
@@ -115,7 +115,7 @@ def _unchanged_after_errors(agent: Agent, policy: nn.Module) -> Iterator[None]:
 
 
 class _Fitting:
-    """Minimises the loss of recorded actions with Adam. The optimiser and random streams of training are not used."""
+    """Minimizes the loss of recorded actions with Adam. The optimizer and random streams of training are not used."""
 
     def __init__(self, agent: Agent, policy: PolicyAbilities, wanted: _Pretraining) -> None:
         assert isinstance(policy, nn.Module)

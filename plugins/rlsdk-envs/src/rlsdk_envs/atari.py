@@ -1,7 +1,7 @@
 """Atari games with the usual preprocessing: ids such as `rlsdk/AtariBreakout-v4`, for every game of ale-py.
 
 An episode begins with up to 30 frames of no-op actions, and the action FIRE where a game needs it to start. Each action is
-repeated for four frames. An observation is the maximum of the last two frames, grey, 84 x 84 pixels (Mnih et al. 2015,
+repeated for four frames. An observation is the maximum of the last two frames, gray, 84 x 84 pixels (Mnih et al. 2015,
 doi:10.1038/nature14236). There are no sticky actions, as in the earlier ids `...NoFrameskip-v4`.
 Rewards are those of the game, and an episode ends with the game, not with a life (Machado et al. 2018, arXiv:1709.06009).
 So evaluations report the score. Agents with `normalize = { norm_obs = false, norm_reward = false, sign_reward = true }` learn
@@ -45,7 +45,7 @@ class AtariWrapper(gymnasium.Wrapper[object, object, object, object]):
 
     By default, an episode begins with up to 30 frames of no-op actions. In games with the action FIRE, FIRE and the action with
     number 2 (UP, if the game has all actions) follow. Each action is repeated for four frames. An observation is the maximum of
-    the last two frames, grey, uint8 [84, 84, 1]. A lost life ends an episode, and rewards are replaced by their signs.
+    the last two frames, gray, uint8 [84, 84, 1]. A lost life ends an episode, and rewards are replaced by their signs.
     """
 
     def __init__(  # noqa: PLR0913  # the signature of stable-baselines3

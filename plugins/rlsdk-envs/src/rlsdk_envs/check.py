@@ -134,7 +134,7 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
             text = f"{self.outside} of {self.count} observations lie outside the observation space"
             found.append(Advice("observation", text))
         if self.largest > 100.0:
-            found.append(Advice("observation", f"values up to {self.largest:.3g}: normalise them to about [-1, 1]"))
+            found.append(Advice("observation", f"values up to {self.largest:.3g}: normalize them to about [-1, 1]"))
         return found
 
 
@@ -260,7 +260,7 @@ def _about_observations(space: object, path: str = "observation") -> list[Advice
     if len(space.shape) == 2:
         found.append(Advice(path, f"shape {space.shape} will be flattened to a vector"))
     if space.dtype == np.float64:
-        found.append(Advice(path, "float64 is stored and learnt from as float32; declare float32"))
+        found.append(Advice(path, "float64 is stored and learned from as float32; declare float32"))
     return found
 
 

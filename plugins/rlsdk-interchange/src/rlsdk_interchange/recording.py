@@ -42,7 +42,7 @@ def record_episodes(
 ) -> Path:
     """Run `n_episodes` episodes, write them to a data set, and return its path.
 
-    The data of the environment is recorded unchanged: observations before normalisation and stacking, true rewards, action
+    The data of the environment is recorded unchanged: observations before normalization and stacking, true rewards, action
     masks, terminations and truncations. Actions are clipped to their bounds. The random streams of the agent do not change.
 
     Args:

@@ -70,8 +70,8 @@ __all__ = [
 ]
 OURS = ("policy", "env", "device", "policy_kwargs", "normalize", "frame_stack", "tensorboard_log")
 """Settings that are not taken from a file."""
-_LEARNT = {"log_ent_coef": "ent_coef"}
-"""Learnt number in a file -> the setting that is its initial value. The number is ignored if the setting is given."""
+_LEARNED = {"log_ent_coef": "ent_coef"}
+"""Learned number in a file -> the setting that is its initial value. The number is ignored if the setting is given."""
 
 
 def import_sb3(
@@ -102,7 +102,7 @@ def import_sb3(
         weights = placed(foreign.weights, foreign.observations, envs.observation_space)
     except ValueError as error:
         raise _of_other_spaces(path, spec, name, error) from None
-    taken = {each: weight for each, weight in weights.items() if _LEARNT.get(each) not in changes}
+    taken = {each: weight for each, weight in weights.items() if _LEARNED.get(each) not in changes}
     translated = _translated(spec, taken, envs, path)
     settings = _settings(spec, foreign, translated, envs.observation_space)
     settings = {name: value for name, value in settings.items() if name not in changes or name == "policy_kwargs"}

@@ -153,9 +153,9 @@ def soft_actor_critic(weights: Mapping[str, Tensor]) -> Translated:
         ("log_std", "sde.log_std" if gsde else "log_std"),
     ]
     actor = network_of(weights, "actor.", layers)
-    learnt = {"entropy": {"log_alpha": weights["log_ent_coef"]}} if "log_ent_coef" in weights else {}
+    learned = {"entropy": {"log_alpha": weights["log_ent_coef"]}} if "log_ent_coef" in weights else {}
     found = _with_critics(weights, ["actor"], hidden(weights, "actor.latent_pi."))
-    return attrs.evolve(found, parameters={"policy": actor, **found.parameters, **learnt})
+    return attrs.evolve(found, parameters={"policy": actor, **found.parameters, **learned})
 
 
 def _with_critics(weights: Mapping[str, Tensor], actors: Iterable[str], widths: list[int]) -> Translated:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = ("norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon")
 _NAMES = {"mean": "mean", "var": "variance", "count": "count"}
-"""Name there -> name in the state of rlsdk's normaliser."""
+"""Name there -> name in the state of rlsdk's normalizer."""
 Moments = dict[str, Tensor]
 """Mean [..], variance [..] and count [], float64."""
 
@@ -31,7 +31,7 @@ class Statistics:
     """The settings of `normalize`, the moments of each array of an observation, and those of the discounted return.
 
     `observation` has the moments of each array by its path, such as `observation['camera']`; `reward` is None if rewards are
-    not normalised.
+    not normalized.
     """
 
     settings: dict[str, object]
@@ -50,11 +50,11 @@ def read_statistics(path: Path) -> Statistics:
 
 
 def set_statistics(agent: Agent, statistics: Statistics, path: Path) -> None:
-    """Set the running statistics of the agent's normalisation.
+    """Set the running statistics of the agent's normalization.
 
     Raises:
         ArtifactError: they do not fit its observations.
-        SettingsError: the agent's settings turn off the normalisation that the statistics are for.
+        SettingsError: the agent's settings turn off the normalization that the statistics are for.
     """
     normalizer = agent.preprocessing.normalizer
     held = () if normalizer is None else normalizer.state_dict()["observation"]
@@ -64,7 +64,7 @@ def set_statistics(agent: Agent, statistics: Statistics, path: Path) -> None:
     state = normalizer.state_dict()
     moments = statistics.observation
     if len(held) != len(moments) or (len(held) > 1 and set(moments) != set(normalizer.moments)):
-        count = f"{len(moments)} array(s); the observations have {len(held)} normalised ones"
+        count = f"{len(moments)} array(s); the observations have {len(held)} normalized ones"
         raise ArtifactError(f"{path} has statistics of {count}: name the environment of the training")
     if len(moments) > 1:  # the agent numbers its arrays in the order of its space; a file may have others
         moments = {path: moments[path] for path in normalizer.moments}

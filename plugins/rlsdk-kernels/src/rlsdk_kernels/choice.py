@@ -1,4 +1,4 @@
-"""Chooses the fastest kernel for networks and optimisers. `hooks` offers these functions for those of `rlsdk.kernels.factory`.
+"""Chooses the fastest kernel for networks and optimizers. `hooks` offers these functions for those of `rlsdk.kernels.factory`.
 
 Each takes the same arguments, and returns `reference` or None if no kernel fits.
 """
@@ -227,9 +227,9 @@ def graphed_transition(
 def optimizer_step(
     choice: object, optimizer: torch.optim.Optimizer, flat: nn.Parameter
 ) -> Callable[[torch.optim.Optimizer, MutableMapping[str, Tensor]], bool]:
-    """Return a function that makes the step of an optimiser with one parameter `flat` [D].
+    """Return a function that makes the step of an optimizer with one parameter `flat` [D].
 
-    Call it with the optimiser and the parameter's state. It returns False if it cannot make the step; then call the optimiser.
+    Call it with the optimizer and the parameter's state. It returns False if it cannot make the step; then call the optimizer.
     """
     group = optimizer.param_groups[0]
     if choice == "adam" and group["fused"] and not group.get("decoupled_weight_decay"):
@@ -256,7 +256,7 @@ def vector_step(flat: Tensor) -> Callable[[VectorStep], bool] | None:
 
 
 def normalization() -> NormalizationKernel | None:
-    """Return what normalises values [..] without graph in compiled code; None: there is no compiled code."""
+    """Return what normalizes values [..] without graph in compiled code; None: there is no compiled code."""
     if not may_compile():
         return None
     from rlsdk_kernels.compiled_vectors import Normalization

@@ -167,7 +167,7 @@ class CompiledDense:
         """
         layers = self.layers()
         if self._known[0].addresses is None:
-            raise UsageError("a parameter of the policy is not contiguous: call zero_grad() of the optimiser")
+            raise UsageError("a parameter of the policy is not contiguous: call zero_grad() of the optimizer")
         return layers, self._count, self.gradients()
 
     def arrays(self, tensors: Iterable[Tensor]) -> Places:
@@ -181,7 +181,7 @@ class CompiledDense:
             if tensor.shape != parameter.shape or as_floats(tensor) is not tensor:
                 raise UsageError(
                     f"a gradient is {tensor.dtype} {list(tensor.shape)} with strides {tensor.stride()}; it must be contiguous"
-                    f" float32 {list(parameter.shape)}: call zero_grad() of the optimiser"
+                    f" float32 {list(parameter.shape)}: call zero_grad() of the optimizer"
                 )
         return places(self._parts(found))
 

@@ -103,8 +103,8 @@ class Terms(ctypes.Structure):
     _fields_ = (*fields(c_float, "clip clip_value entropy value"), *fields(c_int32, "normalize_advantage"))
 
 
-class Optimiser(ctypes.Structure):
-    """A vector of parameters and the options of its optimiser, as `optimisers.h` declares them."""
+class Optimizer(ctypes.Structure):
+    """A vector of parameters and the options of its optimizer, as `optimizers.h` declares them."""
 
     _fields_ = (
         *fields(COUNT, "kind size clear_every"),

@@ -76,14 +76,14 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
     library, (rows, size), (parameter,) = loaded_library(), mean.shape, head.own_parameters
     require_readable(action, (rows, size), torch.float32)
     log_std = floats_of(parameter, size)
-    standardised, (log_prob, entropy) = torch.empty_like(mean), mean.new_empty(2, rows).unbind()
+    standardized, (log_prob, entropy) = torch.empty_like(mean), mean.new_empty(2, rows).unbind()
     library.vectors_taken(
         mean.data_ptr(),
         log_std.data_ptr(),
         action.data_ptr(),
         rows,
         size,
-        standardised.data_ptr(),
+        standardized.data_ptr(),
         log_prob.data_ptr(),
         entropy.data_ptr(),
     )
@@ -93,7 +93,7 @@ def _vectors_taken(mean: Tensor, action: Tensor, head: PlainHead) -> tuple[Tenso
         of_entropy = None if grad_entropy is None else floats_of(grad_entropy, rows)
         grad_log_std = cast("Tensor", parameter.grad)
         into = floats_of(grad_log_std, size)
-        start = standardised.data_ptr(), log_std.data_ptr(), rows, size, own.data_ptr()
+        start = standardized.data_ptr(), log_std.data_ptr(), rows, size, own.data_ptr()
         library.vectors_vjp(
             *start, None if of_entropy is None else of_entropy.data_ptr(), grad.data_ptr(), into.data_ptr()
         )

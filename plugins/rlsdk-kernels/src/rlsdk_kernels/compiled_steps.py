@@ -1,6 +1,6 @@
 """Gradient steps of actor-critic methods in compiled code: one call for all minibatches of an epoch.
 
-It evaluates the network, computes the loss and its gradients, and makes the optimiser's step, as the functions of
+It evaluates the network, computes the loss and its gradients, and makes the optimizer's step, as the functions of
 `compiled_dense` and `compiled_policy` do one after another.
 """
 
@@ -18,7 +18,7 @@ from rlsdk.kernels import ActorCriticLayers, GumbelNoise, LossRows, VectorStep
 from rlsdk.updates import LossTerms, Minibatches
 from rlsdk_kernels import compiled_library as c
 from rlsdk_kernels.compiled_dense import CompiledDense
-from rlsdk_kernels.compiled_vectors import fits, optimiser_of
+from rlsdk_kernels.compiled_vectors import fits, optimizer_of
 from rlsdk_kernels.memory import Memory
 
 NO_MEMORY, WRONG_ACTION, WRONG_ORDER = 1, 2, 3
@@ -76,7 +76,7 @@ class CompiledPolicySteps:
         read, totals = self._read(rows, terms), torch.zeros(6, dtype=torch.float32, device="cpu")
         places = Rows(*(None if tensor is None else tensor.data_ptr() for tensor in read), len(rows))
         divided, made = _divided(minibatches, len(rows)), (c_int64 * 2)()
-        parts, counts = (self._policy(), places, divided, c.terms_of(terms), optimiser_of(step)), step.made.data_ptr()
+        parts, counts = (self._policy(), places, divided, c.terms_of(terms), optimizer_of(step)), step.made.data_ptr()
         found = c.loaded_library().policy_steps(*map(byref, parts), counts, totals.data_ptr(), made)
         if found == NO_MEMORY:
             raise MemoryError("there is no memory for a minibatch; use a smaller batch_size")

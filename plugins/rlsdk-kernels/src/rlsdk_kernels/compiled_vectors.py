@@ -1,4 +1,4 @@
-"""Vectors in compiled code: steps of optimisers, the norm of gradients, returns, and normalisation with given statistics."""
+"""Vectors in compiled code: steps of optimizers, the norm of gradients, returns, and normalization with given statistics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from rlsdk.kernels import VectorStep
 from rlsdk.records import StepData
-from rlsdk_kernels.compiled_library import Optimiser, Steps, loaded_library
+from rlsdk_kernels.compiled_library import Optimizer, Steps, loaded_library
 from rlsdk_kernels.memory import Memory, require_memory
 
 KINDS = "adam", "rmsprop"
-"""The optimisers, in the order of `optimisers.h`."""
+"""The optimizers, in the order of `optimizers.h`."""
 
 
 def fits(vectors: Iterable[Tensor], *shape: int) -> bool:
@@ -32,13 +32,13 @@ def clip_norm(gradients: Tensor, max_norm: float) -> None:
     loaded_library().clip_norm(gradients.data_ptr(), gradients.numel(), max_norm)
 
 
-def optimiser_of(step: VectorStep) -> Optimiser:
+def optimizer_of(step: VectorStep) -> Optimizer:
     """Return a step for compiled code, which can read its vectors: check `fits` first."""
     options = step.rate, *step.decays, step.eps, step.weight_decay
     smallest = step.smallest_moment * torch.finfo(torch.float32).tiny
     limits = smallest, -1.0 if step.max_norm is None else step.max_norm
     sizes = step.vectors[0].numel(), step.clear_every
-    return Optimiser(KINDS.index(step.kind), *sizes, *map(Tensor.data_ptr, step.vectors), *options, *limits)
+    return Optimizer(KINDS.index(step.kind), *sizes, *map(Tensor.data_ptr, step.vectors), *options, *limits)
 
 
 class CompiledStep:
@@ -63,7 +63,7 @@ class CompiledStep:
             if not fits(vectors, vectors[0].numel()) or not fits((made,)):
                 return False
             self._held, self._known, self._memory = held, known, Memory(held)
-            self._described, self._function = byref(optimiser_of(step)), loaded_library().counted_step
+            self._described, self._function = byref(optimizer_of(step)), loaded_library().counted_step
         self._function(self._described, made.data_ptr())
         return True
 
@@ -125,7 +125,7 @@ class Normalization:
         return Normalization, ()  # functions of compiled code cannot be copied
 
     def __call__(self, values: Tensor, mean: Tensor, deviation: Tensor, bound: float) -> Tensor | None:
-        """Return the normalised values [.., *shape]; None if compiled code cannot read them."""
+        """Return the normalized values [.., *shape]; None if compiled code cannot read them."""
         if not self._reads(values, mean):
             return None
         found, size = torch.empty_like(values), mean.numel()
@@ -136,7 +136,7 @@ class Normalization:
     def by_row(
         self, values: Tensor, into: Tensor, mean: Tensor, deviation: Tensor, bound: float
     ) -> Callable[[int], object] | None:
-        """Return a function of t that normalises `values[t]` to `into[t]`, [T, .., *shape]; None if compiled code cannot.
+        """Return a function of t that normalizes `values[t]` to `into[t]`, [T, .., *shape]; None if compiled code cannot.
 
         It is fast, because addresses are determined once. The statistics may change, but must keep their memory.
         """

@@ -243,14 +243,14 @@ class GraphedTransition(Generic[InputsT, KeptT, TransientT]):
 
 Numbers = float | tuple[float | None, ...]
 HELPERS = "rlsdk.updates."
-"""The package whose objects are searched for networks and optimisers, if the algorithm holds them."""
+"""The package whose objects are searched for networks and optimizers, if the algorithm holds them."""
 
 
 class GraphedUpdate(Generic[ResultT]):
     """Calls the learning step of an algorithm, and replays it as a CUDA graph once it was called a few times.
 
     A graph repeats exactly the operations of its capture. So the step is captured again when an attribute of the algorithm
-    has changed, and it runs as written where its Python code might act differently in each call: with modules or optimisers
+    has changed, and it runs as written where its Python code might act differently in each call: with modules or optimizers
     of other packages, or with hooks.
     """
 
@@ -336,7 +336,7 @@ def _is_steady(module: nn.Module) -> bool:
 
 
 class _Found:
-    """The networks, the optimisers and all other values among the attributes of an algorithm and of its helpers.
+    """The networks, the optimizers and all other values among the attributes of an algorithm and of its helpers.
 
     Of a tensor, the value is its address.
     """
@@ -377,7 +377,7 @@ def _training(tables: list[dict[str, Tensor | None]]) -> Iterator[object]:
 
 
 def _moments(optimizers: list[torch.optim.Optimizer]) -> Iterator[int]:
-    """The addresses of the optimisers' state."""
+    """The addresses of the optimizers' state."""
     for optimizer in optimizers:
         for moments in optimizer.state.values():
             yield from (value.data_ptr() for value in moments.values() if isinstance(value, Tensor))

@@ -1,6 +1,6 @@
 """Linear layers and activations without autograd: forward, vector-Jacobian and Jacobian-vector products.
 
-Arrays are views of the modules' parameters: the optimiser, `load_state_dict` and the kernel use the same memory. The
+Arrays are views of the modules' parameters: the optimizer, `load_state_dict` and the kernel use the same memory. The
 same code serves numpy and torch, single networks and ensembles.
 """
 

@@ -115,9 +115,9 @@ class TakenVectors:
         """`mean` and `action` are float [N, A]."""
         log_std = noise.log_std.detach().numpy()[None]
         self._precision = np.exp(-log_std)
-        self._standardised = action.numpy() - mean
-        self._standardised *= self._precision
-        self._squares = self._standardised * self._standardised
+        self._standardized = action.numpy() - mean
+        self._standardized *= self._precision
+        self._squares = self._standardized * self._standardized
         spread = np.add.reduce(log_std, None) + np.float32(HALF_LOG_TWO_PI * mean.shape[1])
         self.log_prob: Floats = np.add.reduce(self._squares, -1) * np.float32(-0.5) - spread
         self.entropy: Floats = np.full(len(mean), spread + np.float32(0.5 * mean.shape[1]))
@@ -128,7 +128,7 @@ class TakenVectors:
         own = grad_log_prob.dot(self._squares - np.float32(1.0))
         if grad_entropy is not None:
             own += np.add.reduce(grad_entropy)
-        return self._standardised * self._precision * grad_log_prob[:, None], own
+        return self._standardized * self._precision * grad_log_prob[:, None], own
 
 
 Taken = TakenChoices | TakenVectors

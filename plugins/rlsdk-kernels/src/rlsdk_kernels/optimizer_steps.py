@@ -29,7 +29,7 @@ class AdamKernel:
 
         Returns False, without a step, if the result might differ.
 
-        That is the case for another optimiser, further parameters, hooks, `amsgrad`, or before the first step.
+        That is the case for another optimizer, further parameters, hooks, `amsgrad`, or before the first step.
         """
         groups, gradients = optimizer.param_groups, self.flat.grad
         options = groups[0]

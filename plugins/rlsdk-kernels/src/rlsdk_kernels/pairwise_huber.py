@@ -142,7 +142,7 @@ def _in_memory(current: Tensor, target: Tensor, asymmetry: Tensor, weight: Tenso
 
 
 def _temporaries(shape: tuple[int, ...], like: Tensor) -> list[Tensor]:
-    """Return three uninitialised tensors [*shape], in the memory of earlier calls of the thread if it is large enough."""
+    """Return three uninitialized tensors [*shape], in the memory of earlier calls of the thread if it is large enough."""
     key, size = (shape, like.dtype, like.device), math.prod(shape)
     known: tuple[object, list[Tensor]] | None = getattr(_memory, "views", None)
     if known is not None and known[0] == key:

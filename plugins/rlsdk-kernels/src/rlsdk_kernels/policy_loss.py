@@ -66,15 +66,15 @@ def normalized(advantage: Floats, weight: Floats | None) -> Floats:
     if len(rows) < 2:
         return advantage
     mean = np.add.reduce(rows) / np.float32(len(rows))
-    centred: Floats = rows - mean
-    squares = centred.dot(centred)
+    centered: Floats = rows - mean
+    squares = centered.dot(centered)
     if not isfinite(squares) and advantage.dtype == np.float32:  # advantages above 1e18 have squares beyond float32
         wide: Floats = normalized(advantage.astype(np.float64), weight)
         return wide.astype(np.float32)
     deviation = np.sqrt(squares / np.float32(len(rows) - 1))
-    all_centred: Floats = centred if weight is None else advantage - mean
-    all_centred /= deviation + np.float32(1e-8)
-    return all_centred
+    all_centered: Floats = centered if weight is None else advantage - mean
+    all_centered /= deviation + np.float32(1e-8)
+    return all_centered
 
 
 def _value_error(rows: LossRows, now: Evaluation, clip: float | None, share: Floats) -> tuple[np.float32, Floats]:

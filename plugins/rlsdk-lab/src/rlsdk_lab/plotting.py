@@ -223,15 +223,15 @@ def _figure_of(found: Sequence[Curve], metric: str, settings: CurveSettings, pic
     columns = min(COLUMNS, len(envs))
     rows = math.ceil(len(envs) / columns)
     figure = new_figure(rows, columns, picture.size or (AXIS_SIZE[0] * columns, AXIS_SIZE[1] * rows + 0.5))
-    colours = {label: f"C{k % 10}" for k, label in enumerate(dict.fromkeys(curve.label for curve in found))}
+    colors = {label: f"C{k % 10}" for k, label in enumerate(dict.fromkeys(curve.label for curve in found))}
     for env, axes in zip(envs, figure.axes, strict=False):
         for curve in found:
             if curve.env != env:
                 continue
-            colour = colours[curve.label]
+            color = colors[curve.label]
             alone = "o" if len(curve.x) == 1 else None  # a line of one point is not visible
-            axes.plot(curve.x, curve.value, label=literal(_name(curve)), color=colour, marker=alone)
-            axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, color=colour, linewidth=0)
+            axes.plot(curve.x, curve.value, label=literal(_name(curve)), color=color, marker=alone)
+            axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2, color=color, linewidth=0)
         axes.set(xlabel=AXES[settings.x][2], ylabel=literal(in_words(metric)), title=environment_title(env))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1M
         if "x" in picture.log:

@@ -17,7 +17,7 @@ from rlsdk_lab.statistics import Scores, profile
 
 PROFILE_POINTS = 101
 HALF = 0.5
-"""The normalised return that the text about performance profiles uses."""
+"""The normalized return that the text about performance profiles uses."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,7 +49,7 @@ def learning_curves(env: str, folders: Sequence[Path], place: Path) -> Picture:
 
 
 def profiles(scores: Mapping[str, Scores], where: str, place: Path) -> Picture:
-    """Draw performance profiles: the share of runs above each normalised score, a band per algorithm. Tasks have equal
+    """Draw performance profiles: the share of runs above each normalized score, a band per algorithm. Tasks have equal
     weights."""
     every = np.concatenate([task for tasks in scores.values() for task in tasks])
     thresholds = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), PROFILE_POINTS)
@@ -60,12 +60,12 @@ def profiles(scores: Mapping[str, Scores], where: str, place: Path) -> Picture:
         (line,) = axes.plot(thresholds, shares, label=literal(f"{name}, {len(tasks)} environments"))
         axes.fill_between(thresholds, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
         texts.append(f"{name}: {float(np.interp(HALF, thresholds, shares)):.0%} of runs above {HALF}")
-    axes.set(xlabel="normalised return", ylabel="share of runs above it", ylim=(-0.02, 1.02))
+    axes.set(xlabel="normalized return", ylabel="share of runs above it", ylim=(-0.02, 1.02))
     axes.legend(loc="best")
     title = f"Performance profiles, {where}"
     picture = Picture(
         title=title,
-        text=f"{title}: share of runs above each normalised return. {'; '.join(texts)}.",
+        text=f"{title}: share of runs above each normalized return. {'; '.join(texts)}.",
         path=place / "profiles.png",
     )
     place.mkdir(parents=True, exist_ok=True)
@@ -80,4 +80,4 @@ def _write_bands(
     rows = (
         (one_line(name), *map(float, point)) for name in bands for point in zip(thresholds, *bands[name], strict=True)
     )
-    write_csv(path, ("algorithm", "normalised_return", "share_above", "low", "high"), rows)
+    write_csv(path, ("algorithm", "normalized_return", "share_above", "low", "high"), rows)

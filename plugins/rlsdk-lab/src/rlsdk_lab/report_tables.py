@@ -70,8 +70,8 @@ def _length(plan: Bench, cell: Cell) -> str:
     return f"{steps:,}" if steps == full else f"{steps:,} of {full:,} (short)"
 
 
-def normalised(outcome: BenchResult) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Return algorithm -> environment -> normalised scores.
+def normalized(outcome: BenchResult) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return algorithm -> environment -> normalized scores.
 
     Scores of 0 and 1 are the ends of the cell's range. Cells without a range are left out.
     """
@@ -84,11 +84,11 @@ def normalised(outcome: BenchResult) -> dict[str, dict[str, NDArray[np.float64]]
 
 
 def comparable(outcome: BenchResult) -> tuple[dict[str, dict[str, NDArray[np.float64]]], str]:
-    """Return (algorithm -> environment -> normalised scores, description) for environments that all algorithms ran on.
+    """Return (algorithm -> environment -> normalized scores, description) for environments that all algorithms ran on.
 
     If there is no such environment, return all scores of each algorithm, and a description that warns.
     """
-    known = normalised(outcome)
+    known = normalized(outcome)
     sets = [set(by_env) for by_env in known.values()]
     common = set.intersection(*sets) if sets else set()
     if not common:
@@ -98,7 +98,7 @@ def comparable(outcome: BenchResult) -> tuple[dict[str, dict[str, NDArray[np.flo
 
 
 def together(outcome: BenchResult) -> Table:
-    """Return a table with a row per algorithm: normalised scores over the environments that all of them ran on."""
+    """Return a table with a row per algorithm: normalized scores over the environments that all of them ran on."""
     header = ("algorithm", "environments", "runs", "IQM", "mean", "median")
     rows = []
     known, where = comparable(outcome)
@@ -106,13 +106,13 @@ def together(outcome: BenchResult) -> Table:
         tasks = list(by_env.values())
         numbers = [str(estimate(tasks, statistic)) for statistic in (iqm, mean, median)]
         rows.append((algorithm, ", ".join(by_env), str(sum(map(len, tasks))), *numbers))
-    return Table(f"Normalised returns [95 % interval], {where}", header, tuple(rows))
+    return Table(f"Normalized returns [95 % interval], {where}", header, tuple(rows))
 
 
 def duels(outcome: BenchResult) -> Table:
     """Return a table with a row per pair of algorithms: the probability that a run of the first is better."""
     rows = []
-    known = normalised(outcome)
+    known = normalized(outcome)
     for a, b in combinations(known, 2):
         common = [env for env in known[a] if env in known[b]]
         if common:

@@ -1,7 +1,7 @@
 """Settings files of rl-baselines3-zoo, `hyperparams/<algorithm>.yml`, as presets.
 
 Such a file has a table for each environment. Some values are Python expressions, such as "dict(activation_fn=nn.ReLU)". They
-are parsed, not evaluated. Accepted are `dict(...)`, tables, lists, numbers, text, and the names of activations and optimisers.
+are parsed, not evaluated. Accepted are `dict(...)`, tables, lists, numbers, text, and the names of activations and optimizers.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _read(node: ast.expr) -> object:
         case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
             return {_key(keyword.arg): _read(keyword.value) for keyword in keywords}
         case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name.lower()  # an activation or optimiser, such as nn.ReLU
+            return name.lower()  # an activation or optimizer, such as nn.ReLU
     raise SettingsError(f"{ast.unparse(node)[:100]} is neither a literal, dict(...) nor a name")
 
 

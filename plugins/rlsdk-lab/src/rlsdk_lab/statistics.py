@@ -143,7 +143,7 @@ def profile(scores: Scores, thresholds: Array, *, seed: int = 0) -> tuple[Array,
 
 def _check(scores: Scores) -> None:
     if not scores or not all(len(task) for task in scores):
-        raise SettingsError("there is nothing to summarise: every task needs at least one finished run")
+        raise SettingsError("there is nothing to summarize: every task needs at least one finished run")
     if not all(np.isfinite(task).all() for task in scores):
         raise SettingsError("a score is not finite; look at the run it comes from")
 

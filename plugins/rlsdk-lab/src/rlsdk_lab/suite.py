@@ -5,7 +5,7 @@ description = "..."
 episodes = 20              # of the final evaluation of every run
 
 [ranges]
-CartPole-v1 = [22.0, 500.0]  # returns that are normalised to 0 and 1; a cell may have its own
+CartPole-v1 = [22.0, 500.0]  # returns that are normalized to 0 and 1; a cell may have its own
 
 [[cells]]
 algorithm = "trpo"

@@ -76,7 +76,7 @@ def sweep(plan: Sweep) -> list[SeedResult]:
     folders = {f"seed {seed}": folder / f"seed-{seed}" for seed in plan.seeds}
     with open_workers(plan.executor, plan.jobs, folders) as executor, _claimed(plan, folder):
         results = run_all(requests, executor, folder / REQUEST)
-        _summarise(folder, results)
+        _summarize(folder, results)
     return results
 
 
@@ -192,7 +192,7 @@ def _of_seed(plan: Sweep, folder: Path, seed: int) -> RunRequest:
     return attrs.evolve(plan.request, settings=settings, out=out, vectorization=vectorization)
 
 
-def _summarise(folder: Path, results: list[SeedResult]) -> None:
+def _summarize(folder: Path, results: list[SeedResult]) -> None:
     means = [result.mean for result in results if result.mean is not None]
     summary: dict[str, Any] = {
         "seeds": {str(r.seed): {"mean": r.mean, "std": r.std, "error": r.error} for r in results}

@@ -17,7 +17,7 @@ BY_POSITION = 4
 
 
 class MaskablePPO(Agent[MaskablePPOConfig]):
-    """Proximal policy optimisation (arXiv:1707.06347) that respects action masks (arXiv:2006.14171)."""
+    """Proximal policy optimization (arXiv:1707.06347) that respects action masks (arXiv:2006.14171)."""
 
     @configured_by(MaskablePPOConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

@@ -32,7 +32,7 @@ class RemoteCollector:
     """Collects in several workers in parallel and returns one joined rollout.
 
     The result equals that of one `LocalCollector` with the same number of groups. Workers return rollouts without
-    normalisation. They are joined here, then normalised, and enter the running statistics.
+    normalization. They are joined here, then normalized, and enter the running statistics.
     """
 
     def __init__(self, env: CollectorsVectorEnv, run: Run) -> None:
@@ -152,7 +152,7 @@ class Shared:
 
     policy: State
     normalizer: State | None
-    """The state of the statistics of observations; None without normalisation."""
+    """The state of the statistics of observations; None without normalization."""
     training: tuple[bool, ...]
     """The `training` flag of each module of the policy."""
     threads: int
@@ -169,7 +169,7 @@ class Part:
     frames: Features
     """The last frames of the collector's environments, if frames are stacked."""
     rollout: Rollout[Any, Any] | None = None
-    """The rollout as the environments returned it, without normalisation."""
+    """The rollout as the environments returned it, without normalization."""
 
 
 class CollectingCopy:

@@ -452,7 +452,7 @@ class ExecutorVectorEnv(SteppedVector):
         self.require_steps()
 
     def require_steps(self) -> NoReturn:
-        """Raises UsageError, because an executor plays whole episodes only. The message names other vectorisations."""
+        """Raises UsageError, because an executor plays whole episodes only. The message names other vectorizations."""
         raise UsageError(
             f"environment {self.name!r} is played by an executor, which plays whole episodes, for population methods such"
             " as ARS; other algorithms step their environments: use vectorization='sync' or 'async'"

@@ -26,7 +26,7 @@ def quantile_regression(policy: DiscreteValuePolicy, config: QRDQNConfig, num_en
 
 
 def optimizer_arguments(config: QRDQNConfig) -> dict[str, object]:
-    """Return the arguments of the optimiser: `optimizer_kwargs`. Without `optimizer_class`, Adam's `eps` is 0.01 / batch_size
+    """Return the arguments of the optimizer: `optimizer_kwargs`. Without `optimizer_class`, Adam's `eps` is 0.01 / batch_size
     unless it is given. The paper uses this value with a batch size of 32."""
     networks = config.policy_kwargs
     own = {"eps": 0.01 / config.batch_size} if networks.optimizer_class is None else {}

@@ -36,7 +36,7 @@ class QRDQNPolicyConfig(DiscreteValueConfig):
         default=None,
         converter=attrs.converters.optional(as_optimizer),
         metadata=described(
-            "torch optimiser: a name, a class or a function; none = Adam with the paper's epsilon, 0.01 / batch_size",
+            "torch optimizer: a name, a class or a function; none = Adam with the paper's epsilon, 0.01 / batch_size",
             examples=("sgd",),
         ),
     )

@@ -8,7 +8,7 @@ from rlsdk_recurrent_ppo.config import RecurrentPPOConfig
 
 
 class RecurrentPPO(Agent[RecurrentPPOConfig]):
-    """Proximal policy optimisation (arXiv:1707.06347) with an LSTM or GRU for actor and critic."""
+    """Proximal policy optimization (arXiv:1707.06347) with an LSTM or GRU for actor and critic."""
 
     @configured_by(RecurrentPPOConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

@@ -19,7 +19,7 @@ _OUTPUT = (
 )
 _SCHEDULE = "rlsdk.settings has Constant, Linear and as_schedule; settings take numbers and functions as they are"
 _WRAPPERS = "model.get_env().env_is_wrapped(kind); for one environment, search env, env.env and so on with isinstance"
-_ONE_MODEL = "the agent normalises its inputs itself: the setting normalize, model.get_vec_normalize_env()"
+_ONE_MODEL = "the agent normalizes its inputs itself: the setting normalize, model.get_vec_normalize_env()"
 _VECTOR = "rlsdk.environments.make_vec_env makes vector environments; rlsdk_sb3.NumpyVectorEnv around one takes arrays"
 _PREPARED = "networks prepare observations themselves: rlsdk.networks.build_encoder makes the encoder of a space"
 _TORCH = "predict, get_distribution and the other questions take numpy or torch as they are"
@@ -146,7 +146,7 @@ OF_NETWORKS = {
     "critic_features_extractor": "encoder is shared unless share_features_extractor=False gives a critic_encoder",
     "features_dim": "rlsdk.networks.features_dim(model.policy.encoder) is it",
     "mlp_extractor": "body has the hidden layers of the policy, critic_body those of the values",
-    "optimizer": "model.get_parameters() has the states of optimisers, optimizer_class chooses them",
+    "optimizer": "model.get_parameters() has the states of optimizers, optimizer_class chooses them",
     "q_net": "only policies of values, such as DQN's, have one",
     "q_networks": "each layer of the critics holds all networks: outputs are [critics, N, 1]",
     "quantile_net": "only QR-DQN's policy has one",
@@ -162,10 +162,10 @@ OF_AGENTS = {
     "policy_class": "networks are chosen when the agent is made",
     "delta_std_schedule": "delta_std is the schedule",
     "ent_coef_optimizer": "model.get_parameters()['entropy']['optimizer'] is its state",
-    "ent_coef_tensor": "ent_coef is the setting, the metric train/ent_coef what is learnt",
+    "ent_coef_tensor": "ent_coef is the setting, the metric train/ent_coef what is learned",
     "exploration_schedule": "exploration_initial_eps, exploration_final_eps and exploration_fraction are the schedule,"
     " exploration_rate its value",
-    "log_ent_coef": "model.get_parameters()['entropy']['log_alpha'] is the logarithm where ent_coef is learnt",
+    "log_ent_coef": "model.get_parameters()['entropy']['log_alpha'] is the logarithm where ent_coef is learned",
     "n_params": "torch.nn.utils.parameters_to_vector(model.policy.parameters()) has one entry for each",
     "weights": "torch.nn.utils.parameters_to_vector(model.policy.parameters()) gives them",
     "_last_obs": "end_episodes() begins new episodes",
@@ -235,7 +235,7 @@ SCALE = "log_std.exp() is the standard deviation of a Gaussian"
 OF_DISTRIBUTIONS = {
     "distribution": "it is the distribution itself: probs, or mean and log_std, are its own",
     "get_actions": "mode() is the deterministic action, sample(generator) draws one",
-    "logits": "log_probs are the normalised logits of a Categorical, probs their exponentials",
+    "logits": "log_probs are the normalized logits of a Categorical, probs their exponentials",
     "scale": SCALE,
     "stddev": SCALE,
     "variance": SCALE,

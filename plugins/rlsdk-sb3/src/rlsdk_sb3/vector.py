@@ -31,7 +31,7 @@ STEPPING = ("reset", "step")
 class NumpyVectorEnv:
     """B environments that are stepped with numpy arrays. `model.get_env()` returns such an object.
 
-    A step that ends an episode also resets its environment. Observations are those of the environment, neither normalised nor
+    A step that ends an episode also resets its environment. Observations are those of the environment, neither normalized nor
     stacked, and `model.predict` accepts them in this form. Constructors, `set_env` and `evaluate_policy` accept this object.
     If it is stepped or reset, the next `learn` begins new episodes.
     """
@@ -178,7 +178,7 @@ class NumpyVectorEnv:
 
     @property
     def unwrapped(self) -> NumpyVectorEnv:
-        """This object. Normalisation and frame stacking are done by the agent, so there is no wrapper around it."""
+        """This object. Normalization and frame stacking are done by the agent, so there is no wrapper around it."""
         return self
 
     @property

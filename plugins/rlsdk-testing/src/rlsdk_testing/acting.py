@@ -60,7 +60,7 @@ def _as_tensor(_: str, leaf: Space, value: object) -> Tensor:
 
 
 def acting_policies(agent: Agent) -> Iterator[tuple[str, Policy[object, object]]]:
-    """Yield (name for messages, policy): the policy that predicts, and the behaviour policy if the agent has one."""
+    """Yield (name for messages, policy): the policy that predicts, and the behavior policy if the agent has one."""
     yield "policy.act", agent.parts.policy
     if agent.parts.behavior is not None:
         yield "behavior.act", agent.parts.behavior

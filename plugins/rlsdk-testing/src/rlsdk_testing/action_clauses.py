@@ -19,7 +19,7 @@ from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.patterns import SPACES, GymSpace, PatternEnv, action_with, misses, parts_of, pattern
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.toys import Toy, greedy_actions, require_learnt
+from rlsdk_testing.toys import Toy, greedy_actions, require_learned
 
 BOUND = 0.8
 """The score to reach: 1 minus the distance of the worst part of the action from the best value of that part. The best action
@@ -56,7 +56,7 @@ def bandit(subject: Subject) -> None:
             which = " or, in the other state, ".join(map(repr, wanted))
             expected = f"of {kind} actions {which} pays 1, others the less the farther they are from it, in {space}"
             right = partial(_right, wanted)
-            require_learnt(subject, Toy("bandit", env, score, BOUND, expected, right=right, updates=UPDATES))
+            require_learned(subject, Toy("bandit", env, score, BOUND, expected, right=right, updates=UPDATES))
 
 
 def _right(wanted: Sequence[object], observation: Observation) -> object:

@@ -149,12 +149,12 @@ def evaluation_does_not_disturb(subject: Subject) -> None:
 
 @clause(
     "agent.preprocessing-travels",
-    "Normalisation statistics and frame stacking are stored in the file and applied by predict.",
-    "Use the observations that the SDK passes to `act` and `update`. Normalise other data with"
+    "Normalization statistics and frame stacking are stored in the file and applied by predict.",
+    "Use the observations that the SDK passes to `act` and `update`. Normalize other data with"
     " `context.observation_normalizer`.",
 )
 def preprocessing_travels(subject: Subject) -> None:
-    subject.needs_vectors("vectors are normalised")
+    subject.needs_vectors("vectors are normalized")
     episodes = hasattr(subject.agent().parts.plan, "with_normalizer")  # such methods stack frames in the environment
     frames = 1 if episodes else 2
     agent = subject.trained(normalize={"norm_reward": True}, frame_stack=frames)

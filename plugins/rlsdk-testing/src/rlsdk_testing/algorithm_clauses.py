@@ -54,7 +54,7 @@ def metrics(subject: Subject) -> None:
 @clause(
     "algorithm.update-learns",
     "update() changes the policy's parameters.",
-    "update(): call backward() on the loss and step() on an optimiser that holds the policy's parameters.",
+    "update(): call backward() on the loss and step() on an optimizer that holds the policy's parameters.",
 )
 def update_learns(subject: Subject) -> None:
     agent = subject.trained()
@@ -87,7 +87,7 @@ def batch_unchanged(subject: Subject) -> None:
 @clause(
     "algorithm.state-round-trip",
     "After load_state_dict() another instance learns as the first one does, bit for bit.",
-    "state_dict() and load_state_dict(): include the states of optimisers, the target networks and every counter.",
+    "state_dict() and load_state_dict(): include the states of optimizers, the target networks and every counter.",
 )
 def state_round_trip(subject: Subject) -> None:
     one = subject.trained()

@@ -168,7 +168,7 @@ def _only(mask: Tensor, sizes: Sequence[int], place: int) -> Tensor:
 
 @clause(
     "batch.weights",
-    "Rows with weight 0 in a batch of a prioritised buffer do not change the critic's parameters.",
+    "Rows with weight 0 in a batch of a prioritized buffer do not change the critic's parameters.",
     "update(): multiply the loss of each row by batch.weight, if it is not None.",
 )
 def weights(subject: Subject) -> None:
@@ -179,7 +179,7 @@ def weights(subject: Subject) -> None:
     if ability(learner.agent.parts.algorithm, AlgorithmAbilities, "td_error") is None and not learner.reads(
         equal, some
     ):
-        raise NotApplicable("its update reads no weights, and it has no td_error for prioritised memories")
+        raise NotApplicable("its update reads no weights, and it has no td_error for prioritized memories")
     reward = reward_of(some) + LARGE * rows
     others = with_rewards(_with_other_next(some, rows.expand_as(batch.discount)), reward)
     distance = learner.distance(learner.after(some), learner.after(others))

@@ -71,7 +71,7 @@ def wrapping(part: object, around: Callable[..., object], *names: str) -> Iterat
 
 @contextmanager
 def recording(algorithm: object, update: Callable[[Batch], object]) -> Iterator[None]:
-    """Inside the `with` statement, call `update` with a copy of each batch after `algorithm` has learnt from it."""
+    """Inside the `with` statement, call `update` with a copy of each batch after `algorithm` has learned from it."""
 
     def recorded(method: Callable[..., object], batch: Batch, *, progress: float) -> object:
         before = _copied(batch)

@@ -114,7 +114,7 @@ def rows_are_true(subject: Subject) -> None:
     " is_first, terminated and truncated mark the ends of episodes. valid and loss_mask are False for filler"
     " rows and padding. Initial carries are those at the first step.",
     "sample(): take rows of one environment in the order in which they were stored, never across the newest"
-    " row of the ring. Set valid and loss_mask to False in rows that must not be learnt from.",
+    " row of the ring. Set valid and loss_mask to False in rows that must not be learned from.",
 )
 def sequences_are_true(subject: Subject) -> None:
     _require_kind(subject, Sequences)
@@ -235,7 +235,7 @@ def _seeded(seed: int) -> torch.Tensor:
 
 
 def _memories(subject: Subject) -> Iterator[dict[str, object]]:
-    """Yield the settings of the buffers to check: a small one, and a prioritised one if the algorithm accepts it."""
+    """Yield the settings of the buffers to check: a small one, and a prioritized one if the algorithm accepts it."""
     small = {**_capacity(subject, 2, 24), **({"n_steps": 1} if issubclass(_kind(subject), Transitions) else {})}
     yield small
     prioritized: dict[str, Any] = {**small, "replay_buffer_class": "prioritized"}

@@ -1,4 +1,4 @@
-"""Clauses about counts, seen from outside: steps of optimisers, updates, samples, moves of target networks and episodes."""
+"""Clauses about counts, seen from outside: steps of optimizers, updates, samples, moves of target networks and episodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Counts = Mapping[str, int]
 
 @clause(
     "count.whole-numbers",
-    "A whole-number setting counts exactly: with 1, 2 and 3 the steps of optimisers, updates, samples, moves of"
+    "A whole-number setting counts exactly: with 1, 2 and 3 the steps of optimizers, updates, samples, moves of"
     " target networks and episodes grow by equal amounts, shrink as 1, 1/2 and 1/3, or stay.",
     "Use the setting as it is in range(...), topk(...) or the comparison of a counter. Look for + 1, - 1, // 2 and max(1, ..).",
 )

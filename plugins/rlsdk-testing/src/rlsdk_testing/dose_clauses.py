@@ -68,9 +68,9 @@ def _effect(observed: Observed, progress: float = 0.5) -> Effect:
 
 @clause(
     "dose.learning-rate",
-    "Every step of an optimiser has the learning rate of the settings: twice the setting is twice the rate, a constant is the"
+    "Every step of an optimizer has the learning rate of the settings: twice the setting is twice the rate, a constant is the"
     " same at all times, and a schedule has its value for that point of the training.",
-    "update(): call the schedule once with 1 - progress, give the result to the optimiser, and multiply it by nothing else.",
+    "update(): call the schedule once with 1 - progress, give the result to the optimizer, and multiply it by nothing else.",
 )
 @look_first("algorithm", "update")
 def learning_rate(subject: Subject) -> None:
@@ -89,11 +89,11 @@ def learning_rate(subject: Subject) -> None:
             )
         _require_rate_follows(observed, setting, level, {path: before for path, (before, _) in own.items()})
     if not checked:
-        raise NotApplicable("no setting changes the learning rate of an optimiser")
+        raise NotApplicable("no setting changes the learning rate of an optimizer")
 
 
 def _rates(observed: Observed, progress: float) -> dict[str, float]:
-    """Return path of an optimiser -> the rate of its last step in an update."""
+    """Return path of an optimizer -> the rate of its last step in an update."""
     return {step.optimizer: step.rate for step in observed.update(observed.batch, progress)}
 
 
@@ -185,8 +185,8 @@ def _is_felt(observed: Observed, setting: Setting, level: float) -> bool:
     _require_more_than_rounding(setting, level, difference, name)
     if len(effects) < 3 or not _is_factor(setting):
         return True
-    learnt = {step.optimizer for each in known for step in each.steps}
-    felt = _require_factor(setting, level, [of_weights(effect, learnt) for effect in effects])
+    learned = {step.optimizer for each in known for step in each.steps}
+    felt = _require_factor(setting, level, [of_weights(effect, learned) for effect in effects])
     _require_others_stay(observed, setting, effects)
     return felt
 
@@ -225,7 +225,7 @@ def _require_factor(setting: Setting, level: float, effects: list[Effect]) -> bo
         felt = True
         factor = float(near @ far / (near @ near))
         if float((far - factor * near).norm()) > EQUAL * float(far.norm()):
-            continue  # the changes have different directions: it takes part in a normalisation
+            continue  # the changes have different directions: it takes part in a normalization
         require(
             abs(factor - 2.0) < 5 * FACTOR,
             f"{setting.name} = {level:g}, {2 * level:g} and {3 * level:g}: from the first to the third value {name} changes"
@@ -362,7 +362,7 @@ def exploration(subject: Subject) -> None:
 
 
 def _random_share(agent: Agent, progress: float) -> float:
-    """Return the share of random actions of the behaviour policy after the share `progress` of the training."""
+    """Return the share of random actions of the behavior policy after the share `progress` of the training."""
     listener, policy = ability(agent.parts.algorithm, AlgorithmAbilities, "collected"), agent.parts.behavior_policy
     assert listener is not None
     listener.collected(1000 + int(1000 * progress), progress)

@@ -11,7 +11,7 @@ The module has one function:
 | `config` | the settings |
 | `noise` | the number that every random number of the update is |
 
-It returns path of an optimiser, such as "algorithm.optimizer" -> its loss, 0-d. A rollout is one minibatch, and has no fillers.
+It returns path of an optimizer, such as "algorithm.optimizer" -> its loss, 0-d. A rollout is one minibatch, and has no fillers.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _batches(batch: Batch) -> Iterator[tuple[str, Batch]]:
 
 
 def _require_equal(observed: Observed, batch: Batch, losses: Losses, what: str, nudged: int) -> set[str]:
-    """Check the gradients of one update; return the paths of the optimisers that the reference has losses for."""
+    """Check the gradients of one update; return the paths of the optimizers that the reference has losses for."""
     agent = observed.agent
     observed.restore()
     found, seen = Found(agent), list[Step]()
@@ -130,7 +130,7 @@ def _require_equal(observed: Observed, batch: Batch, losses: Losses, what: str, 
     made = {step.optimizer: step.gradient for step in reversed(seen)}
     for path, loss in given.items():
         require(
-            path in found.optimizers, f"reference.py names {path!r}; the optimisers are {', '.join(found.optimizers)}"
+            path in found.optimizers, f"reference.py names {path!r}; the optimizers are {', '.join(found.optimizers)}"
         )
         if path not in made:
             continue  # this update made no step, as with an actor that is trained every few updates
@@ -189,7 +189,7 @@ def _copied_parameters(originals: Mapping[str, Any], copies: Mapping[str, Any]) 
 
 
 def _gradient(loss: Tensor, trained: list[Tensor], copies: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the gradient of `loss` with respect to what an optimiser trains, float64 [D], in its order."""
+    """Return the gradient of `loss` with respect to what an optimizer trains, float64 [D], in its order."""
     used = [copy for _, copy in copies if copy.requires_grad]
     grads = dict(zip(map(id, used), torch.autograd.grad(loss, used, allow_unused=True, retain_graph=True), strict=True))
     parts = []

@@ -1,6 +1,6 @@
 """Clauses about learning: toy tasks with a few states and known solutions, which any correct algorithm learns within seconds.
 
-Each task is learnt twice, from the same weights, with opposite solutions. So a policy that learns nothing, or the opposite,
+Each task is learned twice, from the same weights, with opposite solutions. So a policy that learns nothing, or the opposite,
 always fails: if its initial action is right in one of the two tasks, it is wrong in the other.
 """
 
@@ -27,7 +27,7 @@ from rlsdk_envs import MaskedChoiceEnv, Outcome, TableEnv, TMazeEnv, action_at
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.not_applicable import NotApplicable
 from rlsdk_testing.subject import Subject
-from rlsdk_testing.toys import Toy, agreement, greedy_actions, require_learnt, score_after, spread, with_masks
+from rlsdk_testing.toys import Toy, agreement, greedy_actions, require_learned, score_after, spread, with_masks
 
 BOUND = 0.8
 """The agreement with the right action that must be reached in the worst state. A random or opposite policy reaches at most 0.5
@@ -77,7 +77,7 @@ def _require_answers(
         state = number[observation.features[0].numpy().tobytes()]
         return action_at(table.action_space, answers.get(state, 1.0))
 
-    require_learnt(subject, Toy(name, env, agreement(table, answers), BOUND, expected, settings, right))
+    require_learned(subject, Toy(name, env, agreement(table, answers), BOUND, expected, settings, right))
 
 
 ORDER = (1, -1, -2, 2, 3, -3)
@@ -194,7 +194,7 @@ def entropy_later(subject: Subject) -> None:
             f"rewards are 0, {which} actions lead to {LATER_STEPS} more steps, which pay by their entropy, ent_coef = 1"
         )
         score = agreement(table, {0: float(goes_on)})
-        require_learnt(subject, Toy("entropy-later", env, score, ENTROPY_LATER, expected, {"ent_coef": 1.0}))
+        require_learned(subject, Toy("entropy-later", env, score, ENTROPY_LATER, expected, {"ent_coef": 1.0}))
 
 
 HIGH_ENTROPY = 0.6
@@ -203,8 +203,8 @@ HIGH_ENTROPY = 0.6
 
 @clause(
     "learns.entropy-coefficient",
-    "A learnt `ent_coef` shrinks while the policy's entropy is above `target_entropy`, and grows while it is below.",
-    "update(): minimise -log(ent_coef) * (log_prob + target_entropy) over log(ent_coef), without a gradient of log_prob.",
+    "A learned `ent_coef` shrinks while the policy's entropy is above `target_entropy`, and grows while it is below.",
+    "update(): minimize -log(ent_coef) * (log_prob + target_entropy) over log(ent_coef), without a gradient of log_prob.",
 )
 def entropy_coefficient(subject: Subject) -> None:
     kind = _kinds(subject)[0]
@@ -227,7 +227,7 @@ FAR = np.array([[1000.0, -3.0], [1004.0, -3.0]], np.float32)
 @clause(
     "learns.normalized",
     "With `normalize`, training solves a task whose observations are far from 0. So every observation of an"
-    " update is normalised.",
+    " update is normalized.",
     "Apply context.observation_normalizer to your own records, and sample with parts.sample(). If the plan has"
     " a buffer and also learns from the newest steps, pass these through parts.preprocess_batch().",
 )
@@ -238,7 +238,7 @@ def normalized(subject: Subject) -> None:
     for waits in (True, False):
         env = partial(TableEnv, _chain(1.6), (0,), ACTIONS[kind], FAR)
         gamma = PATIENT if waits else IMPATIENT
-        expected = f"with normalised observations: 1 at once, or 1.6 a step later, at gamma = {gamma}"
+        expected = f"with normalized observations: 1 at once, or 1.6 a step later, at gamma = {gamma}"
         settings = {"gamma": gamma, "normalize": {"norm_reward": False}}
         _require_answers(subject, "normalized", env, {0: float(waits)}, expected, **settings)
 
@@ -280,7 +280,7 @@ def _remembers(subject: Subject, *kinds: type) -> bool:
 VALUE_GAMMA = 0.6
 MEMORY_STEPS = 4
 """The steps of an episode that a time limit ends, for recurrent policies. Their values at later steps than episodes have are
-never learnt, and must not affect the other values much."""
+never learned, and must not affect the other values much."""
 SCALE, SHIFT = -1.0, 0.5
 """Scale and shift of the rewards. Some become negative, and the values are about as far from 0 as without them."""
 
@@ -311,7 +311,7 @@ def known_values(subject: Subject) -> None:
     "learns.scaled-rewards",
     "Values scale with rewards: with the rewards 0.5 - r instead of r, the value V of a state without a"
     " termination becomes -V + 0.5 / (1 - gamma).",
-    "update(): use rewards unchanged, also negative ones. Clip or normalise them only if a setting requests it.",
+    "update(): use rewards unchanged, also negative ones. Clip or normalize them only if a setting requests it.",
 )
 def scaled_rewards(subject: Subject) -> None:
     _require_values(subject, "scaled-rewards", SCALE, SHIFT)
@@ -337,7 +337,7 @@ def _require_values(subject: Subject, name: str, scale: float, shift: float) -> 
         {"gamma": VALUE_GAMMA, "gae_lambda": 0.5, "ent_coef": 0.0},
         lasting=True,
     )
-    require_learnt(subject, toy)
+    require_learned(subject, toy)
 
 
 def _value_score(values: Tensor, agent: Agent) -> float:
@@ -367,9 +367,9 @@ def t_maze(subject: Subject) -> None:
         raise NotApplicable("the maze has Discrete actions")
     carry = leaves(subject.agent().parts.policy.initial_carry(1))
     if not any(leaf.is_floating_point() for leaf in carry):
-        raise NotApplicable("the policy has no memory that is learnt: its carry holds no float numbers")
+        raise NotApplicable("the policy has no memory that is learned: its carry holds no float numbers")
     expected = "the cue -1 or 1 of the first of three steps is the turn 0 or 1 of the last one"
-    require_learnt(subject, Toy("t-maze", partial(TMazeEnv, 2), _maze_score, BOUND, expected))
+    require_learned(subject, Toy("t-maze", partial(TMazeEnv, 2), _maze_score, BOUND, expected))
 
 
 def _maze_score(agent: Agent) -> float:
@@ -392,7 +392,7 @@ def masked_choice(subject: Subject) -> None:
         expected = f"of those of three actions that a mask allows, {order} pays most"
         make = partial(MaskedChoiceEnv, spaces.Discrete(3), low)
         score, right = partial(_mask_score, low), partial(_best_allowed, low)
-        require_learnt(subject, Toy("masked-choice", make, score, MASK_BOUND, expected, right=right))
+        require_learned(subject, Toy("masked-choice", make, score, MASK_BOUND, expected, right=right))
 
 
 def _best_allowed(low: bool, observation: Observation) -> int:

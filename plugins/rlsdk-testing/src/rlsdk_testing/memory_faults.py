@@ -121,8 +121,8 @@ def _sequence_fault(memory: FilledMemory, batch: Sequences[object], n: int) -> s
         return "a sequence has no row to learn from: loss_mask is False everywhere"
     if bool((batch.loss_mask[:, n] & ~column).any()):
         return "loss_mask is True in rows that are not valid"
-    learnt = batch.loss_mask[:, n][column]
-    if bool((learnt[:-1] & ~learnt[1:]).any()):
+    learned = batch.loss_mask[:, n][column]
+    if bool((learned[:-1] & ~learned[1:]).any()):
         return "loss_mask is False after rows where it is True: only the first rows may be for the carry alone"
     before: Key | None = None
     for t in range(len(column)):

@@ -1,4 +1,4 @@
-"""Finds the networks, optimisers and trained tensors of an agent by searching the attributes of its parts."""
+"""Finds the networks, optimizers and trained tensors of an agent by searching the attributes of its parts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ LEAVES = (
 
 
 class Found:
-    """The modules, optimisers and tensors that are reachable from the parts of an agent.
+    """The modules, optimizers and tensors that are reachable from the parts of an agent.
 
-    The parts are the policy, the algorithm, the behaviour policy, the plan and `Parts.states`.
+    The parts are the policy, the algorithm, the behavior policy, the plan and `Parts.states`.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -56,13 +56,13 @@ class Found:
         return found
 
     def optimized(self, tensor: Tensor) -> bool:
-        """Return whether an optimiser trains the tensor [..], or a flat vector [D] that contains it."""
+        """Return whether an optimizer trains the tensor [..], or a flat vector [D] that contains it."""
         return any(overlaps(tensor, each) for optimizer in self.optimizers.values() for each in held(optimizer))
 
     def copies(self) -> dict[str, tuple[nn.Module, nn.Module]]:
-        """Return path -> (network that no optimiser trains, the trained network that it is equal to).
+        """Return path -> (network that no optimizer trains, the trained network that it is equal to).
 
-        Only the outermost such networks are listed. In an agent that has not learnt yet, they are target networks and copies
+        Only the outermost such networks are listed. In an agent that has not learned yet, they are target networks and copies
         that choose actions.
         """
         every = {
@@ -98,7 +98,7 @@ class Found:
 
 
 def held(optimizer: Optimizer) -> list[Tensor]:
-    """Return the tensors [..] that an optimiser trains."""
+    """Return the tensors [..] that an optimizer trains."""
     return [each for group in optimizer.param_groups for each in group["params"]]
 
 

@@ -1,6 +1,6 @@
 """Clauses about replay buffers that sample a record defined by the plugin, whose fields have no meaning for the kit.
 
-They change rollouts before these are stored, and check whether the samples, or what is learnt from them, change.
+They change rollouts before these are stored, and check whether the samples, or what is learned from them, change.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _require_own(subject: Subject) -> None:
 
 @clause(
     "buffer.fillers",
-    "The contents of rows with `valid` False do not change what is learnt from a buffer's samples.",
+    "The contents of rows with `valid` False do not change what is learned from a buffer's samples.",
     "extend(): do not store rows where steps.valid is False, or store the column `valid` and multiply losses by it.",
 )
 def fillers(subject: Subject) -> None:

@@ -322,7 +322,7 @@ def _of_values() -> Numbers:
     kernel = factory.normalization()
     normal = None if kernel is None else kernel(rows, mean, deviation, 2.0)
     by_torch = ((rows.double() - mean) / deviation).clamp(-2.0, 2.0).float()
-    yield "the normalised values", by_torch if normal is None else normal
+    yield "the normalized values", by_torch if normal is None else normal
 
 
 def _box(low: float, high: float, size: int) -> spaces.Box:

@@ -64,7 +64,7 @@ def _acting_on(subject: Subject, space: GymSpace) -> Agent:
     " nesting, shapes and `start`.",
     "act(): return actions in the units of the action space: choices counted from `start`, one column for each"
     " choice, Box actions scaled to `low` and `high` of each dimension. This holds for the policy and for a"
-    " behaviour policy.",
+    " behavior policy.",
 )
 def action_in_space(subject: Subject) -> None:
     for what, agent in subject.agents():
@@ -116,7 +116,7 @@ def deterministic(subject: Subject) -> None:
     "policy.rows-independent",
     "The deterministic action for a row is the same alone and in a batch (within 1e-5).",
     "act(): compute each row of the batch from the row's observation and carry only. Use no mean, maximum or"
-    " normalisation over rows.",
+    " normalization over rows.",
 )
 def rows_independent(subject: Subject) -> None:
     for what, agent in subject.agents():
@@ -134,7 +134,7 @@ def rows_independent(subject: Subject) -> None:
     "policy.randomness-from-generator",
     "Sampled actions depend on the given generator, and on no other random state.",
     "act(): pass `generator` to every function that draws random numbers (torch.rand(..,"
-    " generator=generator)), in the policy and in a behaviour policy. torch.distributions accepts no"
+    " generator=generator)), in the policy and in a behavior policy. torch.distributions accepts no"
     " generator; rlsdk.distributions does.",
 )
 def randomness_from_generator(subject: Subject) -> None:
@@ -151,7 +151,7 @@ def randomness_from_generator(subject: Subject) -> None:
 
 @clause(
     "policy.samples-vary",
-    "Sampled actions of the behaviour policy differ between rows and between generators, and every discrete"
+    "Sampled actions of the behavior policy differ between rows and between generators, and every discrete"
     " choice occurs.",
     "act(deterministic=False): draw an action for each row with `generator`. If a wrapper adds the"
     " exploration, pass it as Parts.behavior.",
@@ -168,7 +168,7 @@ def samples_vary(subject: Subject) -> None:
             start = policy.initial_carry(MANY)
             one, two = (act_on(policy, same, start, seed=seed, deterministic=False).action for seed in (1, 2))
             if policy is not collecting and equal_values(leaves(one), leaves(two)):
-                continue  # only the behaviour policy explores
+                continue  # only the behavior policy explores
             _require_variety(f"{space}, {name}", agent.context.action_space, one, two)
 
 
@@ -350,7 +350,7 @@ def _masked_kind(subject: Subject) -> str:
 
 
 def _masks_in_act(agent: Agent) -> None:
-    """Check that the policy and the behaviour policy obey random masks; half of the rows allow a single action."""
+    """Check that the policy and the behavior policy obey random masks; half of the rows allow a single action."""
     space = agent.context.action_space
     mask = random_masks(space, MANY, seed=1)
     seen = Observation(observations(agent, MANY, seed=1).features, torch.ones(MANY, dtype=torch.bool), mask)

@@ -194,11 +194,11 @@ def scores_are_true(subject: Subject) -> None:
 
 @clause(
     "population.statistics",
-    "The normalisation statistics are those of the observations of all steps of all candidates.",
+    "The normalization statistics are those of the observations of all steps of all candidates.",
     "rounds(): merge the moments of every result into the plan's normalizer.",
 )
 def statistics(subject: Subject) -> None:
-    subject.needs_vectors("vectors are normalised")
+    subject.needs_vectors("vectors are normalized")
     agent, rounds = _rounds(subject, normalize=True)
     normalizer = _plan(agent).normalizer
     assert normalizer is not None

@@ -42,7 +42,7 @@ OUT_OF_FILES = (
 @clause(
     "resume.equals-uninterrupted",
     "A training that is saved and loaded at any point ends exactly like one that never stopped: parameters,"
-    " optimisers, buffer, exploration and random streams are equal bit for bit.",
+    " optimizers, buffer, exploration and random streams are equal bit for bit.",
     OUT_OF_FILES,
 )
 def equals_uninterrupted(subject: Subject) -> None:
@@ -62,7 +62,7 @@ def resumes_with(subject: Subject, policy: str | None) -> None:
 @clause(
     "resume.vectors",
     "A resumed training ends exactly like an uninterrupted one also with several environments, in this process"
-    " and in others, with normalisation and with each kind of action noise.",
+    " and in others, with normalization and with each kind of action noise.",
     "State of each environment (noise, running returns, counts) belongs in the carry of act(), or in a tensor"
     " [num_envs] that state_dict() of the object includes.",
 )
@@ -75,8 +75,8 @@ def vectors(subject: Subject) -> None:
 
 
 def _variants(subject: Subject) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield (description, settings) for normalisation, and for every kind of noise that the manifest lists."""
-    yield "3 environments, normalised", {"normalize": {"norm_obs": subject.sees_vectors, "norm_reward": True}}
+    """Yield (description, settings) for normalization, and for every kind of noise that the manifest lists."""
+    yield "3 environments, normalized", {"normalize": {"norm_obs": subject.sees_vectors, "norm_reward": True}}
     traits = subject.manifest.traits
     if "action_noise" in traits:
         yield (

@@ -211,7 +211,7 @@ DILUTED = 0.25
 
 
 def _gradients(observed: Observed, batch: AnyRollout) -> dict[str, Tensor]:
-    """Return path of an optimiser -> the gradient [P] of its first step in an update."""
+    """Return path of an optimizer -> the gradient [P] of its first step in an update."""
     return {step.optimizer: step.gradient for step in reversed(observed.update(batch))}
 
 
@@ -258,7 +258,7 @@ def _with_other_rows(batch: AnyRollout, rows: Tensor) -> AnyRollout:
 def episodes_permuted(subject: Subject) -> None:
     learner, batch, ended = _learning(subject)
     if leaves(batch.initial_carry):
-        raise NotApplicable("its policy has a memory, which is learnt from consecutive rows")
+        raise NotApplicable("its policy has a memory, which is learned from consecutive rows")
     length, envs = ended.shape
     if length % EPISODE or not bool(ended[EPISODE - 1 :: EPISODE].all()):
         raise NotApplicable(f"its rollouts of {length} steps are not made of whole episodes of {EPISODE} steps")

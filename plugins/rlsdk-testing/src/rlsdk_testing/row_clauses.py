@@ -24,7 +24,7 @@ WHOLE: dict[str, Any] = {"batch_size": 10_000, "n_epochs": 1}
 ERROR = 0.01
 """The largest difference of gradients that should be equal, as a share of them."""
 BIASED = 0.08
-"""The same for gradients of rollouts, which may be normalised by a standard deviation that depends on the number of rows."""
+"""The same for gradients of rollouts, which may be normalized by a standard deviation that depends on the number of rows."""
 MOST_ROWS = 16
 UPDATES = 6
 """The updates in which gradients and steps are followed."""
@@ -40,7 +40,7 @@ def in_one_step(subject: Subject, **changes: Any) -> Observed:
     "batch.rows-averaged",
     "The gradient of a batch is the mean of the gradients of its rows.",
     "update(): compute the loss of each row, [N], from that row only, and take its mean. Look for sums, medians, softmax or"
-    " normalisation over the batch, and for shapes [N, 1] that broadcast with [N]. A method that normalises over the batch"
+    " normalization over the batch, and for shapes [N, 1] that broadcast with [N]. A method that normalizes over the batch"
     " declares this clause in testing_exceptions.",
 )
 @look_first("algorithm", "update")
@@ -50,7 +50,7 @@ def rows_averaged(subject: Subject) -> None:
     count = rows_in_batch(batch)
     whole = _gradients(observed, batch)
     if not whole:
-        raise NotApplicable("no optimiser makes a step in its update")
+        raise NotApplicable("no optimizer makes a step in its update")
     _require_no_batch_norm(observed)
     single = [_gradients(observed, _row(batch, row)) for row in range(count)]
     for name, gradient in whole.items():
@@ -86,7 +86,7 @@ def _row(batch: Batch, row: int) -> Batch:
 
 
 def _gradients(observed: Observed, batch: Batch) -> dict[str, Tensor]:
-    """Return path of an optimiser -> the mean gradient [P] of its steps in an update, with equal noise for all rows."""
+    """Return path of an optimizer -> the mean gradient [P] of its steps in an update, with equal noise for all rows."""
     steps = observed.update(batch, where=torch.arange(_rows_with_noise(batch)))
     paths = dict.fromkeys(step.optimizer for step in steps)
     return {path: torch.stack([step.gradient for step in steps if step.optimizer == path]).mean(0) for path in paths}
@@ -99,7 +99,7 @@ def _rows_with_noise(batch: Batch) -> int:
 def _require_no_batch_norm(observed: Observed) -> None:
     kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     if any(isinstance(m, kinds) for root in Found(observed.agent).modules.values() for m in root.modules()):
-        raise NotApplicable("its networks normalise over the batch")
+        raise NotApplicable("its networks normalize over the batch")
 
 
 @clause(
@@ -196,7 +196,7 @@ def gradients_fresh(subject: Subject) -> None:
     first = list(observed.update(observed.batch))
     again = list(observed.update(observed.batch))
     if not first:
-        raise NotApplicable("no optimiser makes a step in its update")
+        raise NotApplicable("no optimizer makes a step in its update")
     for path in dict.fromkeys(step.optimizer for step in first):
         own = [step.gradient for step in first if step.optimizer == path]
         _require_no_sum(path, own[:2], "two steps with the same rows")
@@ -218,19 +218,19 @@ def _require_no_sum(path: str, gradients: list[Tensor], what: str) -> None:
 
 @clause(
     "training.steps-of-gradients",
-    "Every step of an optimiser has a gradient that was computed after its last step. Every gradient that an update computes is"
+    "Every step of an optimizer has a gradient that was computed after its last step. Every gradient that an update computes is"
     " followed by a step, or stays for a later one.",
     "update(): call zero_grad(), backward() and step() once each for a minibatch, in this order.",
 )
 @look_first("algorithm", "update")
 def steps_of_gradients(subject: Subject) -> None:
-    with kernels_off():  # kernels make steps of optimisers in compiled code
+    with kernels_off():  # kernels make steps of optimizers in compiled code
         agent = small_agent(subject, None, **LOOSE)
-        ledger, learnt, steps = Ledger(agent), 0, 2 * EPISODE * ENVS
+        ledger, learned, steps = Ledger(agent), 0, 2 * EPISODE * ENVS
         with ledger.following():
-            while learnt < UPDATES and steps < PATIENCE:
+            while learned < UPDATES and steps < PATIENCE:
                 agent.learn(steps, reset_num_timesteps=False)
-                learnt, steps = ledger.updates, steps * 2
+                learned, steps = ledger.updates, steps * 2
     if not ledger.steps:
-        raise NotApplicable("no optimiser makes a step in its training")
+        raise NotApplicable("no optimizer makes a step in its training")
     require(not ledger.faults, "\n".join(ledger.faults[:2]))

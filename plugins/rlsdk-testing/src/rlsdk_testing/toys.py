@@ -1,4 +1,4 @@
-"""Trains a plugin on a toy task with a known solution until it has learnt it. The clauses `learns.*` use this."""
+"""Trains a plugin on a toy task with a known solution until it has learned it. The clauses `learns.*` use this."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _masks(agent: Agent) -> str | None:
     return "none" if agent.spec.action_masks == "required" else None
 
 
-def require_learnt(subject: Subject, toy: Toy) -> None:
+def require_learned(subject: Subject, toy: Toy) -> None:
     """Train until the bound of `toy` is reached, with several learning rates and seeds one after another.
 
     Raises:

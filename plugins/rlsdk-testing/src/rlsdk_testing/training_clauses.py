@@ -1,4 +1,4 @@
-"""Clauses about training: every trained tensor, optimiser and target network changes, and counts are correct."""
+"""Clauses about training: every trained tensor, optimizer and target network changes, and counts are correct."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _moved(before: Tensor, now: Tensor) -> bool:
     "training.parameters-move",
     "Every tensor that requires gradients changes in a short training, for every kind of action, and with"
     " encoders for images and nested observations.",
-    "build(), update(): pass the tensor to an optimiser, and let the loss depend on it. Call"
+    "build(), update(): pass the tensor to an optimizer, and let the loss depend on it. Call"
     " requires_grad_(False) on tensors that are not trained.",
 )
 def parameters_move(subject: Subject) -> None:
@@ -92,18 +92,18 @@ def _require_movement(what: str, agent: Agent) -> None:
 
 
 @clause(
-    "training.optimisers-hold-networks",
-    "The tensors of every optimiser are those that the agent uses: parameters of its networks, or tensors of"
+    "training.optimizers-hold-networks",
+    "The tensors of every optimizer are those that the agent uses: parameters of its networks, or tensors of"
     " its algorithm.",
-    "__init__(): create optimisers after the networks are complete, for the networks that act and learn, not"
+    "__init__(): create optimizers after the networks are complete, for the networks that act and learn, not"
     " for copies.",
 )
-def optimisers_hold_networks(subject: Subject) -> None:
+def optimizers_hold_networks(subject: Subject) -> None:
     agent = small_agent(subject)
     for moment in ("at first", "after a training"):
         found = Found(agent)
         if not found.optimizers:
-            raise NotApplicable("it has no optimiser")
+            raise NotApplicable("it has no optimizer")
         used = [each for module in found.modules.values() for each in module.parameters()] + list(
             found.tensors.values()
         )
@@ -118,18 +118,18 @@ def optimisers_hold_networks(subject: Subject) -> None:
 
 
 @clause(
-    "training.optimisers-remember",
-    "Every optimiser keeps its state for each of its parameters between updates.",
-    "Create optimisers once, in __init__(), not in update(). Pass only parameters that get gradients.",
+    "training.optimizers-remember",
+    "Every optimizer keeps its state for each of its parameters between updates.",
+    "Create optimizers once, in __init__(), not in update(). Pass only parameters that get gradients.",
 )
-def optimisers_remember(subject: Subject) -> None:
+def optimizers_remember(subject: Subject) -> None:
     agent, updates = small_agent(subject), list[object]()
     with recording(agent.parts.algorithm, updates.append):
         _train_until(agent, lambda: len(updates) > 4)
     found = Found(agent)
     stateful = {path: optimizer for path, optimizer in found.optimizers.items() if optimizer.state}
     if not stateful:
-        raise NotApplicable("it has no optimiser with a state")
+        raise NotApplicable("it has no optimizer with a state")
     for path, optimizer in stateful.items():
         without = [
             tuple(each.shape) for each in held(optimizer) if each.requires_grad and not optimizer.state.get(each)

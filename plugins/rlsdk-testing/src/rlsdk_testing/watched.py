@@ -1,4 +1,4 @@
-"""Watches optimisers from outside: the gradients and learning rates of their steps, and what else an update changes."""
+"""Watches optimizers from outside: the gradients and learning rates of their steps, and what else an update changes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from rlsdk_testing.subject import Subject, flat_state
 LOOSE: dict[str, object] = {"max_grad_norm": 1e6}
 """Settings with which gradients are not scaled down, so that they can be compared."""
 Effect = Mapping[str, Tensor]
-"""What an update does: name -> gradient of an optimiser, or change of another tensor."""
+"""What an update does: name -> gradient of an optimizer, or change of another tensor."""
 
 
 @attrs.frozen(eq=False)
 class Step:
-    """One step of an optimiser."""
+    """One step of an optimizer."""
 
     optimizer: str
-    """The path of the optimiser, as `Found` names it."""
+    """The path of the optimizer, as `Found` names it."""
     rate: float
     gradient: Tensor
     """The gradients of all its parameters, float64 [D]."""
@@ -44,7 +44,7 @@ class Step:
 
 @contextmanager
 def watched(agent: Agent, note: Callable[[Step], object], *, hold: bool) -> Iterator[None]:
-    """Inside the `with` statement, call `note` for each step of an optimiser. With `hold`, the steps are not made."""
+    """Inside the `with` statement, call `note` for each step of an optimizer. With `hold`, the steps are not made."""
     found = Found(agent).optimizers
     before = {path: vars(optimizer).get("step") for path, optimizer in found.items()}
     for path, optimizer in found.items():
@@ -72,11 +72,11 @@ def _noting(path: str, optimizer: Optimizer, note: Callable[[Step], object], hol
 
 
 Marks = tuple[tuple[Tensor | None, int], ...]
-"""The gradient of each tensor of an optimiser, and how often it was written."""
+"""The gradient of each tensor of an optimizer, and how often it was written."""
 
 
 class Ledger:
-    """Follows which gradients an agent computes, and which steps of its optimisers use them."""
+    """Follows which gradients an agent computes, and which steps of its optimizers use them."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
@@ -85,11 +85,11 @@ class Ledger:
         self.updates = self.steps = 0
         self._optimizers = Found(agent).optimizers
         self._fresh = set[str]()
-        """Paths of optimisers whose gradient was computed since their last step."""
+        """Paths of optimizers whose gradient was computed since their last step."""
         self._last: dict[str, tuple[Tensor, Marks]] = {}
         """Path -> the gradient of the last step [D], and its marks."""
         self._open: list[dict[str, Marks]] = []
-        """The gradients of this update that no step has used: path of each optimiser that has one -> its marks."""
+        """The gradients of this update that no step has used: path of each optimizer that has one -> its marks."""
         self._overdue: list[dict[str, Marks]] = []
         """The same of earlier updates."""
 
@@ -109,7 +109,7 @@ class Ledger:
             return found
 
         def returned(*args: Any, **kwargs: Any) -> object:
-            self._fresh |= self._optimizers.keys()  # it is not known to which optimiser they will be given
+            self._fresh |= self._optimizers.keys()  # it is not known to which optimizer they will be given
             return grad(*args, **kwargs)
 
         with (
@@ -203,7 +203,7 @@ def _place(subject: Subject, part: str, method: str) -> str:
 
 
 class Observed:
-    """A learner computed by torch alone, whose updates are watched. Its optimisers make no steps while they are watched.
+    """A learner computed by torch alone, whose updates are watched. Its optimizers make no steps while they are watched.
 
     So all steps of an update are computed at the same weights, and their gradients can be compared.
     """
@@ -255,7 +255,7 @@ class Observed:
         return self.steps
 
     def effect(self, batch: Batch, progress: float = 0.5, where: Tensor | None = None) -> Effect:
-        """Return the mean gradient of each optimiser, and the changes of all other tensors in one update."""
+        """Return the mean gradient of each optimizer, and the changes of all other tensors in one update."""
         self.restore()
         before = flat_state(self.agent)
         steps = self.update(batch, progress, where)

@@ -90,7 +90,7 @@ def _prepared(line: bytes, answer: Any) -> Iterator[Request]:
 
 
 def _warm_up() -> None:
-    """Import the clauses, and what torch imports for its first optimiser, so that the first clause does not take longer."""
+    """Import the clauses, and what torch imports for its first optimizer, so that the first clause does not take longer."""
     clauses()
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
 

@@ -77,16 +77,16 @@ class MLflowSink(Tracker):
                 self._client.set_tag(self._id, f"resumed.{name}", text)
 
     def show_text(self, step: int, name: str, text: str) -> bool:
-        """Store a text as an artefact."""
+        """Store a text as an artifact."""
         self._client.log_text(self._id, text, f"{_place(name, step)}.txt")
         return True
 
     def show_picture(self, step: int, name: str, path: Path) -> bool:
-        """Store a picture as an artefact."""
+        """Store a picture as an artifact."""
         return self._store_as(path, _place(name, step))
 
     def show_video(self, step: int, name: str, path: Path, fps: float) -> bool:
-        """Store a video as an artefact."""
+        """Store a video as an artifact."""
         return self._store_as(path, _place(name, step))
 
     def _store_as(self, path: Path, place: str) -> bool:
@@ -99,7 +99,7 @@ class MLflowSink(Tracker):
         return False
 
     def store(self, paths: list[Path]) -> None:
-        """Store files as artefacts."""
+        """Store files as artifacts."""
         for path in paths:
             self._client.log_artifact(self._id, str(path), "agent")
 

@@ -71,7 +71,7 @@ def array_of(values: object) -> NDArray[Any]:
 
 
 def _bytes_of(values: NDArray[Any]) -> Pixels:
-    """Convert colours to uint8 from 0 to 255. Values that are not uint8 already are read as numbers from 0 to 1."""
+    """Convert colors to uint8 from 0 to 255. Values that are not uint8 already are read as numbers from 0 to 1."""
     if values.dtype == np.uint8:
         return values
     return np.asarray(np.clip(values.astype(np.float64), 0.0, 1.0) * 255.0, np.uint8)

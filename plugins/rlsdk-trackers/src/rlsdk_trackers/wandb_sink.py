@@ -70,7 +70,7 @@ class WandbSink(Tracker):
         return True
 
     def store(self, paths: list[Path]) -> None:
-        """Store agents and settings as one artefact, and show videos."""
+        """Store agents and settings as one artifact, and show videos."""
         artifact = self.library.Artifact(f"agent-{self._service.id}", type="agent")
         for path in paths:
             if is_video(path):

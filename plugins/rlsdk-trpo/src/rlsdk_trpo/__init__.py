@@ -1,4 +1,4 @@
-"""Trust region policy optimisation for rlsdk. The class is imported on first use, so that listing plugins is fast."""
+"""Trust region policy optimization for rlsdk. The class is imported on first use, so that listing plugins is fast."""
 
 from typing import TYPE_CHECKING
 

@@ -13,7 +13,7 @@ from rlsdk_trpo.config import TRPOConfig
 
 
 class TRPO(Agent[TRPOConfig]):
-    """Trust region policy optimisation (arXiv:1502.05477): natural gradient steps under a KL bound."""
+    """Trust region policy optimization (arXiv:1502.05477): natural gradient steps under a KL bound."""
 
     @configured_by(TRPOConfig)
     def __init__(self, *args: object, **kwargs: object) -> None:

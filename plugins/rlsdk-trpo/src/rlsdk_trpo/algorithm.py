@@ -171,7 +171,7 @@ class TrustRegionPolicy:
         return 0.5 * total / max(1, count)
 
     def state_dict(self) -> State:
-        """The state of the value function's optimiser and the number of updates. The weights are stored with the policy."""
+        """The state of the value function's optimizer and the number of updates. The weights are stored with the policy."""
         return {"optimizer": self.optimizer.state_dict(), "counters": {"updates": self.updates}}
 
     def load_state_dict(self, state: State, /) -> None:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def surrogate(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor) -> Tensor:
-    """The objective mean pi(a|s) / pi_old(a|s) A (equation 14), 0-d, which is maximised. Arguments are float [N]."""
+    """The objective mean pi(a|s) / pi_old(a|s) A (equation 14), 0-d, which is maximized. Arguments are float [N]."""
     return ((log_prob - old_log_prob).exp() * advantage).mean()
 
 

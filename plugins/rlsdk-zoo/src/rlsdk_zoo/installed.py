@@ -156,7 +156,7 @@ mean, deviation = evaluate_policy(agent, "{agent.environment}", n_eval_episodes=
 ```
 
 The file holds what prediction needs. Reading it runs no code, and its SHA-256 is checked first. Training can continue from its
-weights (`agent.set_env`, `agent.learn`); critics, optimisers and memories start from scratch.
+weights (`agent.set_env`, `agent.learn`); critics, optimizers and memories start from scratch.
 
 ## Made with
 

@@ -1,1 +1,1 @@
-"""Behaviour cloning for rlsdk: a tutorial. See README.md."""
+"""Behavior cloning for rlsdk: a tutorial. See README.md."""

@@ -16,14 +16,14 @@ OBSERVATIONS = ("Box", "Discrete", "MultiDiscrete", "MultiBinary")
 
 
 class Cloning:
-    """Maximises the likelihood of the recorded actions (Pomerleau 1989)."""
+    """Maximizes the likelihood of the recorded actions (Pomerleau 1989)."""
 
     def __init__(self, policy: CloningPolicy, config: CloningConfig, memory: RecordedTransitions | None) -> None:
         self.policy, self.config, self.memory = policy, config, memory
         self.optimizer = FlatOptimizer(policy, "adam", config.learning_rate)
 
     def update(self, batch: Transitions, *, progress: float) -> Metrics:
-        """One gradient step: maximise the likelihood of the recorded actions of N transitions."""
+        """One gradient step: maximize the likelihood of the recorded actions of N transitions."""
         loss = -self.policy.log_prob(batch.observation, batch.action).mean()
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
@@ -48,7 +48,7 @@ class Cloning:
 
 def build(context: BuildContext, config: CloningConfig) -> Parts:
     """Build the parts of an agent."""
-    require_spaces(context, "Behaviour cloning", actions=("Discrete", "Box"), observations=OBSERVATIONS)
+    require_spaces(context, "Behavior cloning", actions=("Discrete", "Box"), observations=OBSERVATIONS)
     assert isinstance(context.action_space, Discrete | Box)
     policy = CloningPolicy(context.observation_space, context.action_space, config.hidden).to(context.device)
     memory = config.dataset and RecordedTransitions(config.dataset, context, share=1.0 - config.held_out)

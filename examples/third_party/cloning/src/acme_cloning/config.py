@@ -10,7 +10,7 @@ from rlsdk_datasets import Dataset
 
 @attrs.frozen
 class CloningConfig(AgentConfig):
-    """The constructor parameters of behaviour cloning, in order."""
+    """The constructor parameters of behavior cloning, in order."""
 
     dataset: Dataset | None = attrs.field(
         default=None, metadata=described("data set of recorded episodes to learn from: a path")

@@ -44,7 +44,7 @@ class Dyna:
 
     def update(self, batch: Moves, *, progress: float) -> Metrics:
         """Learn from N real steps, then from imagined steps."""
-        moves = self._normalised(batch)
+        moves = self._normalized(batch)
         metrics = dict(self.learner.update(self._transitions(moves), progress=progress))
         self.optimizer.zero_grad()
         loss = self.model.loss(moves)
@@ -58,8 +58,8 @@ class Dyna:
             self.learner.update(self._transitions(imagined), progress=progress)
         return {**metrics, "train/model_loss": loss.detach()}
 
-    def _normalised(self, moves: Moves) -> Moves:
-        """Normalise observations and rewards according to the setting `normalize`. The memory stores raw ones."""
+    def _normalized(self, moves: Moves) -> Moves:
+        """Normalize observations and rewards according to the setting `normalize`. The memory stores raw ones."""
         return replace(
             moves,
             observation=self.context.observation_normalizer(moves.observation),
@@ -86,7 +86,7 @@ class Dyna:
         )
 
     def state_dict(self) -> State:
-        """The state of Q-learning, of the model and of its optimiser."""
+        """The state of Q-learning, of the model and of its optimizer."""
         model, optimizer = self.model.state_dict(), self.optimizer.state_dict()
         return {"learner": self.learner.state_dict(), "model": model, "model_optimizer": optimizer}
 

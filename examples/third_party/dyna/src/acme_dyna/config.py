@@ -29,7 +29,7 @@ class DynaConfig(QLearningConfig):
     model_learning_rate: float = attrs.field(
         default=1e-3,
         validator=in_range(0, open_low=True),
-        metadata=described("learning rate of the model's Adam optimiser"),
+        metadata=described("learning rate of the model's Adam optimizer"),
     )
     planning_steps: int = attrs.field(
         default=5,

@@ -11,7 +11,7 @@ from rlsdk.networks import mlp
 
 
 class WorldModel(nn.Module):
-    """A network from (normalised observation, action) to the next observation, the reward and the logit of termination."""
+    """A network from (normalized observation, action) to the next observation, the reward and the logit of termination."""
 
     def __init__(self, features: int, actions: int, width: int) -> None:
         super().__init__()

@@ -85,7 +85,7 @@ class ReplayedRollouts:
     log_every: ClassVar[Literal["rounds"]] = "rounds"
 
     def rounds(self, training: Training, cursor: Cursor) -> Iterator[tuple[Cursor, Report]]:
-        """Train until `training.end` environment steps. A rollout that a callback cut short is stored but not learnt from."""
+        """Train until `training.end` environment steps. A rollout that a callback cut short is stored but not learned from."""
         collector, parts = training.collector, training.parts
         while cursor.env_steps < training.end:
             rollout = collector.collect(parts.behavior_policy, self.n_steps)

@@ -22,7 +22,7 @@ class Targets:
 class Clips:
     """The bounds of the importance weights."""
 
-    rho: float  # bound of the weight of a temporal difference: decides which policy's values are learnt
+    rho: float  # bound of the weight of a temporal difference: decides which policy's values are learned
     c: float  # bound of the weights of later steps: decides how fast the values converge
 
 

@@ -1,4 +1,4 @@
-/* Normalisation of observations. */
+/* Normalization of observations. */
 #include "simd.h"
 
 /* (values - mean) / deviation as float32, clipped to +-`bound`, for values [rows, size] and statistics [size]; NaN stays.

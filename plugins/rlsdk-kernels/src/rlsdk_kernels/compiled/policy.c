@@ -50,17 +50,17 @@ API void choices_vjp(const float *log_probs, const float *entropy, const int64_t
 /* Log-probabilities and entropies [rows] of the `action` [rows, size] taken under a Gaussian with the given mean [rows, size]
  * and log std [size]. Also writes (action - mean) / std [rows, size]. */
 API void vectors_taken(const float *mean, const float *log_std, const float *action, int64_t rows, int64_t size,
-                       float *standardised, float *log_prob, float *entropy) {
+                       float *standardized, float *log_prob, float *entropy) {
     float spread = HALF_LOG_TWO_PI * (float)size;
     for (int64_t j = 0; j < size; j++) {
         float precision = expf(-log_std[j]);
         spread += log_std[j];
         for (int64_t i = 0; i < rows; i++)
-            standardised[i * size + j] = (action[i * size + j] - mean[i * size + j]) * precision;
+            standardized[i * size + j] = (action[i * size + j] - mean[i * size + j]) * precision;
     }
     for (int64_t i = 0; i < rows; i++) {
         float squares = 0.0f;
-        for (int64_t j = 0; j < size; j++) squares += standardised[i * size + j] * standardised[i * size + j];
+        for (int64_t j = 0; j < size; j++) squares += standardized[i * size + j] * standardized[i * size + j];
         log_prob[i] = -0.5f * squares - spread;
         entropy[i] = spread + 0.5f * (float)size;
     }
@@ -68,7 +68,7 @@ API void vectors_taken(const float *mean, const float *log_std, const float *act
 
 /* The gradients with respect to the mean [rows, size] and log std [size]. With z = (a - mean) / std, those of a
  * log-probability are z / std and z^2 - 1, those of an entropy 0 and 1. `grad_entropy` [rows] may be NULL. */
-API void vectors_vjp(const float *standardised, const float *log_std, int64_t rows, int64_t size,
+API void vectors_vjp(const float *standardized, const float *log_std, int64_t rows, int64_t size,
                      const float *grad_log_prob, const float *grad_entropy, float *grad_mean, float *grad_log_std) {
     double of_entropies = 0.0;
     if (grad_entropy)
@@ -77,7 +77,7 @@ API void vectors_vjp(const float *standardised, const float *log_std, int64_t ro
         float precision = expf(-log_std[j]);
         double own = of_entropies;
         for (int64_t i = 0; i < rows; i++) {
-            float z = standardised[i * size + j];
+            float z = standardized[i * size + j];
             grad_mean[i * size + j] = z * precision * grad_log_prob[i];
             own += grad_log_prob[i] * (z * z - 1.0f);
         }
@@ -85,7 +85,7 @@ API void vectors_vjp(const float *standardised, const float *log_std, int64_t ro
     }
 }
 
-static void normalisation(const Columns *columns, int64_t rows, float *mean, float *scale) {
+static void normalization(const Columns *columns, int64_t rows, float *mean, float *scale) {
     double sum = 0.0, squares = 0.0;
     int64_t count = 0;
     for (int64_t i = 0; i < rows; i++)
@@ -95,8 +95,8 @@ static void normalisation(const Columns *columns, int64_t rows, float *mean, flo
     *mean = (float)(sum / (double)count);
     for (int64_t i = 0; i < rows; i++)
         if (!columns->weight || columns->weight[i] > 0.0f) {
-            double centred = columns->advantage[i] - *mean;
-            squares += centred * centred;
+            double centered = columns->advantage[i] - *mean;
+            squares += centered * centered;
         }
     *scale = 1.0f / ((float)sqrt(squares / (double)(count - 1)) + 1e-8f);
 }
@@ -110,7 +110,7 @@ API void policy_loss(const Columns *columns, int64_t rows, const Terms *terms, f
     Columns c = *columns;
     float mean = 0.0f, scale = 1.0f;
     double total = 0.0, policy = 0.0, values = 0.0, entropy = 0.0, kl = 0.0, outside = 0.0;
-    if (terms->normalize_advantage) normalisation(columns, rows, &mean, &scale);
+    if (terms->normalize_advantage) normalization(columns, rows, &mean, &scale);
     if (c.weight)
         for (int64_t i = 0; i < rows; i++) total += c.weight[i];
     float equal = (float)(1.0 / (double)rows);
@@ -161,7 +161,7 @@ API void policy_loss(const Columns *columns, int64_t rows, const Terms *terms, f
 DISCOUNTED_SUMS(discounted_sums, float)
 DISCOUNTED_SUMS(discounted_sums_double, double)
 
-/* The generalised advantages of steps, arXiv:1506.02438, equation 16, and the regression targets of their values, [copies, steps]
+/* The generalized advantages of steps, arXiv:1506.02438, equation 16, and the regression targets of their values, [copies, steps]
  * each. `trace` is gamma * lambda. Returns whether all steps are valid. */
 API int advantages(const Steps *s, int64_t steps, int64_t copies, float gamma, float trace, float *advantage, float *target) {
     int whole = 1;

@@ -26,8 +26,8 @@ API int choices_taken(const float *logits, const uint8_t *mask, const int64_t *a
 API void choices_vjp(const float *log_probs, const float *entropy, const int64_t *action, int64_t rows, int64_t choices,
                      const float *grad_log_prob, const float *grad_entropy, float *grad);
 API void vectors_taken(const float *mean, const float *log_std, const float *action, int64_t rows, int64_t size,
-                       float *standardised, float *log_prob, float *entropy);
-API void vectors_vjp(const float *standardised, const float *log_std, int64_t rows, int64_t size,
+                       float *standardized, float *log_prob, float *entropy);
+API void vectors_vjp(const float *standardized, const float *log_std, int64_t rows, int64_t size,
                      const float *grad_log_prob, const float *grad_entropy, float *grad_mean, float *grad_log_std);
 API void policy_loss(const Columns *columns, int64_t rows, const Terms *terms, float *means, float *grad_log_prob,
                      float *grad_entropy, float *grad_value);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "dense.h"
-#include "optimisers.h"
+#include "optimizers.h"
 #include "policy.h"
 
 enum { DONE, NO_MEMORY, WRONG_ACTION, WRONG_ORDER };
@@ -118,7 +118,7 @@ static int gradients(const Policy *policy, const Rows *r, const Terms *terms, Me
  * Adds the means of every minibatch to `totals` [6]. Writes the number of minibatches evaluated and of steps made to `made` [2];
  * they differ if the last minibatch was above the largest KL divergence. Returns DONE or what was wrong. */
 API int policy_steps(const Policy *policy, const Rows *rows, const Minibatches *minibatches, const Terms *terms,
-                     const Optimiser *optimiser, float *count, float *totals, int64_t *made) {
+                     const Optimizer *optimizer, float *count, float *totals, int64_t *made) {
     Minibatches b = *minibatches;
     Memory memory;
     int64_t size = b.size < b.chosen ? b.size : b.chosen;
@@ -136,7 +136,7 @@ API int policy_steps(const Policy *policy, const Rows *rows, const Minibatches *
         made[0]++;
         for (int i = 0; i < 6; i++) totals[i] += means[i];
         is_last = (double)means[3] > b.largest_kl;
-        if (!is_last) counted_step(optimiser, count), made[1]++;
+        if (!is_last) counted_step(optimizer, count), made[1]++;
         if ((first += length) == b.chosen) epoch++, first = 0;
     }
     free(start);

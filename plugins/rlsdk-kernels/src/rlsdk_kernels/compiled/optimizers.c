@@ -1,7 +1,7 @@
-/* Steps of optimisers for one vector of parameters [size], with torch's operations. */
+/* Steps of optimizers for one vector of parameters [size], with torch's operations. */
 #include <math.h>
 
-#include "optimisers.h"
+#include "optimizers.h"
 
 /* Scale a gradient down to the norm `largest`. A NaN spreads to all entries. */
 API void clip_norm(float *grad, int64_t size, float largest) {
@@ -17,7 +17,7 @@ API void clip_norm(float *grad, int64_t size, float largest) {
 }
 
 /* The step of torch's fused Adam, the one with the number `steps`. Source: Kingma and Ba 2015, algorithm 1. */
-static void adam_step(const Optimiser *o, int64_t steps) {
+static void adam_step(const Optimizer *o, int64_t steps) {
     double first_correction = 1.0 - pow(o->alpha, (double)steps), second_correction = 1.0 - pow(o->beta, (double)steps);
     float rest = (float)(1.0 - o->alpha), beta = (float)o->beta, complement = (float)(1.0 - o->beta);
     float rate = (float)(o->rate / first_correction), eps = (float)o->eps, decay = (float)o->decay;
@@ -34,7 +34,7 @@ static void adam_step(const Optimiser *o, int64_t steps) {
 }
 
 /* The step of torch's RMSprop. */
-static void rmsprop_step(const Optimiser *o) {
+static void rmsprop_step(const Optimizer *o) {
     float rate = (float)o->rate, alpha = (float)o->alpha, complement = (float)(1.0 - o->alpha), eps = (float)o->eps;
     float *restrict value = o->value, *restrict square = o->second;
     const float *restrict grad = o->grad;
@@ -52,18 +52,18 @@ static void clear_decayed(float *moments, int64_t size, float smallest) {
 }
 
 /* Scale the gradient down, and make the step with the number `steps`, counted from 1. */
-API void optimiser_step(const Optimiser *optimiser, int64_t steps) {
-    Optimiser o = *optimiser;
+API void optimizer_step(const Optimizer *optimizer, int64_t steps) {
+    Optimizer o = *optimizer;
     if (o.largest_norm >= 0.0f) clip_norm(o.grad, o.size, o.largest_norm);
-    if (o.kind == ADAM) adam_step(optimiser, steps);
-    else rmsprop_step(optimiser);
+    if (o.kind == ADAM) adam_step(optimizer, steps);
+    else rmsprop_step(optimizer);
     if (steps % o.clear_every) return;
     clear_decayed(o.first, o.size, o.smallest);
     clear_decayed(o.second, o.size, o.smallest);
 }
 
 /* Make a step, and add 1 to the number of steps so far. */
-API void counted_step(const Optimiser *optimiser, float *count) {
+API void counted_step(const Optimizer *optimizer, float *count) {
     *count += 1.0f;
-    optimiser_step(optimiser, (int64_t)*count);
+    optimizer_step(optimizer, (int64_t)*count);
 }

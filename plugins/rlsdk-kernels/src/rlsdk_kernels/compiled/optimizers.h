@@ -1,6 +1,6 @@
-/* Steps of optimisers for one vector of parameters. */
-#ifndef RLSDK_OPTIMISERS_H
-#define RLSDK_OPTIMISERS_H
+/* Steps of optimizers for one vector of parameters. */
+#ifndef RLSDK_OPTIMIZERS_H
+#define RLSDK_OPTIMIZERS_H
 
 #include "simd.h"
 
@@ -14,10 +14,10 @@ typedef struct {
     double rate, alpha, beta, eps, decay; /* decay: of weights, added to the gradient */
     float smallest; /* moments below it become 0 after every `clear_every` steps */
     float largest_norm; /* of the gradient; negative: no limit */
-} Optimiser;
+} Optimizer;
 
 API void clip_norm(float *grad, int64_t size, float largest);
-API void optimiser_step(const Optimiser *optimiser, int64_t steps);
-API void counted_step(const Optimiser *optimiser, float *count);
+API void optimizer_step(const Optimizer *optimizer, int64_t steps);
+API void counted_step(const Optimizer *optimizer, float *count);
 
 #endif

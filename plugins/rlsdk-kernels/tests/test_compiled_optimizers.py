@@ -1,4 +1,4 @@
-"""Compiled steps of optimisers equal torch's. Compiled code leaves all that it cannot compute to torch."""
+"""Compiled steps of optimizers equal torch's. Compiled code leaves all that it cannot compute to torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHOICES: list[tuple[Any, dict[str, Any], bool]] = [
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize(("choice", "arguments", "is_compiled"), CHOICES)
 @pytest.mark.parametrize("max_norm", [None, 0.5])
-def test_optimisers_make_the_same_steps_without_compiled_code(
+def test_optimizers_make_the_same_steps_without_compiled_code(
     choice: Any, arguments: dict[str, Any], is_compiled: bool, max_norm: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[bool] = []
@@ -85,7 +85,7 @@ def test_frozen_parameters_and_hooks_are_left_to_torch(monkeypatch: pytest.Monke
     assert called == [1]
 
 
-def test_a_copied_optimiser_changes_its_own_vectors() -> None:
+def test_a_copied_optimizer_changes_its_own_vectors() -> None:
     network = nn.Linear(3, 2)
     optimizer = FlatOptimizer(list(network.parameters()), "adam", 1e-2)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""`norm_obs_keys`: the chosen entries of a Dict observation are normalised, each with its own statistics; others are not."""
+"""`norm_obs_keys`: the chosen entries of a Dict observation are normalized, each with its own statistics; others are not."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ def test_statistics_are_those_of_the_chosen_entries(name: str, chosen: list[str]
         assert np.abs(moments.mean - KEYS[key][0]).max() < 1.5  # type: ignore[index]
         assert 0.05 < moments.variance.min() <= moments.variance.max() < 5.0
     observation = Offset(False).observation_space.sample() | {"a": np.full(3, 50.0, np.float32)}
-    normalised = agent.normalizer.normalize_obs(observation)
+    normalized = agent.normalizer.normalize_obs(observation)
     for key in floats:
         if chosen is not None and key not in chosen:
-            np.testing.assert_array_equal(normalised[key], observation[key])
+            np.testing.assert_array_equal(normalized[key], observation[key])
 
 
 @pytest.mark.parametrize("chosen", [["z"], ["m"], None])
 @pytest.mark.parametrize("norm_obs", [True, False])
 def test_candidates_see_what_the_policy_sees(chosen: list[str] | None, norm_obs: bool) -> None:
-    """Population methods normalise a flat vector. The result equals that of the normaliser for single observations."""
+    """Population methods normalize a flat vector. The result equals that of the normalizer for single observations."""
     env = Offset(False)
     settings: Any = {"norm_obs_keys": chosen, "clip_obs": 0.5, "norm_obs": norm_obs}
     agent = rlsdk.make("ars", env=make_vec_env(lambda: Offset(False), 1), normalize=settings, seed=0, n_delta=2).learn(
