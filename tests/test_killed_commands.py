@@ -6,6 +6,7 @@ same command can continue.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -24,6 +25,8 @@ from rlsdk_datasets import open_episodes
 
 KILLS = 12
 """Kills of each command in the slow test."""
+LAST_SECONDS = 60.0
+"""The time in which workers end after their parent was killed."""
 SUITE = """
 [suite]
 episodes = 1
@@ -113,9 +116,24 @@ def killed(words: list[str], folder: Path, seconds: float) -> int | None:
         except subprocess.TimeoutExpired:
             return None
         finally:
+            left = descendants(process.pid)
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            # workers are no part of the group: they save and end some seconds after their parent
+            limit = time.monotonic() + LAST_SECONDS
+            while any(Path(f"/proc/{pid}").exists() for pid in left):
+                assert time.monotonic() < limit, f"processes {left} outlive the command by {LAST_SECONDS} s"
+                time.sleep(0.1)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, those that these started, and so on."""
+    found = list[int]()
+    with contextlib.suppress(FileNotFoundError):  # it has ended
+        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += [each for child in listed.read_text().split() for each in (int(child), *descendants(int(child)))]
+    return found
 
 
 def attack(name: str, folder: Path, kills: int, seed: int) -> None:
