@@ -71,8 +71,8 @@ def _noting(path: str, optimizer: Optimizer, note: Callable[[Step], object], hol
     return step
 
 
-Marks = tuple[tuple[Tensor | None, int], ...]
-"""The gradient of each tensor of an optimizer, and how often it was written."""
+Marks = tuple[tuple[Tensor | None, Tensor | None], ...]
+"""The gradient of each tensor of an optimizer, and a copy of its values."""
 
 
 class Ledger:
@@ -86,8 +86,10 @@ class Ledger:
         self._optimizers = Found(agent).optimizers
         self._fresh = set[str]()
         """Paths of optimizers whose gradient was computed since their last step."""
-        self._last: dict[str, tuple[Tensor, Marks]] = {}
-        """Path -> the gradient of the last step [D], and its marks."""
+        self._last: dict[str, tuple[Tensor, Marks, int]] = {}
+        """Path -> the gradient of the last step [D], its marks, and `_calls` at that step."""
+        self._calls = 0
+        """The calls of torch.autograd."""
         self._open: list[dict[str, Marks]] = []
         """The gradients of this update that no step has used: path of each optimizer that has one -> its marks."""
         self._overdue: list[dict[str, Marks]] = []
@@ -99,6 +101,7 @@ class Ledger:
         backward, grad = torch.autograd.backward, torch.autograd.grad
 
         def computed(*args: Any, **kwargs: Any) -> object:
+            self._calls += 1
             before = self._marks()
             self._look_for_dropped(before)
             found: object = backward(*args, **kwargs)
@@ -109,6 +112,7 @@ class Ledger:
             return found
 
         def returned(*args: Any, **kwargs: Any) -> object:
+            self._calls += 1
             self._fresh |= self._optimizers.keys()  # it is not known to which optimizer they will be given
             return grad(*args, **kwargs)
 
@@ -133,16 +137,16 @@ class Ledger:
         path, marks = step.optimizer, _marks_of(self._optimizers[step.optimizer])
         self.steps += 1
         last = self._last.get(path)
-        # two gradients of one number are parallel by chance; longer ones are also written by clipping, within a step
-        unwritten = _same if step.gradient.numel() < 2 else _same_objects
-        if last is not None and path not in self._fresh and unwritten(marks, last[1]):
+        # gradients of one number, written without autograd, are parallel by chance
+        known = step.gradient.numel() > 1 or (last is not None and last[2] == self._calls)
+        if last is not None and known and path not in self._fresh and _same_objects(marks, last[1]):
             before, now = last[0], step.gradient
             # a clipped gradient is scaled, and one that was set to zero still moves weights by their momentum
             if bool(before.any()) and float(now @ before) >= (1.0 - TINY) * float(now.norm() * before.norm()):
                 self.faults.append(
                     f"step {self.steps} of a training, of {path}: no gradient was computed after the step before"
                 )
-        self._last[path] = (step.gradient, marks)
+        self._last[path] = step.gradient, marks, self._calls
         self._fresh.discard(path)
         self._open = [each for each in self._open if path not in each]
         self._overdue = [each for each in self._overdue if path not in each]
@@ -159,11 +163,14 @@ class Ledger:
 
 def _marks_of(optimizer: Optimizer) -> Marks:
     grads = [tensor.grad for tensor in held(optimizer)]
-    return tuple((grad, 0 if grad is None else grad._version) for grad in grads)
+    return tuple((grad, None if grad is None else grad.clone()) for grad in grads)
 
 
 def _same(one: Marks, two: Marks) -> bool:
-    return _same_objects(one, two) and all(a[1] == b[1] for a, b in zip(one, two, strict=True))
+    values = [(a[1], b[1]) for a, b in zip(one, two, strict=False)]
+    return _same_objects(one, two) and all(
+        a is b or torch.equal(a, b) for a, b in values if a is not None and b is not None
+    )
 
 
 def _same_objects(one: Marks, two: Marks) -> bool:
