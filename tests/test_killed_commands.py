@@ -120,7 +120,7 @@ def killed(words: list[str], folder: Path, seconds: float) -> int | None:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            # workers are no part of the group: they save and end some seconds after their parent
+            # workers are outside the group: they save and end some seconds after their parent
             limit = time.monotonic() + LAST_SECONDS
             while any(Path(f"/proc/{pid}").exists() for pid in left):
                 assert time.monotonic() < limit, f"processes {left} outlive the command by {LAST_SECONDS} s"
