@@ -135,7 +135,7 @@ def test_links_and_paths_exist(path: Path) -> None:
         if not target.startswith("http"):
             assert (path.parent / target).exists(), target
     for name in re.findall(r"`((?:rlsdk|plugins|tests|docs|benchmarks)/[\w./-]+)`", text):
-        if not re.search(r"-v\d+$|\.\.\.", name):  # environment ids and abbreviated names are no paths
+        if not re.search(r"-v\d+$|\.\.\.", name):  # environment ids and abbreviated names are not paths
             # decisions are not edited; tests that they name may have moved into a package
             moved = path.parent.name == "decisions" and any(ROOT.glob(f"plugins/*/{name}"))
             assert (ROOT / name).exists() or (path.parent / name).exists() or moved, name

@@ -49,7 +49,7 @@ def seeds_from(first: int | None, count: int) -> tuple[int, ...]:
     """Return `count` consecutive seeds, beginning with `first` (default 0).
 
     Raises:
-        SettingsError: count < 1, count > MAX_SEEDS, or one of them is no seed.
+        SettingsError: count < 1, count > MAX_SEEDS, or one of them cannot be a seed.
     """
     if not 1 <= count <= MAX_SEEDS:
         most = f", up to {MAX_SEEDS}" if count > MAX_SEEDS else ""
