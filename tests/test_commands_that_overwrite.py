@@ -13,7 +13,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import EnvironmentFault
 from rlsdk.settings import parse_assignments
 from rlsdk.settings.load import parse_value
-from rlsdk_interchange.export import export
+from rlsdk_interchange.exporting import export
 from rlsdk_lab.trials import Tuning
 
 SHORT = (

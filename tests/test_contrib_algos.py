@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import tomllib
 from pathlib import Path
@@ -37,9 +38,12 @@ MOST_LINES, MOST_SHARED = 365, 0.3
 
 def code_of(path: Path) -> list[str]:
     """The stripped lines of code of a file, without imports and lines of one character."""
-    lines = path.read_text().splitlines()
-    code = [lines[number - 1].strip() for number in sorted(code_lines(path))]
-    return [line for line in code if not line.startswith(("import ", "from ")) and len(line) > 1]
+    lines, imported = path.read_text().splitlines(), set[int]()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imported |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    code = [lines[number - 1].strip() for number in sorted(code_lines(path) - imported)]
+    return [line for line in code if len(line) > 1]
 
 
 def module(name: str) -> str:

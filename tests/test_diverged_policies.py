@@ -21,7 +21,7 @@ from rlsdk_acer import ACER
 from rlsdk_acktr import ACKTR
 from rlsdk_ars import ARS
 from rlsdk_dqn import DQN
-from rlsdk_interchange.export import export
+from rlsdk_interchange.exporting import export
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_ppo import PPO
 from rlsdk_qrdqn import QRDQN

@@ -261,7 +261,7 @@ def test_a_single_kernel_is_chosen() -> None:
 def test_an_unknown_package_is_an_error() -> None:
     from tests.test_without_kernels import in_a_process
 
-    done = in_a_process(["-c", "import rlsdk.kernels"], RLSDK_KERNELS="rlsdk-kernel")
+    done = in_a_process(["-c", "from rlsdk.kernels import kernels_off"], RLSDK_KERNELS="rlsdk-kernel")
     assert "no installed package 'rlsdk-kernel' offers kernels; did you mean 'rlsdk-kernels'" in done.stderr
 
 

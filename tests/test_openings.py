@@ -26,7 +26,7 @@ from rlsdk.spaces import choices_of
 from rlsdk.storage.archive import read
 from rlsdk_datasets import RecordedTransitions
 from rlsdk_envs.toy import AnySpaceEnv, ExtraInfo
-from rlsdk_interchange.export import Exported, export
+from rlsdk_interchange.exporting import Exported, export
 from rlsdk_testing import Clause, clauses, settings_clauses
 from rlsdk_testing.alternatives import Setting
 from rlsdk_testing.datasets import random_dataset

@@ -16,7 +16,7 @@ import rlsdk
 from rlsdk.errors import SettingsError
 from rlsdk.networks import forgotten, sequence_by_steps
 from rlsdk_envs.toy import AnySpaceEnv
-from rlsdk_interchange.export import export
+from rlsdk_interchange.exporting import export
 
 VECTOR = spaces.Box(-2.0, 2.0, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (12, 10, 3), np.uint8)

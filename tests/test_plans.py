@@ -311,8 +311,8 @@ def test_what_an_update_returns_is_checked(metrics: Any) -> None:
         tqc.learn(8)
 
 
-class PrioritizedMemory:
-    """A replay buffer with a misspelt method: `prioritize` instead of `prioritize`."""
+class PrioritisedMemory:
+    """A replay buffer with a misspelt method: `prioritise` instead of `prioritize`."""
 
     def extend(self, item: Any) -> None: ...
     def sample(self, size: int, generator: Any) -> Any: ...
@@ -326,12 +326,12 @@ class PrioritizedMemory:
         return {}
 
     def load_state_dict(self, state: Any) -> None: ...
-    def prioritize(self, index: Any, error: Any) -> None: ...
+    def prioritise(self, index: Any, error: Any) -> None: ...
 
 
 def test_a_misspelt_method_of_a_memory_is_an_error() -> None:
-    with pytest.raises(PluginError, match=r"its buffer, PrioritizedMemory, has prioritize.*to prioritize"):
-        agent(buffer=lambda _: PrioritizedMemory())
+    with pytest.raises(PluginError, match=r"its buffer, PrioritisedMemory, has prioritise.*to prioritize"):
+        agent(buffer=lambda _: PrioritisedMemory())
 
 
 class LeavesAllOut(AlgorithmAbilities, BufferAbilities, VectorEnvAbilities):

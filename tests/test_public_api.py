@@ -152,3 +152,11 @@ def main(line: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1])
+
+
+@pytest.mark.parametrize("package", [package for package in PACKAGES if package != "rlsdk_envs.toy"])
+def test_no_public_name_is_that_of_a_module(package: str) -> None:
+    """Importing the module `package.name` would put the module in place of the public object of this name."""
+    module = import_module(package)
+    folder = Path(str(module.__file__)).parent
+    assert not {path.stem for path in folder.glob("*.py")} & set(module.__all__)

@@ -166,7 +166,7 @@ ENTRANCES: dict[str, Callable[[World], object]] = {
     "rlsdk.registry.extension": lambda w: registry.extension("sinks", "tally"),
     "rlsdk.executors.capacity": lambda w: capacity("threads"),
     "rlsdk.executors.make_executor": lambda w: make_executor("threads", 2),
-    "rlsdk_interchange.sb3.import_sb3": lambda w: import_sb3(w.folder / "model.zip", "bad", "CartPole-v1"),
+    "rlsdk_interchange.import_sb3": lambda w: import_sb3(w.folder / "model.zip", "bad", "CartPole-v1"),
     "rlsdk_testing.run_checks": lambda w: run_checks("bad"),
     "rlsdk_testing.Subject": lambda w: Subject("bad"),
     "rlsdk.runs.run": lambda w: run(request(w)),
@@ -201,8 +201,9 @@ EXTENSIONS: dict[str, Callable[[World], object]] = {
     "sink": lambda w: run(request(w, algorithm="trpo", sinks=("tally",))),
 }
 NOT_ENTRANCES = {
-    "rlsdk_interchange.export.format_of": "reads the suffix of a name",
-    "rlsdk_interchange.export.target_of": "makes the name of a file",
+    "rlsdk.executors.Raised": "an exception of another process",
+    "rlsdk_interchange.Exported": "a record",
+    "rlsdk_interchange.push": "uploads a file as it is",
     "rlsdk.register": "refuses it in other words, see below",
     "rlsdk_testing.verify": "a clause is broken, see below",
     "rlsdk.agent.part": "names an attribute of parts",
@@ -237,19 +238,15 @@ NOT_ENTRANCES = {
     "rlsdk_lab.Score": "a record",
     "rlsdk_lab.Tuning": "a record, see rlsdk_lab.tune",
     "rlsdk_lab.search_space": "takes the class of the settings",
-    "rlsdk_interchange.sb3.read_sb3": "reads a file of another library",
     "rlsdk_interchange.export_minari": "recorded episodes hold no agent",
     "rlsdk_interchange.import_minari": "recorded episodes hold no agent",
     "rlsdk_interchange.record_episodes": "takes an agent",
     "rlsdk_interchange.RecordEpisodes": "a callback",
-    "rlsdk.executors.choice.Raised": "a record",
-    "rlsdk_interchange.export.Exported": "a record",
     "rlsdk_zoo.installed.ZooAgent": "a record",
     "rlsdk_zoo.installed.find": "agents of a refused plugin are not listed",
     "rlsdk_zoo.installed.load": "reads the file as rlsdk.load does",
     "rlsdk_testing.verify_executor": "takes an executor that is made",
-    "rlsdk_interchange.export.export": "takes an agent",
-    "rlsdk_interchange.hub.push": "reads what is stored in a file, and uploads it",
+    "rlsdk_interchange.export": "takes an agent",
 }
 """Other public names with such a parameter -> the reason why they do not refuse the plugin."""
 

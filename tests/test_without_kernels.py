@@ -117,5 +117,5 @@ def test_parity_updates_and_files_without_kernels() -> None:
 
 
 def test_the_switch_is_on_or_off() -> None:
-    done = in_a_process(["-c", "import rlsdk.kernels"], RLSDK_KERNELS="of")
+    done = in_a_process(["-c", "from rlsdk.kernels import kernels_off"], RLSDK_KERNELS="of")
     assert "did you mean 'off'" in done.stderr

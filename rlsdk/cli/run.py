@@ -137,6 +137,9 @@ def _require_alone(request: RunRequest, jobs: int | None) -> None:
     if jobs is not None:
         raise SettingsError("--jobs belongs to --seeds: how many seeds run at a time")
     if request.executor is not None and request.collectors is None and not request.resume:
+        from rlsdk.executors import capacity
+
+        capacity(request.executor)  # an unknown name has an error of its own
         raise SettingsError("--executor belongs to --seeds or --collectors; add one of them, or leave it out")
 
 

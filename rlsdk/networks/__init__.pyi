@@ -4,7 +4,7 @@ from rlsdk.networks.action_heads import within_action_bounds as within_action_bo
 from rlsdk.networks.actor_critic import ActorCritic as ActorCritic
 from rlsdk.networks.actor_critic import ActorCriticCarry as ActorCriticCarry
 from rlsdk.networks.actor_critic import Estimates as Estimates
-from rlsdk.networks.build_actor_critic import build_actor_critic as build_actor_critic
+from rlsdk.networks.actor_critic_factory import build_actor_critic as build_actor_critic
 from rlsdk.networks.continuous import DeterministicActor as DeterministicActor
 from rlsdk.networks.continuous import SquashedActor as SquashedActor
 from rlsdk.networks.continuous import build_deterministic_actor_critic as build_deterministic_actor_critic

@@ -35,7 +35,7 @@ from rlsdk.runtime.packages import pip_install
 from rlsdk.storage import SafetensorsSerializer
 from rlsdk.storage.archive import inspect
 from rlsdk_interchange import hub
-from rlsdk_interchange.export import model_card
+from rlsdk_interchange.exporting import model_card
 from rlsdk_interchange.hub_commands import pull_file
 from rlsdk_lab.suite import load_suite
 from rlsdk_lab.sweep import Sweep, stored, sweep

@@ -19,7 +19,7 @@ import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError, UsageError
 from rlsdk.runtime import sealed
 from rlsdk_envs.toy import FakeImageEnv, HybridActionEnv, SimpleMultiObsEnv, TMazeEnv
-from rlsdk_interchange.export import export, model_card
+from rlsdk_interchange.exporting import export, model_card
 from rlsdk_sb3 import BaseFeaturesExtractor
 
 ort = pytest.importorskip("onnxruntime")
@@ -171,7 +171,7 @@ def test_no_thread_stays(tmp_path: Path) -> None:
     script = f"""
 import threading
 import rlsdk
-from rlsdk_interchange.export import export
+from rlsdk_interchange.exporting import export
 agent = rlsdk.make("ars", env="CartPole-v1", policy="LinearPolicy", seed=0)
 for kind in ("torch-export", "onnx"):
     export(agent, {str(tmp_path / "policy")!r}, kind)

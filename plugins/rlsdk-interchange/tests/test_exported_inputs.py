@@ -13,7 +13,7 @@ import torch
 
 import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError
-from rlsdk_interchange.export import Exported, export
+from rlsdk_interchange.exporting import Exported, export
 from tests.test_odd_spaces import Drawn
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -29,11 +29,13 @@ CHANGES = {
     "numpy's print options": "numpy.set_printoptions(precision=1)",
     "sys.meta_path": "sys.meta_path.clear()",
 }
+OF_RLSDK = "import attrs\nfrom rlsdk.registry import AlgorithmSpec, hookimpl\nfrom rlsdk.settings import AgentConfig"
+"""What plugins import. It is imported before the changes, as some of these end all further imports."""
 MODULES = "import builtins, gc, locale, logging, multiprocessing, numpy, os, resource, signal, sys, warnings"
 
 
 def changed_by(site: Site, first: str) -> list[str]:
-    site.add("bad", code=GOOD.format(first=f"import attrs, rlsdk.settings\n{MODULES}\n{first}", id="bad"))
+    site.add("bad", code=GOOD.format(first=f"{OF_RLSDK}\n{MODULES}\n{first}", id="bad"))
     command = [sys.executable, "-P", str(import_state.__file__), "bad", json.dumps([str(site.folder), *sys.path])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

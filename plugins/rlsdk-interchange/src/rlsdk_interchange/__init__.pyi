@@ -1,5 +1,5 @@
-from rlsdk_interchange.export import Exported as Exported
-from rlsdk_interchange.export import export as export
+from rlsdk_interchange.exporting import Exported as Exported
+from rlsdk_interchange.exporting import export as export
 from rlsdk_interchange.hub import pull as pull
 from rlsdk_interchange.hub import push as push
 from rlsdk_interchange.minari import export_minari as export_minari

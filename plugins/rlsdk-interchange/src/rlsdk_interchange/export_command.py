@@ -30,7 +30,7 @@ def export_policy(
     """Write the policy of an agent as ONNX or in torch's format, and a model card next to it."""
     from rlsdk.agent import load
     from rlsdk.runs import find_agent
-    from rlsdk_interchange.export import FORMATS, export, format_of, target_of
+    from rlsdk_interchange.exporting import FORMATS, export, format_of, target_of
 
     file = find_agent(file)
     chosen = kind or format_of(out) or "onnx"

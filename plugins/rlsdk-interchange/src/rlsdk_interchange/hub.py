@@ -15,7 +15,7 @@ from rlsdk.agent import inspect_file, load
 from rlsdk.errors import ArtifactError, SettingsError, one_line, shown
 from rlsdk.runs import find_agent
 from rlsdk.runtime import is_edited, pip_install, sealed
-from rlsdk_interchange.export import model_card
+from rlsdk_interchange.exporting import model_card
 
 FILE = "agent.rlsdk"
 PAGE = "README.md"

@@ -135,7 +135,9 @@ def require_answer(address: str) -> None:
         )
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
-        raise SettingsError(f"{address!r} is not the address of a Ray cluster; give host:port, such as 10.0.0.1:6379, or auto")
+        raise SettingsError(
+            f"{address!r} is not the address of a Ray cluster; give host:port, such as 10.0.0.1:6379, or auto"
+        )
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as connection:
             found = os.environ.get("RAY_USE_TLS") == "1" or _is_grpc(connection)

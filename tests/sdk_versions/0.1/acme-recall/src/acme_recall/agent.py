@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlsdk.agent import Agent
-from rlsdk.settings.constructor import configured_by
+from rlsdk.settings import configured_by
 
 from acme_recall.config import RecallConfig
 from acme_recall.plugin import SPEC

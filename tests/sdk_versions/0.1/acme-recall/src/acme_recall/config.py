@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from rlsdk.settings import AgentConfig, described, finite_schedule, glossary, in_range
-from rlsdk.settings.schedules import Constant, Schedule, as_schedule
+from rlsdk.settings import AgentConfig, Constant, Schedule, as_schedule, described, finite_schedule, glossary, in_range
 
 
 @attrs.frozen
