@@ -72,7 +72,7 @@ def test_an_environment_with_masks_is_remembered(tmp_path: Path) -> None:
 def test_a_damaged_entry_about_masks(tmp_path: Path) -> None:
     from rlsdk.agent.agent_file import inspect_file, require_manifest
 
-    written = inspect_file(made("ppo", "CartPole-v1").save(tmp_path / "agent"))
+    written = inspect_file(made("a2c", "CartPole-v1").save(tmp_path / "agent"))
     require_manifest({**written, "action_masks": True})
     with pytest.raises(ArtifactError, match="its manifest has action_masks = 1"):
         require_manifest({**written, "action_masks": 1})
