@@ -223,7 +223,7 @@ CALLED_ELSEWHERE = {
     "n_steps": "num_steps nsteps rollout_len rollout_length rollout_steps unroll_length horizon steps_per_epoch",
     "net_arch": "hidden_sizes hidden_size hidden_layers hidden_dims hidden_dim layer_sizes layers fcnet_hiddens arch",
     "new": "init create scaffold",
-    "normalize": "normalise norm_obs normalize_obs normalize_observations obs_norm",
+    "normalize": "normalise norm_obs normalize_obs normalize_observations obs_norm",  # codespell:ignore normalise
     "policy_delay": "policy_frequency policy_freq actor_update_interval",
     "replay_buffer_class": "prioritized prioritized_replay per",
     "run": "train fit",
@@ -236,7 +236,7 @@ CALLED_ELSEWHERE = {
     "tau": "polyak soft_tau target_tau smoothing_coef soft_update_tau",
     "tensorboard_log": "logdir log_dir tb_log tensorboard",
     "train_freq": "update_every update_freq train_frequency train_interval",
-    "tune": "optimize optimise hyperopt",
+    "tune": "optimize optimise hyperopt",  # codespell:ignore optimise
     "vf_coef": "vf_weight vf_loss_coeff vf_coeff value_coef value_coeff value_loss_coef value_loss_coeff critic_coef",
 }
 """Our name of a setting, option, command or member -> what other libraries and papers call it."""

@@ -323,7 +323,7 @@ def _check_kind(name: str, value: Any, default: object) -> None:
             _check_called(name, value)
         wanted = "table of strings" if name in TABLES else "list of strings" if default == () else "string"
         # lists in a list are flattened in `texts`, so that they are looked for here
-        nested = name not in TABLES and is_list and any(isinstance(each, tuple) for each in value)
+        nested = name not in TABLES and isinstance(value, tuple) and any(isinstance(each, tuple) for each in value)
         fits = pairs if name in TABLES else is_list is (default == ())
         if nested or not fits or not all(isinstance(text, str) for text in texts):
             raise _wrong(name, f"must be a {wanted}")
