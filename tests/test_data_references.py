@@ -101,7 +101,7 @@ def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch, cli: Any, t
         agent.pretrain("demo")
     for given in ({"collectors": 2}, {"executor": "in-process"}, {"max_lag": 1}):
         with pytest.raises(
-            UnknownNameError, match=r"^collectors is in rlsdk-parallel, .*: pip install .*rlsdk-parallel"
+            UnknownNameError, match=r"^the argument collectors is in rlsdk-parallel, .*: pip install .*rlsdk-parallel"
         ):
             rlsdk.environments.make_vec_env("CartPole-v1", 2, **given)  # type: ignore[arg-type]
     monkeypatch.setenv("RLSDK_PLUGINS", "ppo")

@@ -199,7 +199,7 @@ def _in_collectors(makers: Sequence[_Maker], given: Mapping[str, object]) -> Con
         _close_trial(first)
         return spaces_of(first), name_of(first)
 
-    made: ConnectedEnv = of_package(PARALLEL, "collectors").make_collectors(makers, inspected, **given)
+    made: ConnectedEnv = of_package(PARALLEL, "the argument collectors").make_collectors(makers, inspected, **given)
     return made
 
 
