@@ -13,7 +13,7 @@ from tests.plugin_site import Site
 from tests.throwaway import GOOD
 
 CHANGES = {
-    "signal handlers": "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+    "signal handlers": "signal.signal(signal.SIGINT, lambda *_: None)",
     "blocked signals": "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])",
     "sys.argv": "sys.argv[:] = ['x']",
     "builtins": "builtins.license = None",
