@@ -78,6 +78,7 @@ def test_one_algorithm_alone_trains(bare_python: str, tmp_path: Path) -> None:
         printed.append(done.stdout)
     collectors, processes = printed[0].splitlines()
     assert re.match(
-        r"the argument collectors is in rlsdk-parallel, which is not installed: pip install .*rlsdk-parallel", collectors
+        r"the argument collectors is in rlsdk-parallel, which is not installed: pip install .*rlsdk-parallel",
+        collectors,
     )
     assert re.match(r"vectorization 'processes' is in rlsdk-parallel, which is not installed", processes)
