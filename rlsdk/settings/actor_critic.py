@@ -340,7 +340,7 @@ UNIT = in_range(0.0, 1.0)
 
 # a named function per class: type checkers accept a dict in the constructor only where one converts it
 def _networks(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
-    return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
+    return structure(value or {}, ActorCriticConfig)
 
 
 @attrs.frozen

@@ -118,7 +118,7 @@ class DiscreteValueConfig(NetworkConfig):
 
 # a named function per class: type checkers accept a dict in the constructor only where one converts it
 def _networks(value: Mapping[str, object] | DiscreteValueConfig | None) -> DiscreteValueConfig:
-    return value if isinstance(value, DiscreteValueConfig) else structure(value or {}, DiscreteValueConfig)
+    return structure(value or {}, DiscreteValueConfig)
 
 
 @attrs.frozen(
@@ -242,11 +242,7 @@ def parse_entropy_coefficient(value: str | float) -> tuple[float, bool]:
 
 
 def _soft_networks(value: Mapping[str, object] | SoftActorCriticNetworkConfig | None) -> SoftActorCriticNetworkConfig:
-    return (
-        value
-        if isinstance(value, SoftActorCriticNetworkConfig)
-        else structure(value or {}, SoftActorCriticNetworkConfig)
-    )
+    return structure(value or {}, SoftActorCriticNetworkConfig)
 
 
 def as_bounds(value: object) -> tuple[float, float] | None:
@@ -348,8 +344,6 @@ def as_networks(
     value: Mapping[str, object] | DeterministicActorCriticNetworkConfig | None,
 ) -> DeterministicActorCriticNetworkConfig:
     """Return the network settings, given a table of them, the settings object or None."""
-    if isinstance(value, DeterministicActorCriticNetworkConfig):
-        return value
     return structure(value or {}, DeterministicActorCriticNetworkConfig)
 
 

@@ -140,8 +140,10 @@ def _names(kind: type[object]) -> list[str]:
     return [field.name for field in parameters(kind)]
 
 
-def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
+def structure(values: Mapping[str, object] | ConfigT, kind: type[ConfigT]) -> ConfigT:
     """Return an object of the attrs class `kind`, made from plain values. Every field is checked, also in nested tables.
+
+    An object of this class is returned unchanged.
 
     Raises:
         SettingsError: a field is unknown, mistyped or out of range. The message names each such field and what it accepts.
@@ -149,7 +151,8 @@ def structure(values: Mapping[str, object], kind: type[ConfigT]) -> ConfigT:
     try:
         return _converter.structure(values, kind)
     except ClassValidationError as group:
-        raise SettingsError("\n".join(_explain(group, values))) from None
+        # only tables have fields that are wrong
+        raise SettingsError("\n".join(_explain(group, cast("Mapping[str, object]", values)))) from None
 
 
 def _explain(group: ClassValidationError, values: Mapping[str, object]) -> list[str]:

@@ -38,7 +38,7 @@ class A2CPolicyConfig(RecurrentConfig):
 
 
 def _networks(value: Mapping[str, object] | A2CPolicyConfig | None) -> A2CPolicyConfig:
-    return value if isinstance(value, A2CPolicyConfig) else structure(value or {}, A2CPolicyConfig)
+    return structure(value or {}, A2CPolicyConfig)
 
 
 @attrs.frozen

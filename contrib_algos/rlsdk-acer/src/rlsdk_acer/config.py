@@ -52,7 +52,7 @@ class ACERPolicyConfig(NetworkConfig):
 
 
 def _networks(value: Mapping[str, object] | ACERPolicyConfig | None) -> ACERPolicyConfig:
-    return value if isinstance(value, ACERPolicyConfig) else structure(value or {}, ACERPolicyConfig)
+    return structure(value or {}, ACERPolicyConfig)
 
 
 @attrs.frozen

@@ -38,7 +38,7 @@ class ACKTRPolicyConfig(RecurrentConfig):
 
 
 def _policy_settings(value: Mapping[str, object] | ACKTRPolicyConfig | None) -> ACKTRPolicyConfig:
-    return value if isinstance(value, ACKTRPolicyConfig) else structure(value or {}, ACKTRPolicyConfig)
+    return structure(value or {}, ACKTRPolicyConfig)
 
 
 @attrs.frozen

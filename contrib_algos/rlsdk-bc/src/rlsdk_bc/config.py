@@ -23,7 +23,7 @@ from rlsdk_datasets import Dataset
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
-    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
+    return structure(value or {}, RecurrentConfig)
 
 
 @attrs.frozen

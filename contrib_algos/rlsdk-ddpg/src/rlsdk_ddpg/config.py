@@ -23,7 +23,7 @@ class DDPGPolicyConfig(DeterministicActorCriticNetworkConfig):
 
 
 def _networks(value: Mapping[str, object] | DDPGPolicyConfig | None) -> DDPGPolicyConfig:
-    return value if isinstance(value, DDPGPolicyConfig) else structure(value or {}, DDPGPolicyConfig)
+    return structure(value or {}, DDPGPolicyConfig)
 
 
 @attrs.frozen(field_transformer=positional(n_steps="optimize_memory_usage"))

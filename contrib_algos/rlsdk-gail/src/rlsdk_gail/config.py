@@ -33,7 +33,7 @@ DOCUMENTED = {
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
-    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
+    return structure(value or {}, RecurrentConfig)
 
 
 def _without_rewards(value: object) -> Normalization | None:

@@ -10,7 +10,7 @@ from rlsdk.settings import ClippedPolicySdeConfig, RecurrentConfig, glossary, st
 
 
 def _networks(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
-    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
+    return structure(value or {}, RecurrentConfig)
 
 
 @attrs.frozen

@@ -54,7 +54,7 @@ class ARSPolicyConfig(NetworkConfig):
 
 
 def _policy_settings(value: Mapping[str, object] | ARSPolicyConfig | None) -> ARSPolicyConfig:
-    return value if isinstance(value, ARSPolicyConfig) else structure(value or {}, ARSPolicyConfig)
+    return structure(value or {}, ARSPolicyConfig)
 
 
 @attrs.frozen

@@ -43,7 +43,7 @@ class QRDQNPolicyConfig(DiscreteValueConfig):
 
 
 def _policy_settings(value: Mapping[str, object] | QRDQNPolicyConfig | None) -> QRDQNPolicyConfig:
-    return value if isinstance(value, QRDQNPolicyConfig) else structure(value or {}, QRDQNPolicyConfig)
+    return structure(value or {}, QRDQNPolicyConfig)
 
 
 @attrs.frozen(

@@ -10,7 +10,7 @@ from rlsdk.settings import ClippedPolicySdeConfig, RecurrentConfig, defaults, de
 
 
 def _policy_settings(value: Mapping[str, object] | RecurrentConfig | None) -> RecurrentConfig:
-    return value if isinstance(value, RecurrentConfig) else structure(value or {}, RecurrentConfig)
+    return structure(value or {}, RecurrentConfig)
 
 
 @attrs.frozen(field_transformer=defaults(n_steps=128, batch_size=128))

@@ -36,7 +36,7 @@ class TQCPolicyConfig(SoftActorCriticNetworkConfig):
 
 
 def _policy_settings(value: Mapping[str, object] | TQCPolicyConfig | None) -> TQCPolicyConfig:
-    return value if isinstance(value, TQCPolicyConfig) else structure(value or {}, TQCPolicyConfig)
+    return structure(value or {}, TQCPolicyConfig)
 
 
 @attrs.frozen(

@@ -23,7 +23,7 @@ UNIT = in_range(0.0, 1.0)
 
 
 def _policy_settings(value: Mapping[str, object] | ActorCriticConfig | None) -> ActorCriticConfig:
-    return value if isinstance(value, ActorCriticConfig) else structure(value or {}, ActorCriticConfig)
+    return structure(value or {}, ActorCriticConfig)
 
 
 @attrs.frozen
