@@ -319,13 +319,14 @@ def _limited(number: int, frame: object) -> None:
 def _interrupted(number: int, frame: object) -> None:
     clean_up_undisturbed()
     _limited(number, frame)
-    # Python prints and drops what is raised while a destructor or a callback of a weak reference runs; this asks once more
+    # Python only prints an exception that is raised in a destructor or in a callback of a weak reference, and goes on;
+    # the interrupt is raised once more in that case
     reported = sys.unraisablehook
 
     def dropped(problem: sys.UnraisableHookArgs) -> None:
         if issubclass(problem.exc_type, KeyboardInterrupt):
             signal.signal(signal.SIGTERM, _interrupted)
-            # later and from a thread, as a handler that runs inside this function would be dropped as well
+            # later and from a thread, because an interrupt inside this function would be lost as well
             threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGTERM)).start()
         else:
             reported(problem)

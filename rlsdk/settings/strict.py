@@ -140,7 +140,7 @@ def _names(kind: type[object]) -> list[str]:
     return [field.name for field in parameters(kind)]
 
 
-def structure(values: Mapping[str, object] | ConfigT, kind: type[ConfigT]) -> ConfigT:
+def structure(values: Mapping[str, object] | attrs.AttrsInstance, kind: type[ConfigT]) -> ConfigT:
     """Return an object of the attrs class `kind`, made from plain values. Every field is checked, also in nested tables.
 
     An object of this class is returned unchanged.
