@@ -319,7 +319,7 @@ def _limited(number: int, frame: object) -> None:
 def _interrupted(number: int, frame: object) -> None:
     clean_up_undisturbed()
     _limited(number, frame)
-    # Python only prints an exception that is raised in a destructor or in a callback of a weak reference, and goes on;
+    # Python only prints an exception that is raised in a destructor or in a callback of a weak reference, and continues;
     # the interrupt is raised once more in that case
     reported = sys.unraisablehook
 
