@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml contrib_algos/*/pyproject.toml))
-EXTRAS := $(patsubst %,tests/test_%.py,docs examples) plugins/rlsdk-datasets/tests plugins/rlsdk-lab/tests plugins/rlsdk-interchange/tests \
+EXTRAS := tests/repository/test_docs.py tests/examples/test_examples.py plugins/rlsdk-datasets/tests plugins/rlsdk-lab/tests plugins/rlsdk-interchange/tests \
 	plugins/rlsdk-testing/tests/test_scaffold.py  # tests of them need packages that need newer ones
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
@@ -42,7 +42,7 @@ test: $(VENV)/.dev  ## the fast test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
 
 test-gpu: $(VENV)/.dev  ## tests that need a GPU; all others hide it
-	RLSDK_TEST_GPU=1 $(BIN)/python -m pytest -n 4 -q tests/test_gpu.py tests/test_known_defects.py
+	RLSDK_TEST_GPU=1 $(BIN)/python -m pytest -n 4 -q tests/kernels/test_gpu.py tests/peers/test_known_defects.py
 
 test-slow: $(VENV)/.dev  ## learning tests over several seeds, and other long ones
 	$(BIN)/python -m pytest -m slow -n 2 -q

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlsdk.callbacks import Callback
 from rlsdk_envs.toy import SimpleMultiObsEnv
-from tests.test_resume import Log, WriteAtEnd, everything
+from tests.agent.test_resume import Log, WriteAtEnd, everything
 
 SMALL = {"n_steps": 16, "batch_size": 32}
 REPLAY = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from docs.generator.pages import heading, write_pages
 from rlsdk import Agent
-from tests.test_public_api import MODULES, PACKAGES
+from tests.repository.test_public_api import MODULES, PACKAGES
 
 ROOT = Path(__file__).parents[2]
 FURTHER = ("rlsdk.agent.prediction", "rlsdk_lab.comparison", "rlsdk_lab.plotting", "rlsdk.math.surrogate")

@@ -1,7 +1,7 @@
 """Write the golden agent file of a new file format: `python -m tests.golden.make`.
 
 It has a bit of everything that files hold: networks, optimisers, statistics, stacked frames, a replay buffer with
-priorities, and running episodes. Files of earlier formats are not changed: `tests/test_golden_files.py` reads them all.
+priorities, and running episodes. Files of earlier formats are not changed: `tests/storage/test_golden_files.py` reads them all.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from rlsdk_envs.torch_vector import TorchVectorEnv
 from rlsdk_interchange import record_episodes
 from rlsdk_kernels.cuda_graphs import GraphedTransition
 from rlsdk_sb3 import NumpyVectorEnv
+from tests.kernels.test_gpu import has_gpu, on_gpu, stand_in
 from tests.stateful_environments import Chase
-from tests.test_gpu import has_gpu, on_gpu, stand_in
 
 CartPole = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "torch_environment" / "cartpole.py"))["CartPole"]
 DEVICE = "cuda" if has_gpu else "cpu"

@@ -28,10 +28,10 @@ from rlsdk.runs.runner import run
 from rlsdk_parallel import CollectorsVectorEnv
 from rlsdk_parallel.executors import StatefulHere
 from rlsdk_testing.subject import differing, flat_state
+from tests.agent.test_resume import assert_equal, assert_resumes, everything
 from tests.collecting import CASES, SMALL, Kill, trained
+from tests.runs.test_resumed_options import BASE, interrupted_at
 from tests.stateful_environments import Secretive
-from tests.test_resume import assert_equal, assert_resumes, everything
-from tests.test_resumed_options import BASE, interrupted_at
 
 ENDING = {"ppo", "ppo-dict", "a2c", "recurrent-ppo", "acer", "acktr", "dqn", "qrdqn-episodes"}
 """Cases whose episodes end within the steps of a test."""

@@ -24,10 +24,10 @@ from rlsdk.runs.request import RunRecord, RunRequest
 from rlsdk.runs.runner import run
 from rlsdk_parallel.executors import Background, StatefulHere
 from rlsdk_testing.subject import differing, equal_values, flat_state
+from tests.agent.test_resume import assert_equal, assert_resumes, everything
 from tests.collecting import CASES, SMALL, Kill, trained
+from tests.runs.test_resumed_options import BASE, interrupted_at
 from tests.stateful_environments import Secretive
-from tests.test_resume import assert_equal, assert_resumes, everything
-from tests.test_resumed_options import BASE, interrupted_at
 
 ROLLOUTS: dict[str, Any] = dict(SMALL)
 

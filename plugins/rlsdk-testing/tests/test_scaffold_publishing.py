@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 from rlsdk_testing.scaffold import new_package, rendered
 from rlsdk_testing.scaffold.families import FamilyTemplate, family_templates
-from tests.test_docs import blocks
+from tests.repository.test_docs import blocks
 from tests.throwaway import Environment, build_wheels
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,252 @@
+"""Documentation: every example in README and docs runs, every link has a target, and generated pages are current."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import attrs
+import pytest
+from typer.testing import CliRunner
+
+from rlsdk.cli.main import Commands, app
+from rlsdk.registry import AlgorithmSpec, load, unregister
+from rlsdk_testing import clauses
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for path in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("plugins/*/*.md"),
+        *ROOT.glob("contrib_algos/**/*.md"),
+    ]
+    if not path.name.startswith(".")
+    and path.parent.name not in ("cards", "commands", "reference")  # these are generated
+)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SMALL = {"buffer_size": 2000, "batch_size": 16, "n_steps": 32}
+"""Settings that make the commands quick, for algorithms that have them."""
+
+
+def quick(algorithm: str) -> list[str]:
+    """Options that shorten `rlsdk run ALGORITHM`."""
+    spec = load(algorithm)
+    fields = {field.name for field in attrs.fields(spec.config_type)}
+    if "buffer_size" in fields:  # with a replay buffer, n_steps is the length of n-step targets
+        fields -= {"n_steps"}
+    chosen = [f"{name}={value}" for name, value in SMALL.items() if name in fields]
+    return [part for text in ["policy_kwargs.net_arch=[8]", *chosen] for part in ("--set", text)]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(path.read_text()) if kind == language]
+
+
+def commands(path: Path) -> list[str]:
+    lines = [
+        re.split(r"   |  # ", line)[0].rstrip()
+        for text in [*blocks(path, ""), *blocks(path, "shell")]
+        for line in text.splitlines()
+    ]
+    return [line for line in lines if line.startswith("rlsdk ") and not re.search(r"\b[A-Z]{4,}\b", line)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_can_be_pasted(path: Path) -> None:
+    """Explanations on the line of a command are comments: the shell would take other text after it for arguments."""
+    lines = [line for text in [*blocks(path, ""), *blocks(path, "sh")] for line in text.splitlines()]
+    assert [line for line in lines if re.match(r"(rlsdk|make|pip) .*\S {3,}[^\s#]", line)] == []
+
+
+def identifier(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if blocks(p, "python")], ids=identifier)
+def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "example"}
+    try:
+        for text in blocks(path, "python"):
+            exec(compile(text, str(path), "exec"), namespace)
+    finally:
+        if isinstance(spec := namespace.get("spec"), AlgorithmSpec):
+            unregister(spec.id)
+
+
+def model_of_another_library(folder: Path) -> None:
+    """Write the files from which docs/interchange.md starts: a model of sb3-contrib and its VecNormalize."""
+    sb3_contrib = pytest.importorskip("sb3_contrib")
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    envs = VecNormalize(make_vec_env("Pendulum-v1"))
+    sb3_contrib.TRPO("MlpPolicy", envs).save(folder / "model.zip")
+    envs.save(folder / "vecnormalize.pkl")
+
+
+def settings_of_the_zoo(folder: Path) -> None:
+    """Write hyperparams/ppo.yml into a folder, as rl-baselines3-zoo has it."""
+    (folder / "hyperparams").mkdir()
+    table = "CartPole-v1:\n  n_timesteps: !!float 64\n  n_envs: 2\n  n_steps: 32\n  policy: 'MlpPolicy'\n"
+    (folder / "hyperparams" / "ppo.yml").write_text(table)
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if commands(p)], ids=identifier)
+def test_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if path.name == "interchange.md":
+        model_of_another_library(tmp_path)
+    if path.name == "coming-from-sb3-contrib.md":
+        settings_of_the_zoo(tmp_path)
+    for written in commands(path):
+        line, _, target = written.partition(" > ")
+        arguments = shlex.split(line)[1:]
+        if arguments[0] == "run":
+            resume = "--resume" in arguments
+            arguments = [re.sub(r"^(5000|8000|10000)$", "210", re.sub(r"^20000$", "420", a)) for a in arguments]
+            arguments += ["--eval-episodes", "1", *([] if resume else quick(arguments[1]))]
+        if arguments[0] == "check":  # each package has a test that runs all clauses
+            arguments += ["--seconds", "5"]
+        done = CliRunner().invoke(app, arguments)
+        unfinished = arguments[0] == "check" and done.exit_code == 3
+        assert done.exit_code == 0 or unfinished, f"{line}\n{done.output}\n{done.exception}"
+        if target:
+            (tmp_path / target.strip()).write_text(done.stdout)
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if blocks(p, "toml")], ids=identifier)
+def test_toml_examples_parse(path: Path) -> None:
+    for text in blocks(path, "toml"):
+        assert tomllib.loads(text)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=identifier)
+def test_links_and_paths_exist(path: Path) -> None:
+    text = path.read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), target
+    for name in re.findall(r"`((?:rlsdk|plugins|tests|docs|benchmarks)/[\w./-]+)`", text):
+        if not re.search(r"-v\d+$|\.\.\.", name):  # environment ids and abbreviated names are not paths
+            # decisions are not edited; tests that they name may stand in another folder now
+            moved = path.parent.name == "decisions" and any(
+                found
+                for folder in ("plugins/*/tests", "tests/*", "tests")
+                for found in ROOT.glob(f"{folder}/{Path(name).name}")
+            )
+            assert (ROOT / name).exists() or (path.parent / name).exists() or moved, name
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute in one."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        break
+    else:
+        return False
+    for attribute in parts[length:]:
+        if not hasattr(found, attribute):
+            return False
+        found = getattr(found, attribute)
+    return True
+
+
+def names_in(path: Path) -> set[str]:
+    """The dotted names of rlsdk and of plugins that the page has in backticks, without file names and entry-point groups."""
+    return set(re.findall(r"`(rlsdk(?:_\w+)?(?:\.\w+)+)", path.read_text())) - {"rlsdk.toml", "rlsdk.plugins"}
+
+
+def test_every_name_in_the_table_of_names_is_there() -> None:
+    """All names that docs/guides/coming-from-sb3-contrib.md lists exist."""
+    names = sorted(names_in(ROOT / "docs/guides/coming-from-sb3-contrib.md"))
+    assert len(names) > 35
+    assert [name for name in names if not resolves(name)] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [page for page in PAGES if names_in(page) and page.name != "CHANGELOG.md" and page.parent.name != "decisions"],
+    ids=identifier,
+)
+def test_names_in_pages_exist(path: Path) -> None:
+    """Names in pages exist. Changelogs and decisions are exempt, since they describe the past."""
+    assert [name for name in sorted(names_in(path)) if not resolves(name)] == []
+
+
+def test_names_in_docstrings_and_comments_exist() -> None:
+    sources = [
+        *ROOT.glob("rlsdk/**/*.py"),
+        *ROOT.glob("plugins/*/src/**/*.py"),
+        *ROOT.glob("contrib_algos/*/src/**/*.py"),
+    ]
+    named = {name: path for path in sources for name in names_in(path)}
+    assert {name: str(path) for name, path in named.items() if not resolves(name)} == {}
+
+
+def test_the_commands_in_the_table_of_names_exist() -> None:
+    text = (ROOT / "docs/guides/coming-from-sb3-contrib.md").read_text()
+    known = set(Commands())
+    assert known.issuperset(re.findall(r"`rlsdk ([a-z]+)", text))
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    """Sphinx builds the site without warnings: no broken link, no unlisted page, no docstring that cannot be parsed."""
+    pytest.importorskip("sphinx")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path / "site")]
+    done = subprocess.run(
+        [*command, "-d", str(tmp_path / "trees")], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site/cards/tqc.html").read_text()
+    assert "truncated quantile critics" in page
+    assert not re.findall(r'href="[^"#:]*\.md["#]', page), "links lead to pages of the site"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def contracts_page() -> str:
+    lines = [
+        "# Contracts",
+        "",
+        "The rules that every plugin must fulfill. `rlsdk check ID` checks all of them for an installed plugin, in a separate",
+        "process; `rlsdk_testing.verify` checks one in this process ([how](writing-a-plugin.md#check-it)).",
+        "For each clause `plugins/rlsdk-testing/tests/test_mutants.py` has a bug that only this clause finds. [Planted"
+        " bugs](planted-bugs.md) shows",
+        "which bugs the clauses find that were written without looking at the clauses. Generated: `python -m "
+        "tests.repository.test_docs`.",
+        "",
+        "| id | clause | to mend |",
+        "|---|---|---|",
+        *(f"| `{c.id}` | {_cell(c.statement)} | {_cell(c.remedy)} |" for c in clauses()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_of_contracts_is_current() -> None:
+    assert (ROOT / "docs" / "contracts.md").read_text() == contracts_page(), "run: python -m tests.repository.test_docs"
+
+
+def test_changelogs_name_the_versions() -> None:
+    for package in (ROOT, *(path.parent for path in ROOT.glob("*/rlsdk-*/pyproject.toml"))):
+        source = (package / "pyproject.toml").read_text()
+        version_file = package / tomllib.loads(source)["tool"]["hatch"]["version"]["path"]
+        (number,) = re.findall(r'__version__ = "(.+)"', version_file.read_text())
+        assert f"## {number}" in (package / "CHANGELOG.md").read_text()
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "contracts.md").write_text(contracts_page())
