@@ -241,7 +241,7 @@ class ProgressBar(Callback):
     def _show(self, run: Run) -> None:
         done, rate = run.count - run.start, run.steps_per_second
         mean = run.mean_return
-        text = f"return {mean:9.2f}" if mean is not None else "return         -"
+        text = f"return {mean:8.2f}" if mean is not None else "return        -"
         if self._bar is not None:
             progress, task = self._bar
             progress.update(task, completed=done, outcome=text, rate=f"{rate:,.0f} steps/s")
@@ -254,14 +254,16 @@ class ProgressBar(Callback):
 def _live_bar(total: int, stream: TextIO) -> tuple[Progress, TaskID]:
     # Imported here: 60 ms, and only a bar on a terminal needs it.
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     progress = Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
+        # narrow, so that all fits in 80 columns; red, the usual color of a bar that is not full, looks like an error
+        BarColumn(20, complete_style="cyan", finished_style="green"),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
         TextColumn("{task.fields[outcome]}"),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
         console=Console(file=stream),
     )
     progress.start()

@@ -150,7 +150,7 @@ def _short(space: object) -> str:
 def show_config(
     algorithm: Algorithm,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting. Can be repeated.")
     ] = None,
     preset: Annotated[
         str | None,

@@ -22,7 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from rlsdk.errors import CALLED_ELSEWHERE, PluginError, RlsdkError, closest, difference, known_as
 from rlsdk.registry.discovery import SWITCH, described
 from rlsdk.registry.loading import extension, is_offered, naming_plugins, offered_commands
-from rlsdk.runtime.output import plain_output, plain_warnings, print_line
+from rlsdk.runtime.output import STREAM_ERRORS, plain_output, plain_warnings, print_line
 from rlsdk.runtime.packages import pip_install
 
 OWN: Mapping[str, tuple[str, str, str]] = {
@@ -35,7 +35,7 @@ OWN: Mapping[str, tuple[str, str, str]] = {
     ),
     "run": (
         "rlsdk.cli.run:run_training",
-        "Train an agent.",
+        "Train an agent (also: train).",
         "run tqc --env Pendulum-v1 --steps 8000 --seed 0 --out runs/pendulum",
     ),
     "eval": ("rlsdk.cli.agents:evaluate_file", "Evaluate a saved agent.", "eval runs/pendulum --episodes 20"),
@@ -47,12 +47,16 @@ OWN: Mapping[str, tuple[str, str, str]] = {
 }
 """Name -> (module:function, summary in the list of commands, example on the page of the command). A test runs the examples."""
 PACKAGES: Mapping[str, str] = {
-    **dict.fromkeys(("bench", "compare", "plot", "record", "tune"), "rlsdk-lab"),
+    **dict.fromkeys(("bench", "compare", "plot", "record", "tune", "watch"), "rlsdk-lab"),
     **dict.fromkeys(("check", "doctor", "new"), "rlsdk-testing"),
     **dict.fromkeys(("export", "import", "pull", "push", "record-episodes"), "rlsdk-interchange"),
     "zoo": "rlsdk-zoo",
 }
 """Command that another package of this project offers -> that package."""
+OTHER_NAMES = {"train": "run", "enjoy": "watch", "evaluate": "eval"}
+"""Name of a command in other programs -> ours."""
+ClickError = typer.BadParameter.__mro__[2]
+"""`ClickException`, the class of errors about a command line. Some versions of typer import click, others contain a copy."""
 
 
 class Commands(Mapping[str, Any]):
@@ -75,7 +79,20 @@ class Commands(Mapping[str, Any]):
 
 
 class Command(TyperCommand):
-    """A command whose error for an unknown option names ours for what other libraries call so."""
+    """A command whose error for an unknown option names ours for what other libraries call so.
+
+    Its page shows the options in groups, those of `rich_help_panel`.
+    """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (row := parameter.get_help_record(ctx)) is not None:
+                usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                groups.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(row)
+        for title, rows in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -119,14 +136,52 @@ class CommandGroup(TyperGroup):
         return list(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        # other programs call some commands differently, such as `train`
-        if args and self.get_command(ctx, args[0]) is None and (meant := closest(args[0], self.commands)) is not None:
+        args = [OTHER_NAMES.get(each, each) if i == 0 else each for i, each in enumerate(args)]
+        if (
+            args
+            and self.get_command(ctx, args[0]) is None
+            and (meant := closest(args[0], (*self.commands, *OTHER_NAMES)))
+        ):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
         return super().resolve_command(ctx, args)
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        with _one_style():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _one_style():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: object, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, _texts(name)[1]) for name in self.commands])
+
+
+@contextmanager
+def _one_style() -> Iterator[None]:
+    """Print errors of the command line as all others, with a hint, and exit with code 2. Without a command, show the help."""
+    try:
+        yield
+    except ClickError as error:
+        page: Any = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        print_error(error.format_message())
+        print_line(f"hint: {page.command_path if page else 'rlsdk'} --help", sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def print_error(text: str) -> None:
+    """Print `error: ...` to standard error; in a terminal the word is red, unless NO_COLOR is set."""
+    if sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        # beside `print_line`, which prints escape codes as text, because files and environments may contain them
+        stream = getattr(sys.stderr, "unescaped", sys.stderr)
+        with suppress(*STREAM_ERRORS):
+            stream.write("\x1b[1;31merror:\x1b[0m ")
+        print_line(text, sys.stderr)
+    else:
+        print_line(f"error: {text}", sys.stderr)
 
 
 def _texts(name: str) -> tuple[str, ...]:
@@ -206,17 +261,15 @@ def _run() -> None:
         with naming_plugins():
             app()
     except RlsdkError as error:
-        print_line(f"error: {error}", sys.stderr)
+        print_error(str(error))
         sys.exit(1)
     except ModuleNotFoundError as error:  # a command of a package whose requirement was removed
         if not (error.name or "").startswith("rlsdk_"):
             raise
-        print_line(f"error: {described(error, None)}", sys.stderr)
+        print_error(described(error, None))
         sys.exit(1)
     except OSError as error:  # for example a full disk, or a folder that was removed
-        print_line(
-            f"error: {error}; files written before are complete; free some space or choose another place", sys.stderr
-        )
+        print_error(f"{error}; files written before are complete; free some space or choose another place")
         sys.exit(1)
     except KeyboardInterrupt:
         # As shells report it: 128 and the number of SIGINT.
@@ -226,7 +279,7 @@ def _run() -> None:
         kernels = sys.modules.get("rlsdk.kernels.factory")
         if kernels is None or (fault := kernels.kernel_fault(error)) is None:
             raise
-        print_line(f"error: {fault}", sys.stderr)
+        print_error(fault)
         sys.exit(1)
 
 

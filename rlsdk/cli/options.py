@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -21,12 +21,13 @@ MOST_SEED = 2**32 - 1
 MOST_ENVS, MOST_EPISODES = MAX_ENVS, int(EPISODES.most)
 
 
-def steps_option(text: str, least: int = 1) -> Any:
+def steps_option(text: str, least: int = 1, group: str | None = None) -> Any:
     """Return an option of Typer for a count of environment steps. It also accepts 100_000 and 1e5.
 
     Args:
         text: the help of the option.
         least: the smallest count, 0 or 1.
+        group: the title above it in the help.
     """
 
     def parse(given: str) -> int:
@@ -36,7 +37,7 @@ def steps_option(text: str, least: int = 1) -> Any:
             raise typer.BadParameter(f"{shown(given, 40)} must be a {kind} up to 2**53, such as 100000 or 1e5")
         return number
 
-    return typer.Option(parser=parse, metavar="<int>", help=text)
+    return typer.Option(parser=parse, metavar="<int>", help=text, rich_help_panel=group)
 
 
 def _whole(text: str) -> int | None:
@@ -48,6 +49,18 @@ def _whole(text: str) -> int | None:
         if (value := float(text)).is_integer():
             return int(value)
     return None
+
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Training": ("steps", "policy_from", "exact_steps", "max_restores"),
+    "Environment": ("env", "n_envs", "vectorization"),
+    "Settings": ("preset",),
+    "Evaluation": ("eval_every", "eval_episodes", "stop_at"),
+    "Output": ("out", "checkpoint_every", "sinks", "profile"),
+    "Resume": ("resume", "schedule_until", "trust"),
+    "Speed": ("threads", "executor", "collectors", "max_lag"),
+}
+"""Group of options in the help of `rlsdk run` -> fields of `RunRequest`."""
 
 
 def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -73,21 +86,32 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _request_option(field: attrs.Attribute[object]) -> Any:
     how = field.metadata
+    group = next((title for title, names in GROUPS.items() if field.name in names), None)
     if how.get("steps"):
-        return steps_option(how["help"], how["least"])
+        return steps_option(how["help"], how["least"], group)
     name = how.get("name", f"--{field.name.replace('_', '-')}")
     complete = getattr(completions, how["complete"]) if "complete" in how else None
-    return typer.Option(name, help=how["help"], autocompletion=complete)  # `RunRequest` checks numbers
+    repeated = "NAME" if field.name == "sinks" else None
+    return typer.Option(
+        name, help=how["help"], autocompletion=complete, metavar=repeated, rich_help_panel=group
+    )  # `RunRequest` checks numbers
 
 
 EnvKwargs = Annotated[
     list[str] | None,
-    typer.Option("--env-kwargs", help="NAME=VALUE: an argument of the environment. Can be repeated."),
+    typer.Option(
+        "--env-kwargs",
+        metavar="NAME=VALUE",
+        help="An argument of the environment. Can be repeated.",
+        rich_help_panel="Environment",
+    ),
 ]
 Wrappers = Annotated[
     list[str] | None,
     typer.Option(
         "--wrapper",
+        metavar="WRAPPER",
+        rich_help_panel="Environment",
         help="A wrapper of the environment, innermost first: a name of gymnasium.wrappers or rlsdk.environments, or"
         " package.module:Class, also with arguments: 'NAME(ARGUMENT=VALUE)'. Can be repeated.",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,7 +104,7 @@ def _show(doc: FieldDoc, indent: int) -> None:
 
 
 def list_algorithms(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """List the installed algorithms. Imports neither torch nor any plugin."""
     found = algorithms()
@@ -113,17 +114,24 @@ def list_algorithms(
     if not found:
         typer.echo(f"no algorithm is installed; try: {pip_install('rlsdk-tqc')}")
         return
-    rows: list[tuple[str, ...]] = [("id", "version", "family", "actions", "summary")]
+    width = max(shutil.get_terminal_size().columns, 40)
+    column = min(max(len(plugin.id) for plugin in found), 20)
+    groups: dict[str, list[str]] = {}
     for plugin in found:
-        manifest = plugin.manifest
-        family, actions = (manifest.family or "", ", ".join(manifest.actions)) if manifest else ("?", "?")
-        summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else manifest.summary if manifest else ""
-        rows.append(tuple(map(one_line, (plugin.id, plugin.version, family, actions, summary))))
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    lines = (
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)) + f"  {row[4]}" for row in rows
-    )
+        family = (plugin.manifest.family if plugin.manifest else None) or "cannot be read"
+        summary = f"CANNOT BE USED: {plugin.problem}" if plugin.problem else getattr(plugin.manifest, "summary", "")
+        own = re.sub(f"^{re.escape(family)}[:,] ", "", one_line(summary))  # the group has the family as its title
+        text = f"  {one_line(plugin.id):<{column}}  {own}"
+        groups.setdefault(family, []).append(fill(text, width, subsequent_indent=" " * (column + 4)))
+    known = [family for family in FAMILIES if family in groups]
+    lines = [
+        line for family in (*known, *sorted(set(groups) - set(known))) for line in (one_line(family), *groups[family])
+    ]
     typer.echo("\n".join(lines))  # at once: `echo` flushes, and there may be thousands of rows
+
+
+FAMILIES = ("on-policy", "off-policy", "offline", "imitation")
+"""The families that `rlsdk list` shows first; others follow in the order of the alphabet."""
 
 
 def _record(plugin: Plugin) -> dict[str, object]:

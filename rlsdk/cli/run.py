@@ -33,23 +33,46 @@ def run_training(
     wrapper: Wrappers = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(help="Data set of recorded episodes to learn from, see record-episodes. Then --env is optional."),
+        typer.Option(
+            help="Data set of recorded episodes to learn from, see record-episodes. Then --env is optional.",
+            rich_help_panel="Environment",
+        ),
     ] = None,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting. Can be repeated.", rich_help_panel="Settings"),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings file, .toml or .yaml.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, ...")] = None,
-    no_preset: Annotated[bool, typer.Option("--no-preset", help="Do not use the plugin's tuned settings.")] = False,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings file, .toml or .yaml.", rich_help_panel="Settings")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of all random numbers (default: random).", rich_help_panel="Settings")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="auto (the default), cpu, cuda, ...", rich_help_panel="Settings")
+    ] = None,
+    no_preset: Annotated[
+        bool,
+        typer.Option("--no-preset", help="Do not use the plugin's tuned settings.", rich_help_panel="Settings"),
+    ] = False,
     seeds: Annotated[
-        int | None, typer.Option(help="Number of seeds to run in parallel, starting at --seed (0).")
+        int | None,
+        typer.Option(
+            help="Number of seeds to run in parallel, starting at --seed (0).", rich_help_panel="Several seeds"
+        ),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Number of seeds at the same time (default: the number of cores).")
+        int | None,
+        typer.Option(
+            help="Number of seeds at the same time (default: the number of cores).", rich_help_panel="Several seeds"
+        ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.", rich_help_panel="Output")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print only the result, as JSON.", rich_help_panel="Output")
+    ] = False,
     **options: Any,
 ) -> None:
     """Train an agent. Writes a run directory with settings, metrics, checkpoints, the best and the final agent."""

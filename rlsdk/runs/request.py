@@ -169,14 +169,21 @@ class RunRequest:
     use_preset: bool = True
     """Whether to start from the plugin's tuned settings for the environment, if it has some."""
     steps: int | None = option(
-        "Total number of environment steps, or of updates if the agent learns only from a data set.", COUNT, steps=True
+        "Total number of environment steps, or of updates if the agent learns only from a data set (default: the"
+        " preset's).",
+        COUNT,
+        steps=True,
     )
     policy_from: Path | None = option("Start with the policy of this agent file or run directory.", name="--from")
     n_envs: int | None = option("Number of environments that are stepped together (default 1; ARS: 16).", ENVS)
     out: Path | None = option("Run directory (default: a new one under runs/).")
-    eval_every: int | None = option("Environment steps between evaluations; 0 = never.", FROM_ZERO, steps=True)
+    eval_every: int | None = option(
+        "Environment steps between evaluations; 0 = never (default: a tenth of --steps).", FROM_ZERO, steps=True
+    )
     eval_episodes: int | None = option("Episodes per evaluation (default: 10).", EPISODES)
-    checkpoint_every: int | None = option("Environment steps between checkpoints.", COUNT, steps=True)
+    checkpoint_every: int | None = option(
+        "Environment steps between checkpoints (default: a fifth of --steps).", COUNT, steps=True
+    )
     stop_at: float | None = option("Stop when an evaluation reaches this mean return.", FINITE)
     resume: bool = option("Continue the run in --out.", default=False)
     trust: bool = option(

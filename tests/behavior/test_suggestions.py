@@ -146,8 +146,9 @@ def test_files_of_stable_baselines3_name_the_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("train ppo", "Did you mean 'run'"),
-        ("enjoy x", "Did you mean 'eval'"),
+        ("trian ppo", "Did you mean 'train'"),
+        ("train ppo --stepz 1", "rlsdk run --help"),
+        ("enjoy x", "there is no file or folder x"),
         ("runn x", "Did you mean 'run'"),
         ("nonsense", "No such command 'nonsense'."),
         ("run ppo --lr 1", "--set learning_rate=VALUE"),

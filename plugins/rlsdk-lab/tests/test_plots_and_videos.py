@@ -257,3 +257,39 @@ def test_a_video_of_which_a_part_is_missing_is_no_video(tmp_path: Path, monkeypa
     ):
         record_video(agent, "Pendulum-v1", tmp_path / "video.mp4", episodes=1)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["watch", "enjoy"])
+def test_watching_without_a_screen_writes_a_gif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [command, "tqc/Pendulum-v1", "--seed", "3"])
+    assert done.exit_code == 0, done.output
+    assert "watch.gif: 200 frames" in done.output
+    assert (tmp_path / "watch.gif").read_bytes().startswith(b"GIF8")
+
+
+def test_watching_in_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISPLAY", ":7")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # a window without a screen
+    monkeypatch.chdir(tmp_path)
+    TQC("MlpPolicy", "Pendulum-v1", **SMALL).save(tmp_path / "agent")
+    done = CliRunner().invoke(app, ["watch", "agent", "--env-kwargs", "max_episode_steps=3", "--episodes", "2"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count(",") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["agent.rlsdk"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["runs/nothing"], "there is no file or folder runs/nothing"),
+        (["tqc/Pendulun-v1"], "did you mean"),
+        (["tqc/Pendulum-v1", "--out", "x.txt"], "must end in .mp4 or .gif"),
+    ],
+)
+def test_watching_what_is_not_there(words: list[str], message: str) -> None:
+    error = CliRunner().invoke(app, ["watch", *words]).exception
+    assert isinstance(error, RlsdkError)
+    assert message in str(error)

@@ -58,7 +58,7 @@ def import_agent(
         Path | None, typer.Option(help="The file that VecNormalize.save wrote, or .npz; see docs/interchange.md.")
     ] = None,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting. Can be repeated.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting. Can be repeated.")
     ] = None,
 ) -> None:
     """Convert an agent of another library to an agent file, by default one of stable-baselines3 or sb3-contrib. No code in such

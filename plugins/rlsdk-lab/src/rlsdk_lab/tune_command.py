@@ -46,7 +46,7 @@ def tune_algorithm(
     ] = 50,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE: a setting that is fixed, not searched. Can be repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting that is fixed, not searched. Can be repeated."),
     ] = None,
     dataset: Annotated[
         Path | None,

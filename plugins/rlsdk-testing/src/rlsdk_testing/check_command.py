@@ -26,7 +26,7 @@ def check_plugin(
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE: a setting of the agents in the check. Can be repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the agents in the check. Can be repeated."),
     ] = None,
     capabilities: Annotated[
         bool,
