@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +88,10 @@ def test_the_command_fails_where_a_case_became_slower(monkeypatch: pytest.Monkey
 def test_rows_and_the_summary_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table, landing = tmp_path / "performance.md", tmp_path / "README.md"
     table.write_text(command.TABLE.read_text())
-    landing.write_text("**1.0 to 2.0 times as fast** in 1 measured cases; the median is 1.5")
+    summary = (
+        "**1.5 times as fast**, about 1 times as fast, the median of 1 measured cases. The slowest case is 1.0 times"
+    )
+    landing.write_text(f"{summary}\n| TQC | `tqc` | Box | 1.0 times |\n")
     monkeypatch.setattr(command, "TABLE", table)
     monkeypatch.setattr(command, "LANDING_PAGES", (landing,))
     timings = {"ours": [Timing(900.0, 0.0, 0.5)], "theirs": [Timing(10.0, 0.0, 0.9)], "sbx": [Timing(9e5, 0.0, 0.9)]}
@@ -98,8 +102,9 @@ def test_rows_and_the_summary_are_written(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "**90.00x**" in row
     before = command.ROOT.joinpath("docs/performance.md").read_text().splitlines()
     assert [line for line in table.read_text().splitlines() if line not in before and line[:1] == "|"] == [row]
-    assert "to 90.0 times" in landing.read_text()
-    assert "**0.0 to" not in landing.read_text()  # the ratio to SBX is not in the range of ratios to the peer
+    assert "| `tqc` | Box | 3.8 to 90.0 times |" in landing.read_text()  # without the ratio to SBX
+    assert re.search(r"median of [2-9]\d measured cases", landing.read_text())
+    assert "**1.5 times as fast**" not in landing.read_text()
 
 
 def test_updates_are_timed_where_they_happen(monkeypatch: pytest.MonkeyPatch) -> None:
