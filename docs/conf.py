@@ -63,6 +63,8 @@ PACKAGES = sorted([*ROOT.glob("plugins/*/README.md"), *ROOT.glob("contrib_algos/
 
 def links_of_the_site(app: Any, docname: str, source: list[str]) -> None:
     """Pages are written for the repository: on the site, plugins are their cards, and code is its path."""
+    if docname.startswith("decisions/"):  # decisions are not edited, and the sections they link to moved
+        source[0] = source[0].replace("](../performance.md#", "](0070-the-history-of-the-speed.md#")
     source[0] = _colored(_linked(source[0], (DOCS / docname).parent, (DOCS / docname).parent))
 
 

@@ -162,10 +162,10 @@ def test_runs_with_other_settings_than_a_preset_are_not_taken_for_its_results(tm
     assert not learning._has_preset(tmp_path / "like", "a2c", "no-such-preset")
 
 
-def test_the_table_of_floors_keeps_other_rows() -> None:
-    page = f"before\n{floor.MARK}\n\n{floor.END}\nafter\n| dqn-cartpole | 1 | 40.0 | 20 | **2x** | | 100 | 40% |\n"
+def test_a_table_keeps_its_other_rows() -> None:
+    page = f"before\n{native.MARK}\n\n{native.END}\nafter\n| dqn-cartpole | 1 | 40.0 | 20 | **2x** | | 100 | 40% |\n"
     for row in ("| tqc-pendulum | 1 | 3 | 33% | 2 | 50% |", "| dqn-cartpole | 1 | 9 | 11% | 8 | 7% |"):
-        page = with_row(page, (floor.MARK, floor.END), floor.HEAD, CASES, row)
+        page = with_row(page, (native.MARK, native.END), floor.HEAD, CASES, row)
     assert page.count("| tqc-pendulum |") == 1
     assert page.count("| dqn-cartpole |") == 2
 
