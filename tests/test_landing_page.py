@@ -10,7 +10,8 @@ import pytest
 import rlsdk
 from benchmarks.cases import CASES
 from benchmarks.landing import DATA, DESCRIPTION, SIDES, summary
-from benchmarks.learning import known
+from benchmarks.learning import known, measured
+from rlsdk_testing import clauses
 from tests.combination_table import OURS, ROOT
 
 PAGES = ("README.md", "docs/index.md")
@@ -84,6 +85,15 @@ def test_the_readme_is_short_and_its_badges_and_citation_are_true():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"version: {rlsdk.__version__}\n" in citation
     assert f"license: {PROJECT['license']}\n" in citation
+
+
+def test_the_pages_of_evidence_quote_current_numbers():
+    evidence, needs = page("docs/is-it-correct.md"), page("docs/user-needs.md")
+    (found, planted) = re.findall(r"finds \*\*(\d+) of (\d+)\*\*", page("docs/planted-bugs.md"))[0]
+    assert f"[{found} of {planted}]" in evidence
+    assert f"has {len(clauses())} clauses and finds {found} of {planted} planted bugs" in needs
+    assert f"checked by {len(clauses())} [clauses]" in evidence
+    assert f"the returns of {sum(len(known(algorithm)) for algorithm in measured())} presets" in evidence
 
 
 @pytest.mark.parametrize("name", PAGES)
