@@ -109,13 +109,15 @@ def _write(name: str, row: str, rounds: int) -> None:
 
 
 def _write_summary(ratios: Mapping[str, float]) -> None:
-    """Put the range and the median of the cases' ratios into the two landing pages, and the ranges of the algorithms into the
-    table of algorithms."""
+    """Put the median, the count and the smallest of the cases' ratios into the two landing pages, and the range of each
+    algorithm into the table of algorithms."""
+    middle, least = median(ratios.values()), min(ratios.values())
     for path in LANDING_PAGES:
         page = path.read_text(encoding="utf-8")
-        page = re.sub(r"\*\*[\d.]+ to [\d.]+ times", f"**{_range(ratios.values())} times", page)
-        page = re.sub(r"in \d+ measured cases", f"in {len(ratios)} measured cases", page)
-        page = re.sub(r"the median is [\d.]+\d", f"the median is {median(ratios.values()):.1f}", page)
+        page = re.sub(r"\*\*[\d.]+ times as fast\*\*", f"**{middle:.1f} times as fast**", page)
+        page = re.sub(r"about \d+ times as fast", f"about {middle:.0f} times as fast", page)
+        page = re.sub(r"median of \d+ measured", f"median of {len(ratios)} measured", page)
+        page = re.sub(r"slowest case is [\d.]+ times", f"slowest case is {least:.1f} times", page)
         for algorithm in {CASES[case].algorithm for case in ratios}:
             own = [ratio for case, ratio in ratios.items() if CASES[case].algorithm == algorithm]
             page = re.sub(rf"(\| `{algorithm}` \|.*\| )[\d.]+( to [\d.]+)? times", rf"\g<1>{_range(own)} times", page)

@@ -77,13 +77,13 @@ COLUMNS = (
     *(
         "case",
         "threads",
-        "ours, steps/s",
+        "rlsdk, steps/s",
         "peer, steps/s",
-        "ours over peer, median [range]",
+        "rlsdk over peer, median [range]",
         "over SBX",
         "floor, steps/s",
     ),
-    *("ours of floor", "update, ours", "update, peer", "ours, MiB", "peer, MiB"),
+    *("rlsdk of floor", "update, rlsdk", "update, peer", "rlsdk, MiB", "peer, MiB"),
 )
 HEADER = "| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|"
 

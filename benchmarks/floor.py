@@ -7,7 +7,7 @@ The second floor is that of plain torch: all calls of torch that compute somethi
 losses, optimizers, sampling and copies, and the overhead of each call. Time between the calls, such as that of Python, is not
 counted. The kernels of rlsdk can be faster than this floor, because they need fewer calls.
 
-python -m benchmarks.floor [CASE ...]     print both and our speed in the same run, and write the table of docs/performance.md
+python -m benchmarks.floor [CASE ...]     print both, and our speed in the same run
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import time
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import NoneType
 from typing import Any
 
@@ -27,17 +26,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from benchmarks.cases import CASES, Case
-from benchmarks.marked import with_row
 from rlsdk.environments.gymnasium_adapter import make_one
 from rlsdk.kernels import kernels_off
 from rlsdk.runtime import limited_threads
 from rlsdk_kernels import backends
 
 Work = Callable[[], object]
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-MARK, END = "<!-- measured by python -m benchmarks.floor -->", "<!-- end of floors -->"
 HEAD = (
-    "| case | ours, steps/s | floor, steps/s | ours of that | second floor, steps/s | ours of that |\n"
+    "| case | rlsdk, steps/s | floor, steps/s | rlsdk of that | second floor, steps/s | rlsdk of that |\n"
     "|---|---|---|---|---|---|"
 )
 CHUNKS = 3
@@ -215,13 +211,12 @@ def _copy(value: object) -> object:
 
 
 def main(names: list[str]) -> None:
-    """Measure the speed and both floors of the cases `names`, or of all cases. Print them and write them into the table."""
+    """Measure the speed and both floors of the cases `names`, or of all cases. Print them."""
     print(HEAD)
     for name in names or [name for name, case in CASES.items() if not case.workers]:
         case = CASES[name]
         own, low, second = ours(case), floor(case), floor(case, every_call=True)
         row = f"| {name} | {own:.0f} | {low:.0f} | {own / low:.0%} | {second:.0f} | {own / second:.0%} |"
-        PAGE.write_text(with_row(PAGE.read_text(encoding="utf-8"), (MARK, END), HEAD, CASES, row), encoding="utf-8")
         print(row, flush=True)
 
 

@@ -3,16 +3,17 @@
 rlsdk run sac --env Pendulum-v1 --seeds 5 --jobs 1 --out runs/sac    train
 python -m benchmarks.learning add runs/sac                           write the returns into contrib_algos/rlsdk-sac/results.json
 python -m benchmarks.learning peer sac Pendulum-v1 --seeds 5         the same with stable-baselines3
-python -m benchmarks.learning pages                                  write the tables of docs/results.md and of the cards
+python -m benchmarks.learning pages                                  write the tables of the pages of results and of the cards
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,29 +24,31 @@ import rlsdk
 from benchmarks.arguments import positive
 from benchmarks.marked import replaced
 from benchmarks.trained_peer import EPISODES, trained_peer
-from rlsdk.registry import find, preset
+from rlsdk.registry import preset
 from rlsdk_lab import estimate, load_suite, mean, suites
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results.md"
+PAGE, SEEDS_PAGE = ROOT / "docs" / "results.md", ROOT / "docs" / "results-by-seed.md"
 BEGIN, END = "<!-- measured by python -m benchmarks.learning -->\n", "<!-- end of results -->"
-COLUMNS = (
-    "algorithm",
-    "environment",
-    "steps",
-    "ours, mean [95 %]",
-    "per seed",
-    "sb3, mean",
-    "per seed",
-    "elsewhere",
-    "minutes",
-)
-HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|\n"
+FAMILIES = {
+    "Policy gradients": ("ppo", "a2c", "trpo", "maskable-ppo", "recurrent-ppo", "acktr", "acer"),
+    "Q-learning": ("dqn", "qrdqn"),
+    "Continuous control with a replay buffer": ("sac", "td3", "tqc", "ddpg"),
+    "Random search": ("ars",),
+    "Imitation": ("gail",),
+}
+"""The tables of docs/results.md -> their algorithms."""
+COLUMNS = ("algorithm", "environment", "steps", "rlsdk", "sb3", "reported elsewhere")
+SEEDS_COLUMNS = ("algorithm", "environment", "rlsdk", "sb3", "episodes", "time of a run", "command")
 CARD_HEAD = """| environment | steps | mean over seeds | per seed | stable-baselines3, same settings and seeds |
 |---|---|---|---|---|
 """
 Results = dict[str, dict[str, Any]]
-"""Environment -> "ours" and "peer" -> steps, episodes, minutes, seeds (seed -> return) and further entries."""
+"""Environment -> "ours" and "peer" -> steps, episodes, minutes, seeds (seed -> return) and further entries.
+
+Optional entries are `time` instead of minutes, `command` if `rlsdk run` does not repeat the row, `elsewhere` for a return
+that no suite has, and `settings` for a peer that had other settings than the preset.
+"""
 
 
 def store(algorithm: str) -> Path:
@@ -151,6 +154,11 @@ def _per_seed(row: Mapping[str, Any]) -> str:
     return ", ".join(_number(row["seeds"][seed]) for seed in sorted(row["seeds"], key=int))
 
 
+def _each_seed(row: Mapping[str, Any]) -> str:
+    """The returns as they are stored."""
+    return ", ".join(f"{row['seeds'][seed]:.1f}".removesuffix(".0") for seed in sorted(row["seeds"], key=int))
+
+
 def _mean(row: Mapping[str, Any]) -> str:
     return _number(float(np.mean(list(row["seeds"].values()))))
 
@@ -163,29 +171,65 @@ def _interval(row: Mapping[str, Any]) -> str:
     return f"**{_number(found.value)}** [{_number(found.low)} .. {_number(found.high)}]"
 
 
-def documented() -> dict[tuple[str, str], str]:
+def reported() -> dict[tuple[str, str], str]:
     """(algorithm, environment) -> the return that others report, from the packages' suites."""
     cells = [cell for name in suites() for cell in load_suite(name).cells if cell.documented]
     return {
-        (c.algorithm, c.env): f"{_number(c.documented[0])} ± {_number(c.documented[1])} ({c.source})"
+        (c.algorithm, c.env): f"{_number(c.documented[0])} ± {_number(c.documented[1])} ({_source(c.source)})"
         for c in cells
         if c.documented
     }
 
 
-def table() -> str:
-    """The table of docs/results.md."""
-    elsewhere, lines = documented(), []
-    for algorithm in measured():
-        manifest = find(algorithm).manifest
-        assert manifest is not None
-        for env, row in known(algorithm).items():
+def _source(text: str) -> str:
+    """Who reports a return: sb3-contrib, unless the text of the suite names someone."""
+    named = any(name in text for name in ("rl-baselines", "Tianshou", "sb3-contrib"))
+    return text if named else ", ".join(filter(None, ("sb3-contrib's documentation", text)))
+
+
+def _environment(name: str) -> str:
+    """The environment of a preset; a preset with a name of its own is named too."""
+    env, _, variant = re.fullmatch(r"(.*?-v\d+)(-(.+))?", name).groups("")  # type: ignore[union-attr]
+    return f"{env}, preset {variant}" if variant else env
+
+
+def _rows(columns: tuple[str, ...], lines: Iterable[tuple[str, ...]]) -> str:
+    head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
+    return head + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def tables() -> str:
+    """The tables of docs/results.md: one for each family."""
+    elsewhere, text = reported(), ""
+    for family, algorithms in FAMILIES.items():
+        lines = []
+        for algorithm, (env, row) in ((name, each) for name in algorithms for each in known(name).items()):
             ours, theirs = row["ours"], row.get("peer")
-            peer_cells = (_mean(theirs), _per_seed(theirs)) if theirs else ("", "")
-            shown = (_interval(ours), _per_seed(ours), *peer_cells, elsewhere.get((algorithm, env), ""))
-            cells = (f"`{algorithm}`", env, f"{ours['steps']:,}", *shown, f"{ours.get('minutes', '')}")
-            lines.append(f"| {' | '.join(cells)} |\n")
-    return HEAD + "".join(lines)
+            peer = (
+                f"{_mean(theirs)} (its settings)"
+                if theirs and "settings" in theirs
+                else _mean(theirs)
+                if theirs
+                else ""
+            )
+            others = ours.get("elsewhere") or elsewhere.get((algorithm, env), "")
+            lines.append((f"`{algorithm}`", _environment(env), f"{ours['steps']:,}", _interval(ours), peer, others))
+        text += f"## {family}\n\n{_rows(COLUMNS, lines)}\n"
+    return text
+
+
+def seeds_table() -> str:
+    """The table of docs/results-by-seed.md."""
+    lines = []
+    for algorithm, (env, row) in ((name, each) for name in sum(FAMILIES.values(), ()) for each in known(name).items()):
+        ours, theirs = row["ours"], row.get("peer")
+        first = min(map(int, ours["seeds"]))
+        seeds = _each_seed(ours) + (f" (from seed {first} on)" if first else "")
+        peer = _each_seed(theirs) + (f" ({theirs['settings']})" if "settings" in theirs else "") if theirs else ""
+        time = ours.get("time") or (f"{ours['minutes']} min" if "minutes" in ours else "")
+        command = f"`{ours['command']}`" if "command" in ours else ""
+        lines.append((f"`{algorithm}`", _environment(env), seeds, peer, str(ours.get("episodes", "")), time, command))
+    return _rows(SEEDS_COLUMNS, lines)
 
 
 def card(algorithm: str) -> str:
@@ -205,8 +249,11 @@ def with_table(text: str, rows: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page with a table of results -> its text with the current table."""
-    cards = {store(algorithm).parent / "README.md": card(algorithm) for algorithm in measured()}
-    return {path: with_table(path.read_text(encoding="utf-8"), rows) for path, rows in {PAGE: table(), **cards}.items()}
+    readmes = {algorithm: store(algorithm).parent / "README.md" for algorithm in measured()}
+    # the cards of the other packages compare more settings than presets, so people write their tables
+    cards = {path: card(name) for name, path in readmes.items() if BEGIN in path.read_text(encoding="utf-8")}
+    found = {PAGE: tables(), SEEDS_PAGE: seeds_table(), **cards}
+    return {path: with_table(path.read_text(encoding="utf-8"), rows) for path, rows in found.items()}
 
 
 def main() -> None:

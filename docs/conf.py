@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,17 @@ from docs.generator.commands import write_commands
 from docs.generator.reference import write_reference
 from docs.generator.signatures import shown_signature, skipped_member
 
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
 project, author, copyright = "rlsdk", "the rlsdk authors", "the rlsdk authors"  # noqa: A001  # Sphinx names it so
 release = version = rlsdk.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build", "reference/index.md", "commands/index.md"]
 html_theme = "furo"
 html_title = f"rlsdk {release}"
+if repository := tomllib.loads((ROOT / "pyproject.toml").read_text())["project"].get("urls", {}).get("Repository"):
+    # the one place that names the repository; without it the pages have no link
+    html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"}
 html_use_index = False  # the search finds more, and pages of names are wide
 smartquotes = False  # options such as --out are written with two hyphens
 html_static_path = ["images", "style"]
@@ -52,13 +58,13 @@ COMMAND = re.compile(
     r"^(?:[A-Z_]+=\S+ )*(?:rlsdk|pip|python|make|docker|git|conda|jupyter|sudo|cd|export) ", re.MULTILINE
 )
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#]+)(#[\w-]+)?\)")
-DOCS = Path(__file__).parent
-ROOT = DOCS.parent
 PACKAGES = sorted([*ROOT.glob("plugins/*/README.md"), *ROOT.glob("contrib_algos/*/README.md")])
 
 
 def links_of_the_site(app: Any, docname: str, source: list[str]) -> None:
     """Pages are written for the repository: on the site, plugins are their cards, and code is its path."""
+    if docname.startswith("decisions/"):  # decisions are not edited, and the sections they link to moved
+        source[0] = source[0].replace("](../performance.md#", "](0070-the-history-of-the-speed.md#")
     source[0] = _colored(_linked(source[0], (DOCS / docname).parent, (DOCS / docname).parent))
 
 

@@ -1,6 +1,6 @@
 """The table of features of each algorithm in this repository, from its manifest and its settings.
 
-python -m tests.combination_table     writes the table into README.md and docs/capabilities.md
+python -m tests.combination_table     writes the table into docs/capabilities.md
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 from rlsdk.registry import Manifest, find, load
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "capabilities.md")
+PAGE = ROOT / "docs" / "capabilities.md"
 BEGIN, END = "<!-- combinations: begin -->\n", "<!-- combinations: end -->"
 MANIFESTS = (*ROOT.glob("plugins/*/src/*/rlsdk.toml"), *ROOT.glob("contrib_algos/*/src/*/rlsdk.toml"))
 OURS = sorted(manifest["id"] for path in MANIFESTS if "family" in (manifest := tomllib.loads(path.read_text())))
@@ -79,5 +79,4 @@ def with_table(page: str) -> str:
 
 
 if __name__ == "__main__":
-    for path in PAGES:
-        path.write_text(with_table(path.read_text()))
+    PAGE.write_text(with_table(PAGE.read_text()))

@@ -15,7 +15,7 @@ from rlsdk.registry import find, load
 from rlsdk.settings.load import data_settings
 from rlsdk_envs.toy import BitFlippingEnv
 from rlsdk_testing.datasets import random_dataset
-from tests.combination_table import BEGIN, OURS, PAGES, SWITCHES, memories, settings_of, with_table
+from tests.combination_table import BEGIN, OURS, PAGE, SWITCHES, memories, settings_of, with_table
 
 REPLAY: dict[str, dict[str, Any]] = {
     "uniform": {},
@@ -30,9 +30,8 @@ def named(trait: str) -> list[str]:
     return [name for name in OURS if trait in find(name).manifest.traits]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_pages_have_the_table(path: Path) -> None:
-    text = path.read_text()
+def test_the_page_has_the_table() -> None:
+    text = PAGE.read_text()
     assert text.count(BEGIN) == 1
     assert text == with_table(text), "write it again: python -m tests.combination_table"
 

@@ -259,6 +259,9 @@ def test_pages_that_begin_with_an_installation_install_what_they_use(page: Path)
     lines = lines_of(page)
     if any(map(starts_from_nothing, lines)):
         named = {name for words in lines for name in named_by(wanted(words))}
+        # pip takes from an index what the named packages need; folders must all be on the line
+        for words in lines:
+            named |= needed_by(named_by(wanted(words))) if any("index" in word for word in words) else set()
         assert used_by(page) - named == set(), "code on the page uses them, and no line installs them"
 
 

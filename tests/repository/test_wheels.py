@@ -76,15 +76,6 @@ def test_pages_install_what_is_there() -> None:
     } == set()
 
 
-def test_the_install_line_of_the_readme_suffices_for_its_commands() -> None:
-    section = (ROOT / "README.md").read_text().partition("## From the command line")[2].partition("\n## ")[0]
-    (line,) = INSTALL.findall(section)
-    algorithms = re.findall(r"^rlsdk (?:run|info|config|check|bench \S+ --algos) ([a-z-]+)", section, re.MULTILINE)
-    needed = {*algorithms, *(["zoo"] if "rlsdk zoo" in section else [])}
-    assert len(needed) > 2
-    assert {name for name in needed if f"./plugins/rlsdk-{name}" not in line.split()} == set()
-
-
 def dependencies(folder: Path) -> Path:
     """Make a folder of links to the installed packages except those of this project; it replaces a second index."""
     folder.mkdir()
