@@ -27,7 +27,7 @@ NEXT = {
     "rlsdk run ppo --env CartPole-v1 --steps 20000 --out runs/ppo": "another algorithm and environment",
     "rlsdk run ars --env CartPole-v1 --steps 5000 --seeds 2": "several seeds in parallel",
     "rlsdk new my-algo --family on-policy": "a package for an algorithm of your own",
-    "docs/guides/quick-start.md, examples/notebooks": "the same from Python",
+    "docs/tutorial/1-train.md, examples/notebooks": "the same from Python",
 }
 
 
