@@ -326,8 +326,8 @@ def _too_long(*_: object) -> None:
     raise TimeoutError(f"more than {LIMIT} s")
 
 
-def seen_of(algorithm: str, bug: Bug | None) -> Seen:
-    """What is observed of the algorithm with the bug, or without one. Runs in a process of its own."""
+def seen_of(algorithm: str, bug: Bug | None = None, plain: Seen | None = None) -> Seen:
+    """What is observed of the algorithm, with the bug until it differs from `plain`. Runs in a process of its own."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _too_long)
@@ -344,6 +344,8 @@ def seen_of(algorithm: str, bug: Bug | None) -> Seen:
             try:
                 for name, value in observed(algorithm, trial, place):
                     seen[f"{trial.name}: {name}"] = value
+                    if plain is not None and plain.get(f"{trial.name}: {name}") != value:
+                        return seen  # one difference is enough
             except Exception as error:
                 seen[f"{trial.name}: {type(error).__name__}"] = " ".join(str(error).split())[:100]
     finally:
@@ -352,8 +354,8 @@ def seen_of(algorithm: str, bug: Bug | None) -> Seen:
 
 
 def difference(plain: Seen, seen: Seen) -> str | None:
-    """The first observation in which the two differ; None without one."""
-    return next((name for name in {**plain, **seen} if plain.get(name) != seen.get(name)), None)
+    """The first observation that differs from the one without a bug; None if there is none."""
+    return next((name for name, value in seen.items() if plain.get(name) != value), None)
 
 
 def main() -> None:
@@ -366,23 +368,23 @@ def main() -> None:
         for each in WRITTEN
         if not options.only or {each.bug.id, each.idea, each.bug.algorithm} & set(options.only)
     ]
-    tasks = [(name, None) for name in sorted({bug.algorithm for bug in bugs})] + [(bug.algorithm, bug) for bug in bugs]
-    plain, without = dict[str, Seen](), list[str]()
+    without = list[str]()
     # one process for each task, because a process imports a package only once
     with get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
-        for (algorithm, bug), seen in zip(tasks, pool.imap(_seen_of, tasks, chunksize=1), strict=True):
-            if bug is None:
-                plain[algorithm] = seen
-                broken = [name for name in seen if name.endswith(("Error", "Exception"))]
-                print(f"{algorithm:<60} {len(seen)} observations without a bug; errors: {broken}", flush=True)
-            else:
-                found = difference(plain[algorithm], seen)
-                without += [] if found else [bug.id]
-                print(f"{bug.id:<60} {found or 'NO DIFFERENCE'}", flush=True)
+        names = sorted({bug.algorithm for bug in bugs})
+        plain = dict(zip(names, pool.starmap(seen_of, [(name,) for name in names], chunksize=1), strict=True))
+        for name, seen in plain.items():
+            failed = [what for what in seen if what.endswith("Error")]
+            print(f"{name:<60} {len(seen)} observations without a bug; errors: {failed}", flush=True)
+        tasks = [(bug.algorithm, bug, plain[bug.algorithm]) for bug in bugs]
+        for bug, seen in zip(bugs, pool.imap(_seen_of, tasks, chunksize=1), strict=True):
+            found = difference(plain[bug.algorithm], seen)
+            without += [] if found else [bug.id]
+            print(f"{bug.id:<60} {found or 'NO DIFFERENCE'}", flush=True)
     sys.exit(f"without a difference: {without}" if without else 0)
 
 
-def _seen_of(task: tuple[str, Bug | None]) -> Seen:
+def _seen_of(task: tuple[str, Bug, Seen]) -> Seen:
     return seen_of(*task)
 
 
