@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ast
+import random
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from rlsdk_testing.scaffold.package import rendered
+from rlsdk_testing.scaffold import rendered
 from tests.planted import BUGS, authors, effects, fresh
 from tests.planted.authors import HALVES, WRITTEN, Written
 from tests.planted.bug import Bug
 from tests.planted.kinds import KINDS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 WANTED = 120
 ALIKE = 4
 """The most bugs of one idea."""
@@ -62,3 +65,11 @@ def test_both_halves_have_as_many_bugs_of_each_family() -> None:
         first, second = (sum(w.family == family and w.half == half for w in WRITTEN) for half in HALVES)
         assert abs(first - second) <= 1
     assert [bug.id for bug in authors.half("open")] == [w.bug.id for w in WRITTEN if w.half == "open"]
+
+
+@pytest.mark.slow
+def test_a_sample_changes_what_an_agent_does() -> None:
+    chosen = random.sample([written.bug.id for written in WRITTEN], 4)
+    command = [sys.executable, "-m", "tests.planted.effects", "--only", *chosen]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(name in done.stdout for name in chosen)
