@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from tests.planted import BUGS, fresh
+from tests.planted import BUGS, authors, fresh
 from tests.planted.bug import Bug
 from tests.planted.copies import Copy
 from tests.planted.kinds import KINDS
@@ -171,6 +171,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
     parser.add_argument("--only", nargs="+", default=[], help="ids, kinds or algorithms")
     parser.add_argument("--fresh", choices=["A", "B"], help="the bugs of this half of `tests.planted.fresh` instead")
+    parser.add_argument("--half", choices=authors.HALVES, help="this half of `tests.planted.authors`; implies --dry")
     parser.add_argument("--new", action="store_true", help="bugs without a result of their present text")
     parser.add_argument("--missed", action="store_true", help="bugs that were not found")
     parser.add_argument("--clauses", nargs="+", default=[], help="try only clauses whose ids begin so")
@@ -178,10 +179,12 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="store nothing, and leave the page as it is")
     parser.add_argument("--page", action="store_true", help="write the page of the stored results, and do nothing else")
     options = parser.parse_args()
+    options.dry |= options.half is not None  # the stored results are those of the other two lists
     results = stored() | stored(STORED_FRESH)
+    offered = {"A": fresh.HALF_A, "B": fresh.HALF_B}.get(options.fresh, BUGS)
     chosen = [
         bug
-        for bug in {"A": fresh.HALF_A, "B": fresh.HALF_B}.get(options.fresh, BUGS)
+        for bug in (authors.half(options.half) if options.half else offered)
         if (not options.only or {bug.id, bug.kind, bug.algorithm} & set(options.only))
         and not (options.new and is_current(bug, results))
         and not (options.missed and bug.id in results and results[bug.id].clause is not None)
