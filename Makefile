@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml contrib_algos/*/pyproject.toml))
-EXTRAS := tests/repository/test_docs.py tests/examples/test_examples.py plugins/rlsdk-datasets/tests plugins/rlsdk-lab/tests plugins/rlsdk-interchange/tests \
+EXTRAS := tests/repository/test_docs.py tests/docs tests/examples/test_examples.py plugins/rlsdk-datasets/tests plugins/rlsdk-lab/tests plugins/rlsdk-interchange/tests \
 	plugins/rlsdk-testing/tests/test_scaffold.py  # tests of them need packages that need newer ones
 TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs examples plugins contrib_algos rlsdk benchmarks
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile -q
 SOURCES := pyproject.toml $(addsuffix /pyproject.toml,$(PLUGINS)) constraints.txt plugins/rlsdk-kernels/hatch_build.py $(wildcard plugins/rlsdk-kernels/src/rlsdk_kernels/compiled/*.[ch])
 
-.PHONY: demo test test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
+.PHONY: demo test test-rest test-repository test-all test-gpu test-slow test-without-kernels test-oldest test-newest lint format docs bench wheels release zoo clean
 
 # without isolation, as each package would install hatchling anew otherwise
 $(VENV)/.demo: $(SOURCES)
@@ -38,8 +39,16 @@ demo: $(VENV)/.demo  ## install, train TQC on Pendulum-v1, show how it learnt, w
 	SDL_VIDEODRIVER=dummy $(BIN)/rlsdk record demo/final.rlsdk --out demo/agent.gif
 	$(BIN)/python examples/show_run.py demo
 
-test: $(VENV)/.dev  ## the fast test suite
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+test: $(VENV)/.dev  ## the fast tests; PATHS=rlsdk/buffers runs those of that folder
+	$(PYTEST) -m "not slow and not full" $(or $(PATHS),--ignore tests/repository)
+
+test-rest: $(VENV)/.dev  ## the tests that take seconds, and the other rows of tables
+	$(PYTEST) -m "full and not slow" --ignore tests/repository
+
+test-repository: $(VENV)/.dev  ## pages, words, public names and the shape of the code
+	$(PYTEST) tests/repository
+
+test-all: lint test test-rest  ## everything that CI runs
 
 test-gpu: $(VENV)/.dev  ## tests that need a GPU; all others hide it
 	RLSDK_TEST_GPU=1 $(BIN)/python -m pytest -n 4 -q tests/kernels/test_gpu.py tests/peers/test_known_defects.py
@@ -47,8 +56,8 @@ test-gpu: $(VENV)/.dev  ## tests that need a GPU; all others hide it
 test-slow: $(VENV)/.dev  ## learning tests over several seeds, and other long ones
 	$(BIN)/python -m pytest -m slow -n 2 -q
 
-test-without-kernels: $(VENV)/.dev  ## the fast suite in plain torch; tests of the kernels themselves are skipped
-	RLSDK_KERNELS=off $(BIN)/python -m pytest -n 2 --dist loadfile -q
+test-without-kernels: $(VENV)/.dev  ## all tests but slow ones in plain torch; tests of the kernels themselves are skipped
+	RLSDK_KERNELS=off $(PYTEST)
 
 test-oldest: $(VENV)-oldest/.done  ## the suite on the oldest versions the metadata accept (a large download)
 	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile -q tests plugins contrib_algos $(addprefix --ignore ,$(EXTRAS))
@@ -64,14 +73,14 @@ $(VENV)-oldest/.done: $(SOURCES) constraints-oldest.txt
 		$(addprefix -e ,$(PLUGINS)) "gymnasium[classic-control,mujoco]" build hatchling pytest-xdist
 	touch $@
 
-lint: $(VENV)/.dev  ## format, lint, types, import directions, spelling, plain English
+lint: $(VENV)/.dev  ## format, lint, types, import directions, spelling, and the tests of the repository
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	$(BIN)/codespell $(TEXTS)
-	$(BIN)/python -m tests.plain_english
+	$(PYTEST) tests/repository
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

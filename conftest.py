@@ -1,6 +1,11 @@
-"""Settings and fixtures of the whole suite, and which tests are slow.
+"""Settings and fixtures of the whole suite, and which tests each command runs.
 
-The longest clauses of the contract run in `make test` for the packages `ALWAYS`; for the others in `make test-slow`.
+`make test` leaves out what is marked `slow` or `full`, `make test-rest` runs what is `full`, `make test-slow` what is `slow`.
+A test function is marked by hand if it takes seconds. Here, two rules mark others:
+
+- Of a function with more than `ROWS` parametrizations, those with the highest checksums of their names are `full`.
+- Of the contract, the clauses `LONG` are `full`. The clauses `LONGEST` are `full` for the packages in `ALWAYS`, and `slow`
+  for the others.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +35,8 @@ from tests.plugin_site import Site, installed
 
 ALWAYS = {"rlsdk-tqc", "rlsdk-ppo"}
 """One with a replay buffer and Box actions, one with rollouts and all actions."""
+ROWS = 4
+"""Parametrizations of one function that `make test` runs."""
 LONGEST = {
     "learns.bandit",
     "learns.entropy",
@@ -42,6 +50,21 @@ LONGEST = {
     "settings.live-take-over",
     "settings.schedules-followed",
 }
+LONG = {
+    "count.whole-numbers",
+    "dose.learning-rate",
+    "dose.schedules",
+    "dose.weights",
+    "learns.entropy-coefficient",
+    "learns.two-state-chain",
+    "plugin.claims-backed",
+    "policy.action-in-space",
+    "policy.masks-obeyed",
+    "resume.vectors",
+    "seeds.draws-are-fresh",
+    "training.parameters-move",
+}
+"""Clauses that take more than 0.4 s on average."""
 
 settings.register_profile(
     "suite",
@@ -54,15 +77,43 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Take files and folders of the code as the names of their tests: `pytest rlsdk/buffers` runs `tests/buffers`."""
+    config.args[:] = [tests_of(argument) for argument in config.args]
+
+
+def tests_of(argument: str) -> str:
+    """The tests of a file or folder of the code; any other argument is returned unchanged."""
+    path, inside, test = argument.partition("::")
+    first, *others = Path(path).parts or ("",)
+    if first == "rlsdk" and others:
+        found = Path("tests", *others[:1])
+        path = str(found.with_name(f"test_{found.name}") if found.suffix else found)
+    elif first in ("rlsdk", "benchmarks", "docs", "examples", "publishing"):
+        path = "tests" if first == "rlsdk" else f"tests/{first}"
+    elif first in ("plugins", "contrib_algos") and others[1:2] == ["src"]:
+        path = f"{first}/{others[0]}/tests"
+    return path + inside + test
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the longest clauses as slow. With `RLSDK_KERNELS=off`, skip tests of kernels; all others pass without them too."""
+    """Mark what `make test` leaves out. With `RLSDK_KERNELS=off`, skip tests of kernels; all others pass without them too."""
+    tables: dict[str, list[pytest.Item]] = {}
     for item in items:
-        _, _, clause = item.name.removesuffix("]").partition("[")
-        if clause in LONGEST and not ALWAYS & set(item.path.parts):
+        function, _, row = item.name.removesuffix("]").partition("[")
+        if row in LONGEST and not ALWAYS & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
+        elif function == "test_contract":
+            if row in LONGEST | LONG:
+                item.add_marker(pytest.mark.full)
+        elif row and not item.get_closest_marker("slow"):
+            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
         for mark in item.iter_markers("kernels") if os.environ.get("RLSDK_KERNELS") == "off" else ():
             item.add_marker(pytest.mark.skip(reason=f"RLSDK_KERNELS=off: {mark.args[0]}"))
+    for rows in tables.values():
+        for item in sorted(rows, key=lambda item: crc32(item.name.encode()))[ROWS:]:
+            item.add_marker(pytest.mark.full)
 
 
 def pytest_collection_finish() -> None:

@@ -19,6 +19,7 @@ from rlsdk.errors import ArtifactError, DivergenceError, ObservationError, Unsup
 from rlsdk.exploration.behavior import uniform_actions
 from rlsdk.networks import FlattenEncoder
 from rlsdk_testing.strategies import box_spaces, examples, leaf_spaces, nested_spaces
+from tests.tables import in_one_test
 
 
 @examples
@@ -56,6 +57,7 @@ def _numpy(value: Any) -> Any:
 BOX = to_space(gym_spaces.Box(-1, 1, (2,), np.float32))
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("space", "value", "words"),
     [
@@ -83,6 +85,7 @@ def test_batches_of_the_wrong_shape() -> None:
             batch_of(BOX, bad)
 
 
+@in_one_test
 @pytest.mark.parametrize(
     "data",
     [

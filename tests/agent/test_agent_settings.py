@@ -23,6 +23,7 @@ from rlsdk.exploration import NormalActionNoise
 from rlsdk.registry import load as load_spec
 from rlsdk.tree import flatten
 from rlsdk_envs.toy import InvalidActionEnvDiscrete
+from tests.tables import in_one_test
 
 ENVIRONMENTS: dict[str, Any] = {
     "ars": "CartPole-v1",
@@ -197,6 +198,7 @@ def test_an_assigned_setting_takes_effect_and_is_in_the_file(name: str, setting:
         assert equal(after, state(loaded.learn(48, reset_num_timesteps=False)))
 
 
+@in_one_test
 @pytest.mark.parametrize(("name", "setting"), FIXED)
 def test_a_setting_that_cannot_change_says_how_it_can(name: str, setting: str) -> None:
     agent = one(name)

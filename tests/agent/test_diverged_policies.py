@@ -29,6 +29,7 @@ from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_sac import SAC
 from rlsdk_td3 import TD3
 from rlsdk_trpo import TRPO
+from tests.tables import in_one_test
 
 STATES: dict[str, Any] = {"compiled": nullcontext, "uncompiled": compiled_off, "off": kernels_off}
 MASK = np.array([0, 1, 1], bool)
@@ -73,6 +74,7 @@ class Counted(gym.Env[Any, Any]):
         return np.ones(4, np.float32), 1.0, self.steps % 5 == 0, False, {}
 
 
+@in_one_test
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize(
     ("algorithm", "space", "settings"), AGENTS, ids=lambda each: getattr(each, "__name__", str(each))
@@ -117,6 +119,7 @@ def states_of(call: Any) -> set[str]:
     return found
 
 
+@in_one_test
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("deterministic", [True, False])

@@ -18,6 +18,7 @@ from rlsdk.errors import RlsdkError
 from rlsdk.evaluation.evaluate import evaluate_policy, run_episodes
 from rlsdk.executors import make_executor
 from rlsdk_interchange import record_episodes
+from tests.tables import in_one_test
 
 ENV = "rlsdk/IdentityEnv-v0"
 SMALL: dict[str, Any] = {"seed": 0, "n_steps": 8, "batch_size": 8}
@@ -68,6 +69,7 @@ ENDLESS = ("total_timesteps", "evaluate_policy", "run_episodes", "record_episode
 """Counts that may be huge: the work would then continue until it is stopped."""
 
 
+@in_one_test
 @pytest.mark.parametrize("value", WRONG)
 @pytest.mark.parametrize("call", CALLS)
 def test_what_is_no_count_is_refused(call: str, value: str, data: Path) -> None:
@@ -77,6 +79,7 @@ def test_what_is_no_count_is_refused(call: str, value: str, data: Path) -> None:
     assert len(str(caught.value)) < 400
 
 
+@in_one_test
 @pytest.mark.parametrize("value", HUGE)
 @pytest.mark.parametrize("call", [name for name in CALLS if name not in ENDLESS])
 def test_a_huge_count_is_used_or_refused(call: str, value: str, data: Path) -> None:

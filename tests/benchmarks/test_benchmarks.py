@@ -24,6 +24,7 @@ from benchmarks.marked import with_row
 from benchmarks.plain_ppo import PlainPPO, Sizes
 from benchmarks.trainers import Elsewhere, Timing, Trainer
 from rlsdk.registry import preset
+from tests.tables import in_one_test
 
 
 def comparison(**changes: Any) -> Comparison:
@@ -188,6 +189,7 @@ PACKAGES = [path.parents[2] for path in MANIFESTS if "family" in tomllib.loads(p
 """Folders of the packages that contain an algorithm."""
 
 
+@in_one_test
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_every_package_names_cases(package: Path) -> None:
     algorithm = package.name.removeprefix("rlsdk-")
@@ -197,6 +199,7 @@ def test_every_package_names_cases(package: Path) -> None:
     assert all(case.name.startswith(algorithm) and CASES[case.name] == case for case in cases)
 
 
+@in_one_test
 @pytest.mark.parametrize("case", [case for case in CASES.values() if not case.workers], ids=lambda case: case.name)
 def test_both_sides_accept_the_settings_of_a_case(case: Case) -> None:
     if case.env.startswith("HalfCheetah"):

@@ -17,6 +17,7 @@ from rlsdk.errors import PluginError, SettingsError, UsageError
 from rlsdk.records import Observation, Rollout, Sequences, StepData
 from rlsdk.storage.archive import read, write
 from tests.buffers.test_replay import Script, context
+from tests.tables import in_one_test
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ def test_lengths_that_make_no_sequence_are_refused() -> None:
         Recorded(memory, 1).play([["c"]])  # type: ignore[arg-type]
 
 
+@in_one_test
 @pytest.mark.parametrize("extras", [(), {}, None, Extras.__new__(Extras)], ids=["()", "{}", "None", "a record"])
 @pytest.mark.parametrize("stored", [True, False, (), {}, None], ids=lambda value: f"extras={value}")
 @pytest.mark.parametrize("carry", [(), None], ids=["carry=()", "carry=None"])

@@ -18,6 +18,7 @@ from rlsdk.environments.states.generators import legacy_generator, numpy_generat
 from rlsdk.errors import ArtifactError
 from rlsdk.runtime.process import Streams, put_back
 from tests.altered_files.environments import Assorted, Recording
+from tests.tables import in_one_test
 
 KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 POSITIONS = (-1, -5, 625, 700, 10**8, -(10**8), 2**31 - 1, 2**40, 1.0, True, "3", None)
@@ -164,6 +165,7 @@ def test_what_made_an_environment_stays(layer: int, name: str, code: Any) -> Non
     other.step(1)
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("layer", "name", "code"),
     [

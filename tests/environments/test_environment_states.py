@@ -13,6 +13,7 @@ from rlsdk.environments.states import OpaqueValue, capture, restore
 from rlsdk.errors import ArtifactError
 from rlsdk_envs import TimeFeature
 from tests.stateful_environments import Own, Secretive
+from tests.tables import in_one_test
 
 TAKEN_UP = (
     "CartPole-v1",
@@ -49,6 +50,7 @@ def play(env: Any, actions: list[Any]) -> list[Any]:
     return seen
 
 
+@in_one_test
 @pytest.mark.parametrize("name", TAKEN_UP)
 def test_environments_go_on_where_they_stood(name: str) -> None:
     env, other = make_gym(name), make_gym(name)

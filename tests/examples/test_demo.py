@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from examples import show_run
 from rlsdk.cli.main import app
-from tests.repository.test_docs import ROOT, quick
+from tests.docs.test_pages import quick
+from tests.repository.test_docs import ROOT
 
 RECIPE = (ROOT / "Makefile").read_text().partition("\ndemo: ")[2].partition("\n\n")[0]
 

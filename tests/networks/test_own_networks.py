@@ -17,6 +17,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.networks import forgotten, sequence_by_steps
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_interchange.exporting import export
+from tests.tables import in_one_test
 
 VECTOR = spaces.Box(-2.0, 2.0, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (12, 10, 3), np.uint8)
@@ -236,6 +237,7 @@ class InfiniteTrace(Trace):
         return latent.log(), state
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("case", "changes", "wanted"),
     [

@@ -26,6 +26,7 @@ from rlsdk_kernels import choice
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.compiled_library import loaded_library
 from tests.compiled_variants import needs_library
+from tests.tables import in_one_test
 
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "tqc": ("Pendulum-v1", {"buffer_size": 100, "learning_starts": 4, "batch_size": 4}),
@@ -166,6 +167,7 @@ def zeroed_gradients(policy: Any) -> None:
     policy.zero_grad()
 
 
+@in_one_test
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("change", EDITS)
 def test_prediction_training_and_file_agree(name: str, change: str) -> None:
@@ -437,6 +439,7 @@ def laid_out(name: str) -> tuple[Any, nn.Parameter]:
     return model, weight
 
 
+@in_one_test
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("change", LAYOUTS)
 @pytest.mark.parametrize("name", LAID_OUT)
@@ -452,6 +455,7 @@ def test_another_layout_at_the_same_address_is_noticed(name: str, change: Any, k
         assert not np.array_equal(acted(model), before) or model.action_space.dtype == np.int64
 
 
+@in_one_test
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_another_layout_is_noticed_while_training(name: str, kernels: str) -> None:
@@ -483,6 +487,7 @@ def _read_as_integers(weight: nn.Parameter) -> None:
     weight.data = weight.data.view(torch.int32)
 
 
+@in_one_test
 @pytest.mark.parametrize("guarded", [True, False], ids=["guards", "no_guards"])
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("change", [_reshaped, _shortened, _resized, _read_as_integers])

@@ -16,6 +16,7 @@ from rlsdk.environments import make_vec_env
 from rlsdk.errors import ArtifactError, RlsdkError, SettingsError, UnsupportedSpaceError
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_interchange.sb3 import import_sb3
+from tests.tables import in_one_test
 
 ENVS = dict.fromkeys(("ppo", "a2c", "dqn"), "CartPole-v1") | dict.fromkeys(("sac", "td3", "ddpg"), "Pendulum-v1")
 NARROW = {"net_arch": [8]}
@@ -59,6 +60,7 @@ SETTINGS: list[tuple[str, Mapping[str, Any], str]] = [
 ]
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("name", "settings", "message"), SETTINGS, ids=[f"{row[0]} {next(iter(row[1]))}" for row in SETTINGS]
 )
@@ -66,6 +68,7 @@ def test_settings_out_of_range(name: str, settings: Mapping[str, Any], message: 
     assert message in refused(name, SettingsError, **settings)
 
 
+@in_one_test
 @pytest.mark.parametrize("name", ENVS)
 @pytest.mark.parametrize(
     ("networks", "message"),

@@ -24,6 +24,7 @@ from rlsdk_recurrent_ppo import RecurrentPPO
 from rlsdk_sb3.names import OF_PACKAGES as ELSEWHERE
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
+from tests.tables import in_one_test
 
 ON: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
 OFF: dict[str, Any] = {"buffer_size": 100, "learning_starts": 8, "batch_size": 4, "seed": 0}
@@ -137,6 +138,7 @@ PACKAGES = (
 )
 
 
+@in_one_test
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_of_packages(name: str) -> None:
     """Importing a documented name that no package has names the replacement; what the message names exists."""

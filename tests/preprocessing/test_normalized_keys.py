@@ -13,6 +13,7 @@ from gymnasium import spaces
 import rlsdk
 from rlsdk.environments import make_vec_env
 from rlsdk.networks.encoders import encoded_slices, encoder_of
+from tests.tables import in_one_test
 
 KEYS = {"a": (50.0, (3,)), "k": None, "m": (7.0, (2, 2)), "z": (-90.0, (1,))}
 SMALL: dict[str, dict[str, Any]] = {
@@ -59,6 +60,7 @@ class Offset(gymnasium.Env[Any, Any]):
         return self.observation(), 1.0, False, self.now == 5, {}
 
 
+@in_one_test
 @pytest.mark.parametrize("chosen", [["z"], ["m", "z"], ["a"], None])
 @pytest.mark.parametrize("name", list(SMALL))
 def test_statistics_are_those_of_the_chosen_entries(name: str, chosen: list[str] | None) -> None:

@@ -28,6 +28,7 @@ from rlsdk.settings import (
 )
 from rlsdk.settings.schedules import Constant, Custom, Linear, Piecewise, as_schedule
 from tests.effort import limited
+from tests.tables import in_one_test
 
 
 @attrs.frozen
@@ -46,6 +47,7 @@ class Sample:
     inner: Inner = attrs.field(factory=Inner)
 
 
+@in_one_test
 @pytest.mark.parametrize(
     "values",
     [
@@ -233,6 +235,7 @@ ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 MERGED = "a0: &a0 {b: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 9))
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -288,6 +291,7 @@ def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
         load_settings(tmp_path / "pipe.toml")
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("algorithm", "setting"),
     [

@@ -24,6 +24,7 @@ from rlsdk.storage import archive
 from rlsdk.storage import archive as hashing
 from rlsdk.storage.archive import read_archive, write_archive
 from rlsdk.storage.tensors import DTYPES, TensorBlock, read_header
+from tests.tables import in_one_test
 
 EVERYTHING: dict[str, torch.Tensor] = {
     **{f"of {name}": torch.arange(7).to(dtype) for name, dtype in DTYPES.items()},
@@ -100,6 +101,7 @@ def rewritten(source: Path, target: Path, header: Any, data: bytes = b"\x00" * 8
         new.writestr("s.json", values)
 
 
+@in_one_test
 @pytest.mark.usefixtures("always_mapped")
 @pytest.mark.parametrize(
     "header",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rlsdk_acer.policy_gradient import EPSILON, States, divergence, objective, projected
+from tests.tables import in_one_test
 
 
 def random_states(seed: int, count: int = 40, actions: int = 4, *, sharp: float = 2.0) -> States:
@@ -39,6 +40,7 @@ def by_autograd(states: States, clip: float, ent_coef: float) -> tuple[Tensor, T
     return torch.stack(totals), torch.stack(gradients)
 
 
+@in_one_test
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(("clip", "ent_coef"), [(10.0, 0.01), (0.5, 0.3), (1.0, 0.0)])
 def test_the_gradient_is_that_of_autograd(seed: int, clip: float, ent_coef: float) -> None:
@@ -83,6 +85,7 @@ def _correction(states: States, clip: float) -> Tensor:
     return objective(neutral, clip, 0.0).gradient
 
 
+@in_one_test
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("delta", [0.0, 0.3, 1.0])
 def test_the_projection_is_the_closest_step_within_the_bound(seed: int, delta: float) -> None:

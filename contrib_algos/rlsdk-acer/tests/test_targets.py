@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from rlsdk_acer.targets import Estimated, retrace
+from tests.tables import in_one_test
 
 Array = NDArray[np.float64]
 
@@ -45,6 +46,7 @@ def by_the_recursion(numbers: dict[str, Array], gamma: float, t: int, n: int) ->
     return float(numbers["reward"][t, n] + gamma * following)
 
 
+@in_one_test
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("columns", [1, 20])
 def test_the_targets_are_those_of_the_recursion(seed: int, columns: int) -> None:

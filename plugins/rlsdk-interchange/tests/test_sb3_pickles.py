@@ -30,6 +30,8 @@ from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit 
 from stable_baselines3.her import HerReplayBuffer  # noqa: E402
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy  # noqa: E402
 
+from tests.tables import in_one_test  # noqa: E402
+
 COMMON = "stable_baselines3.common"
 ZERO, TENTH = np.zeros(1), 0.1 * np.ones(1)
 WALK = noise.OrnsteinUhlenbeckActionNoise(ZERO, TENTH, theta=0.2, dt=0.5, initial_noise=np.ones(1, np.float32))
@@ -148,6 +150,7 @@ VALUES: dict[str, tuple[Any, object]] = {
 }
 
 
+@in_one_test
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 @pytest.mark.parametrize("case", VALUES)
 def test_protocols_of_older_versions_of_python_are_read(case: str, protocol: int) -> None:
@@ -299,6 +302,7 @@ def test_a_huge_index_takes_no_memory() -> None:
     assert read_setting(stored(b"\x80\x05K\x01r\xff\xff\xff\xff.")) == 1
 
 
+@in_one_test
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_pickles_are_not_read(case: str) -> None:
     with pytest.raises(ValueError, match=r".*"):

@@ -36,6 +36,7 @@ from rlsdk_kernels.compiled_library import may_compile
 from rlsdk_kernels.dense_choice import acting_dense, can_be_compiled, dense_of
 from rlsdk_kernels.dense_kernel import DenseKernel
 from tests.compiled_variants import RUNNABLE, needs_library
+from tests.tables import in_one_test
 
 FOLDER = compiled_library.FOLDER
 GUMBEL = GumbelNoise(FORBIDDEN, SMALLEST)
@@ -112,6 +113,7 @@ def test_many_rows_are_evaluated_in_blocks() -> None:
     close(CompiledDense(modules)(x), nn.Sequential(*modules)(x).detach().double())
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("stacked", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -237,6 +239,7 @@ def head_of(noise: Any) -> Any:
     return head
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("kind", ["choices", "masked choices", "vectors"])
 @pytest.mark.parametrize(("rows", "size"), [(1, 2), (5, 3), (64, 17)])
@@ -286,6 +289,7 @@ def test_rmsprop_makes_the_steps_of_torch() -> None:
     torch.testing.assert_close(square, optimizer.state[theirs]["square_avg"], rtol=1e-5, atol=0.0)
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("size", [1, 7, 8, 50, 1001])
 def test_the_norm_of_gradients(size: int) -> None:
@@ -301,6 +305,7 @@ def test_the_norm_of_gradients(size: int) -> None:
     assert broken.isnan().all()
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("copies", [1, 2, 15, 16, 17, 40])
 def test_returns(copies: int) -> None:
@@ -318,6 +323,7 @@ def test_returns(copies: int) -> None:
     assert compiled_vectors.explained_variance(one * float("nan"), two).isnan()
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("copies", [1, 2, 15, 16, 17, 40])
 @pytest.mark.parametrize("length", [1, 2, 30])

@@ -16,6 +16,7 @@ from rlsdk_kernels.compiled_acting import ChoiceSampling, GreedyChoice, VectorSa
 from rlsdk_kernels.compiled_dense import CompiledDense
 from rlsdk_kernels.numpy_distributions import GumbelSampler, NormalSampler
 from tests.compiled_variants import needs_library
+from tests.tables import in_one_test
 
 GUMBEL = GumbelNoise(FORBIDDEN, SMALLEST)
 pytestmark = [needs_library, pytest.mark.usefixtures("variant"), pytest.mark.kernels("tests compiled kernels")]
@@ -25,6 +26,7 @@ def network_of(inputs: int, hidden: int, outputs: int) -> CompiledDense:
     return CompiledDense([nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs)])
 
 
+@in_one_test
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("rows", [1, 300])
 def test_sampled_choices_are_those_of_numpy(masked: bool, rows: int) -> None:
@@ -76,6 +78,7 @@ def test_greedy_actions(entries: int) -> None:
     assert torch.equal(found, torch.where(random < limit, other, best))
 
 
+@in_one_test
 @pytest.mark.parametrize("kind", ["choices", "masked choices", "vectors", "greedy"])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_actions_in_storage_are_those_of_single_steps(kind: str, rows: int) -> None:

@@ -20,6 +20,7 @@ from rlsdk.settings.agent_config import Normalization
 from rlsdk.spaces import Box
 from rlsdk_kernels import compiled_vectors
 from rlsdk_kernels.compiled_library import may_compile
+from tests.tables import in_one_test
 
 pytestmark = [
     pytest.mark.skipif(not may_compile(), reason="this installation uses no compiled kernels"),
@@ -40,6 +41,7 @@ def assert_same_bits(found: Tensor, expected: Tensor) -> None:
     assert torch.equal(found.view(torch.int32), expected.view(torch.int32))
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("bound", [10.0, 0.5, 1e-3])
 @pytest.mark.parametrize("lead", [(1,), (0,), (5,), (33, 2), (700,)])

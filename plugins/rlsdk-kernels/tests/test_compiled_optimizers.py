@@ -13,6 +13,7 @@ from rlsdk.kernels.structure import compiled_off
 from rlsdk.updates import FlatOptimizer
 from rlsdk_kernels.compiled_vectors import CompiledStep
 from tests.compiled_variants import needs_library
+from tests.tables import in_one_test
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 CHOICES: list[tuple[Any, dict[str, Any], bool]] = [
@@ -29,6 +30,7 @@ CHOICES: list[tuple[Any, dict[str, Any], bool]] = [
 ]
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize(("choice", "arguments", "is_compiled"), CHOICES)
 @pytest.mark.parametrize("max_norm", [None, 0.5])

@@ -22,6 +22,7 @@ from rlsdk.kernels.structure import compiled_off
 from rlsdk_kernels import compiled_library
 from rlsdk_kernels.squashed_policy import CompiledSquashedPolicy
 from tests.compiled_variants import needs_library
+from tests.tables import in_one_test
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
 LIMITS = (-20.0, 2.0)
@@ -131,6 +132,7 @@ def by_autograd(layers: SquashedLayers) -> AutogradPair:
     return AutogradPair(sampled)
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("widths", [[8], [16, 9], [33, 64, 7]])
 @pytest.mark.parametrize("rows", [0, 1, 5, 70])
@@ -158,6 +160,7 @@ def test_whole_policies(widths: list[int], rows: int) -> None:
         close(mine.grad, torch.zeros_like(theirs) if theirs.grad is None else theirs.grad, 1e-4)
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("rows", [1, 3, 100])
 def test_acting(rows: int) -> None:

@@ -48,6 +48,7 @@ from rlsdk_qrdqn import QRDQN
 from rlsdk_testing.rollouts import rollout_of
 from rlsdk_tqc import TQC
 from rlsdk_trpo import TRPO
+from tests.tables import in_one_test
 
 BACKENDS = [NUMPY, TORCH]
 ACTIVATIONS = [nn.Tanh, nn.ReLU, nn.Identity]
@@ -383,6 +384,7 @@ ACTIONS = {
 }
 
 
+@in_one_test
 @pytest.mark.kernels("compares kernels with autograd")
 @pytest.mark.parametrize("kernel_setting", ["numpy", "torch"])
 @pytest.mark.parametrize("action", list(ACTIONS))

@@ -14,6 +14,7 @@ from rlsdk.kernels import kernels_off
 from rlsdk.kernels.structure import compiled_off
 from rlsdk.records import Observation
 from rlsdk.updates import FlatOptimizer
+from tests.tables import in_one_test
 
 
 @pytest.mark.parametrize("arguments", [{}, {"alpha": 0.9, "eps": 1e-3}, {"momentum": 0.5}, {"centered": True}])
@@ -52,6 +53,7 @@ def require_steps_of_torch(arguments: dict[str, Any], tolerance: float) -> None:
 QUANTILES = [("dqn", {}), ("qrdqn", {"n_quantiles": 7}), ("qrdqn", {"n_quantiles": 200})]
 
 
+@in_one_test
 @pytest.mark.parametrize(("name", "policy_kwargs"), QUANTILES)
 @pytest.mark.parametrize("rows", [1, 5, 32, 33])
 @pytest.mark.parametrize("deterministic", [False, True])

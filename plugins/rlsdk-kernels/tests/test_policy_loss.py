@@ -20,6 +20,7 @@ from rlsdk_kernels.compiled_library import library
 from rlsdk_kernels.compiled_policy import CompiledPolicyLoss
 from rlsdk_kernels.numpy_distributions import Taken, taken
 from rlsdk_kernels.policy_loss import PolicyLossKernel
+from tests.tables import in_one_test
 
 NOISE = GumbelNoise(-1e8, 1e-30)
 LOSSES = [PolicyLossKernel(), *([CompiledPolicyLoss()] if library() is not None else [])]
@@ -37,6 +38,7 @@ def rows_of(count: int, weighted: bool) -> tuple[PolicyBatch, Evaluation]:
     return rows, Evaluation(log_prob=log_prob + 0.3 * moved, entropy=entropy.abs(), value=new_value, **nothing)  # type: ignore[arg-type]
 
 
+@in_one_test
 @by_all
 @pytest.mark.kernels("compares a kernel with torch")
 @pytest.mark.parametrize("count", [1, 2, 5, 64, 257])
@@ -75,6 +77,7 @@ def test_gradients_are_those_of_autograd() -> None:
         torch.testing.assert_close(mine, other, atol=1e-7, rtol=1e-5)
 
 
+@in_one_test
 @by_all
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("size", [1e18, 1e20, 1e30, 1e37])

@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from rlsdk.networks import flatten_parameters
 from rlsdk_kernels.compiled_dense import CompiledDense
 from tests.compiled_variants import needs_library
+from tests.tables import in_one_test
 
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels"), pytest.mark.usefixtures("variant")]
 DENSITIES = [0.0, 0.03, 0.4, 0.55, 1.0]
@@ -40,6 +41,7 @@ def network_of(widths: list[int], activation: type[nn.Module], generator: Genera
     return network
 
 
+@in_one_test
 @pytest.mark.parametrize("density", DENSITIES)
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.Identity])
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.registry import load
 from rlsdk.settings import structure
 from rlsdk_lab import rl_zoo_preset
+from tests.tables import in_one_test
 
 FILE = """
 default:
@@ -126,6 +127,7 @@ def test_wrappers_are_not_imported(file: Path, wrapper: str, message: str) -> No
     assert rl_zoo_preset(file, load("ppo"), "Wrapped-v0?wrapper=TimeFeature").steps == 10
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("entry", "message"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 import rlsdk_sb3
 from rlsdk.errors import UnknownNameError
+from tests.tables import in_one_test
 
 TRAINED = """
 import io, sys
@@ -71,6 +72,7 @@ def test_without_the_package_errors_name_it() -> None:
     in_a_process(TRAINED.format(missing="sys.modules['rlsdk_sb3'] = None") + WITHOUT)
 
 
+@in_one_test
 @pytest.mark.parametrize("name", rlsdk_sb3.__all__)
 def test_every_name_is_there_and_other_packages_name_the_import(name: str) -> None:
     assert getattr(rlsdk_sb3, name) is not None

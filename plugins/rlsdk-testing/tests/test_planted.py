@@ -18,6 +18,7 @@ from tests.planted.looking import LOADING
 from tests.planted.page import PAGE, page
 from tests.planted.reasons import REASONS
 from tests.planted.results import STORED_FRESH, is_current, stored
+from tests.tables import in_one_test
 
 WANTED = 150
 """The least number of bugs in the catalog."""
@@ -26,6 +27,7 @@ FOUND = 0.85
 SAMPLE = 12
 
 
+@in_one_test
 @pytest.mark.parametrize("bug", [*BUGS, *fresh.BUGS], ids=lambda bug: bug.id)
 def test_a_bug_fits_the_sources(bug: Bug) -> None:
     text = bug.planted_in((ROOT / bug.file).read_text())

@@ -20,6 +20,7 @@ from rlsdk.tree import leaves
 from rlsdk_envs.toy import AnySpaceEnv, FakeImageEnv, IdentityEnvBox, SimpleMultiObsEnv
 from rlsdk_tqc import TQC
 from rlsdk_tqc.config import TQCConfig
+from tests.tables import in_one_test
 
 DOCUMENTED = {
     "learning_rate": 0.0003,
@@ -308,6 +309,7 @@ def test_optimize_memory_usage_halves_what_observations_take() -> None:
     assert shared.bytes_required() < 0.55 * usual.bytes_required()
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
