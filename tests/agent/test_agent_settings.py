@@ -215,6 +215,7 @@ def one(name: str) -> Agent:
     return made(name)
 
 
+@in_one_test
 @pytest.mark.parametrize("name", sorted(SETTINGS))
 def test_settings_read_as_documented(name: str) -> None:
     agent = one(name)

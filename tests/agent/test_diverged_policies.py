@@ -148,6 +148,7 @@ def test_kernel_states_agree_on_one_output_that_is_not_finite(
     assert (found != "DivergenceError") == ignored
 
 
+@in_one_test
 @pytest.mark.parametrize("highest", [-1e9, -1e20, -3e38])
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_forbidden_choices_never_win_against_very_small_logits(highest: float, deterministic: bool) -> None:
@@ -174,6 +175,7 @@ def test_probabilities_of_very_small_logits_under_a_mask() -> None:
     )
 
 
+@in_one_test
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize(
     "of",

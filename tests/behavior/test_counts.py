@@ -104,12 +104,14 @@ def test_an_offline_batch_that_does_not_fit_is_refused(data: Path) -> None:
         rlsdk.make("bc", env=ENV, dataset=data, batch_size=10**12).learn(1)
 
 
+@in_one_test
 @pytest.mark.parametrize("seed", [math.nan, math.inf, -1, "5", 2.5, True, 10**23])
 def test_a_seed_of_environments_is_refused_at_once(seed: Any) -> None:
     with pytest.raises(RlsdkError, match=r"seed = .* must be a whole number from 0"):
         make_vec_env(ENV, seed=seed)
 
 
+@in_one_test
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1, 0, "5", True, 10**12, 10**23])
 def test_a_time_that_cannot_be_waited_for(seconds: Any) -> None:
     with pytest.raises(RlsdkError, match=r"timeout = .* must be a positive number of seconds, at most 2,000,000"):

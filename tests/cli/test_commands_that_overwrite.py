@@ -15,6 +15,7 @@ from rlsdk.settings import parse_assignments
 from rlsdk.settings.load import parse_value
 from rlsdk_interchange.exporting import export
 from rlsdk_lab.trials import Tuning
+from tests.tables import in_one_test
 
 SHORT = (
     "--env",
@@ -155,6 +156,7 @@ def test_a_file_of_the_zoo_is_a_preset(cli: Any, tmp_path: Path) -> None:
     assert "--preset instead of --config" in cli("run", "ppo", *SHORT, "--config", str(tmp_path / "ppo.yml"))[2]
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("text", "value"), [(".99", 0.99), ("-.5", -0.5), ("1.", 1.0), (".5e-3", 5e-4), ("3.e2", 300.0)]
 )
@@ -162,6 +164,7 @@ def test_numbers_may_begin_or_end_with_the_point(text: str, value: float) -> Non
     assert parse_assignments([f"gamma={text}"]) == {"gamma": value}
 
 
+@in_one_test
 @pytest.mark.parametrize("text", [".", "1..", "v1.", "1.2.3", ".e3", "lin_.5"])
 def test_other_texts_with_points_stay_texts(text: str) -> None:
     assert parse_value(text) == text

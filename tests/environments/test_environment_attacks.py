@@ -24,6 +24,7 @@ KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 POSITIONS = (-1, -5, 625, 700, 10**8, -(10**8), 2**31 - 1, 2**40, 1.0, True, "3", None)
 
 
+@in_one_test
 @pytest.mark.parametrize("kind", KINDS)
 def test_generators_come_back_as_they_were(kind: str) -> None:
     generator = np.random.Generator(getattr(np.random, kind)(7))
@@ -32,6 +33,7 @@ def test_generators_come_back_as_they_were(kind: str) -> None:
     assert copy.normal() == generator.normal()
 
 
+@in_one_test
 @pytest.mark.parametrize("kind", KINDS)
 def test_generators_that_cannot_be_are_refused(kind: str) -> None:
     state = getattr(np.random, kind)(7).state

@@ -17,6 +17,7 @@ from rlsdk.environments.gymnasium_adapter import refusal
 from rlsdk.registry import preset
 from rlsdk_interchange import hub, record_episodes
 from rlsdk_zoo import installed as zoo
+from tests.tables import in_one_test
 
 MODULE = """
 import pathlib, gymnasium
@@ -71,11 +72,13 @@ REFUSED = [
 ]
 
 
+@in_one_test
 @pytest.mark.parametrize("env", ACCEPTED)
 def test_plain_environments_are_accepted(env: str) -> None:
     assert refusal(env) is None
 
 
+@in_one_test
 @pytest.mark.parametrize("env", REFUSED)
 def test_all_others_are_refused(env: str) -> None:
     assert refusal(env)

@@ -36,6 +36,7 @@ from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk_envs import Monitor, check_env
 from rlsdk_envs.toy import BitFlippingEnv, ChainEnv, IdentityEnv
 from rlsdk_tqc import TQC
+from tests.tables import in_one_test
 
 TINY: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "seed": 0}
 
@@ -53,6 +54,7 @@ def step_of(change: Callable[..., Any]) -> type[ChainEnv]:
 # --- make_vec_env ----------------------------------------------------------------------------------------------------
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -19,6 +19,7 @@ import rlsdk
 from rlsdk.errors import RlsdkError, SettingsError
 from rlsdk_envs.toy import AnySpaceEnv
 from rlsdk_sb3 import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
+from tests.tables import in_one_test
 
 LAST, FIRST = spaces.Box(0, 255, (36, 40, 3), np.uint8), spaces.Box(0, 255, (3, 36, 40), np.uint8)
 SPACES: dict[str, Any] = {
@@ -150,6 +151,7 @@ def test_stacked_and_normalized_observations_reach_the_extractor() -> None:
     assert torch.equal(extractor.given[-1], model.normalizer.observations(torch.from_numpy(seen)[None]))
 
 
+@in_one_test
 @pytest.mark.parametrize("algorithm", ["trpo", "qrdqn", "tqc"])
 @pytest.mark.parametrize(
     ("name", "kind", "kwargs"),
@@ -216,6 +218,7 @@ def test_the_example_of_a_custom_network(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "custom_cnn.rlsdk").is_file()
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("algorithm", "given", "wanted"),
     [

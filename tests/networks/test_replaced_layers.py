@@ -231,6 +231,7 @@ def test_hooks_fire_and_stop(name: str) -> None:
     assert seen["tensor"] > 0
 
 
+@in_one_test
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("what", ["body", "everything"])
 def test_frozen_layers_stay(name: str, what: str) -> None:
@@ -508,6 +509,7 @@ def test_another_shape_at_the_same_address_is_refused(
         acted(model)
 
 
+@in_one_test
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_prediction_in_other_modes_of_torch_is_the_same(name: str) -> None:
     model, weight = laid_out(name)
@@ -520,6 +522,7 @@ def test_prediction_in_other_modes_of_torch_is_the_same(name: str) -> None:
     np.testing.assert_array_equal(acted(model), expected)
 
 
+@in_one_test
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_a_parameter_without_memory_is_refused(name: str) -> None:
     model, weight = laid_out(name)
@@ -531,6 +534,7 @@ def test_a_parameter_without_memory_is_refused(name: str) -> None:
             call()
 
 
+@in_one_test
 @pytest.mark.parametrize("kernels", ["compiled", "uncompiled"])
 @pytest.mark.parametrize("name", LAID_OUT)
 def test_memory_that_kernels_read_cannot_be_taken_away(name: str, kernels: str) -> None:

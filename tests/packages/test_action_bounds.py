@@ -14,6 +14,7 @@ import rlsdk
 from rlsdk.errors import SettingsError, UnsupportedSpaceError
 from rlsdk_envs.toy import AnySpaceEnv
 from tests.peers.test_known_defects import Counted
+from tests.tables import in_one_test
 
 SMALL: dict[str, Any] = {"seed": 0, "learning_starts": 50, "buffer_size": 500, "batch_size": 16}
 NOISE = {"kind": "normal", "mean": 0.0, "sigma": 0.5}
@@ -44,6 +45,7 @@ def test_bounds_make_an_unbounded_space_one_to_explore() -> None:
     assert rlsdk.make("sac", env=env, action_bounds=(-3.0, 3.0), **SMALL).learn(60).num_timesteps == 60
 
 
+@in_one_test
 @pytest.mark.parametrize("name", ["sac", "tqc", "td3", "ddpg"])
 @pytest.mark.parametrize("high", [float(np.finfo(np.float32).max), 1e20, 1e308, np.inf])
 def test_numbers_that_stand_for_infinity_are_no_bounds(name: str, high: float) -> None:
@@ -74,6 +76,7 @@ def test_the_first_deviation_is_the_given_one(name: str, std: float) -> None:
     assert not torch.equal(before, model.policy.log_std.weight), "it is learned from there"
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

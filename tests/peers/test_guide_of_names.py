@@ -22,6 +22,7 @@ from rlsdk.errors import SettingsError
 from rlsdk_ars import AsyncEval
 from rlsdk_sb3 import NumpyVectorEnv
 from tests.peers.test_documented_differences import one_of_each
+from tests.tables import in_one_test
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "coming-from-sb3-contrib.md"
 SIX = ("ARS", "MaskablePPO", "QRDQN", "RecurrentPPO", "TQC", "TRPO")
@@ -66,6 +67,7 @@ SECTIONS = (
 )
 
 
+@in_one_test
 @pytest.mark.parametrize("section", SECTIONS)
 def test_names_on_the_left_are_documented(section: str) -> None:
     assert rows(section)

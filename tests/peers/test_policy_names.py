@@ -13,6 +13,7 @@ from rlsdk.errors import UsageError
 from rlsdk.registry import load
 from rlsdk.settings import PolicyName
 from rlsdk_envs.toy import IdentityEnv
+from tests.tables import in_one_test
 
 DOCUMENTED = {
     "ars": {"ARSPolicy": "MlpPolicy", "ARSLinearPolicy": "LinearPolicy"},
@@ -30,6 +31,7 @@ DOCUMENTED = {
 }
 
 
+@in_one_test
 @pytest.mark.parametrize("algorithm", DOCUMENTED)
 def test_every_name_is_one_of_the_algorithms_policies(algorithm: str) -> None:
     package, spec = import_module(f"rlsdk_{algorithm.replace('-', '_')}"), load(algorithm)

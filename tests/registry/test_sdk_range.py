@@ -36,6 +36,7 @@ from rlsdk_lab.sweep import Sweep, sweep
 from rlsdk_testing import Subject, run_checks, verify
 from tests.plugin_site import Site
 from tests.repository.test_public_api import described as public_api
+from tests.tables import in_one_test
 from tests.throwaway import EXTENSION
 
 MANIFEST = """
@@ -402,6 +403,7 @@ def test_a_suite_reports_it(world: World, cli: Any) -> None:
     assert f"needs rlsdk {REFUSED}" in err
 
 
+@in_one_test
 @pytest.mark.usefixtures("from_an_index")
 @pytest.mark.parametrize(
     ("stated", "here", "fix"),

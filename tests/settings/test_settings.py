@@ -105,6 +105,7 @@ def test_missing_and_evolve() -> None:
         evolve(Sample("a"), {"cout": 5})
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("written", "values"),
     [
@@ -125,6 +126,7 @@ def test_schedules(written: Any, values: list[float]) -> None:
         assert as_schedule(schedule.to_setting()) == schedule
 
 
+@in_one_test
 @pytest.mark.parametrize(
     "written",
     [

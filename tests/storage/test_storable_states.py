@@ -12,6 +12,7 @@ from rlsdk.errors import PluginError
 from rlsdk.storage.archive import read_archive, write_archive
 from rlsdk.storage.tensors import nested_state
 from rlsdk.tree import flatten
+from tests.tables import in_one_test
 
 
 def adam() -> tuple[torch.optim.Adam, list[torch.nn.Parameter]]:
@@ -45,6 +46,7 @@ def test_an_optimizer_of_torch_remembers_after_flattening() -> None:
     require_equal(nested["optimizer"], optimizer)
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("state", "words"),
     [

@@ -14,6 +14,7 @@ import rlsdk
 from rlsdk.errors import ArtifactError, SettingsError
 from rlsdk.networks.layers import EnsembleMLP
 from rlsdk.updates import FlatOptimizer
+from tests.tables import in_one_test
 
 RATE, STEPS = 1e-2, 6
 
@@ -143,6 +144,7 @@ def test_replaced_and_frozen_layers(name: str) -> None:
     assert set(before) == set(optimizer.state_dict())
 
 
+@in_one_test
 @pytest.mark.parametrize(
     "change",
     [
@@ -192,6 +194,7 @@ class Averaging(torch.optim.SGD):
     def eval(self) -> None: ...
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("networks", "message"),
     [

@@ -10,6 +10,7 @@ import torch
 
 import rlsdk
 from rlsdk_envs.toy import InvalidActionEnvDiscrete
+from tests.tables import in_one_test
 
 sb3_contrib = pytest.importorskip("sb3_contrib")
 
@@ -61,6 +62,7 @@ def groups(ours: Any, theirs: Any) -> list[tuple[dict[str, Any], dict[str, Any]]
     return [(mine.optimizer.param_groups[0], other.optimizer.param_groups[0]) for mine, other in pairs]
 
 
+@in_one_test
 @pytest.mark.parametrize("name", list(SMALL))
 def test_the_peers_optimizer_in_every_combination(name: str) -> None:
     for chosen, kind in CLASSES.items():

@@ -14,6 +14,7 @@ from rlsdk.errors import SettingsError
 from rlsdk.tree import leaves
 from rlsdk_acer import ACER
 from rlsdk_acer.plan import poisson
+from tests.tables import in_one_test
 
 SMALL: dict[str, Any] = {
     "n_steps": 8,
@@ -119,6 +120,7 @@ def test_a_training_that_was_stopped_continues_to_the_bit(policy: str, normalize
     assert all(torch.equal(moments[name], loaded[name]) for name in moments)
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -18,6 +18,7 @@ from rlsdk_acktr.blocks import DiagonalBlock, KroneckerBlock, damped
 from rlsdk_acktr.fisher import FisherInformation
 from rlsdk_acktr.recording import layers_of, recorded
 from rlsdk_testing.rollouts import rollout_of
+from tests.tables import in_one_test
 
 PLAIN: dict[str, Any] = {"momentum": 0.0, "learning_rate": 1.0, "cold_iter": 0, "kfac_clip": 1e9, "damping": 1e-12}
 
@@ -284,6 +285,7 @@ def test_blocks_of_another_network_are_refused() -> None:
         small.load_state_dict({"layers": {"head": {}}, "others": {}})
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

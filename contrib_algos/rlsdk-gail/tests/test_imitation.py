@@ -26,6 +26,7 @@ from rlsdk_gail import GAIL
 from rlsdk_gail.discriminator import Discriminator, executed
 from rlsdk_gail.loss import learned_reward
 from rlsdk_testing.rollouts import rollout_of
+from tests.tables import in_one_test
 
 SEEN, CHOICE, VECTOR = spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2), spaces.Box(-2.0, 2.0, (1,))
 QUICK: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 2, "seed": 0, "g_step": 1}
@@ -307,6 +308,7 @@ def test_one_episode_is_enough_to_train(tmp_path: Path) -> None:
     assert imitator(recorded(tmp_path / "one", episodes=1), demo_batch_size=64).learn(64).num_timesteps == 64
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

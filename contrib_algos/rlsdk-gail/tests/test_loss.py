@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rlsdk_gail.discriminator import RunningScale
 from rlsdk_gail.loss import bernoulli_entropy, discriminator_loss, gradient_penalty, learned_reward
+from tests.tables import in_one_test
 
 Array = NDArray[np.float64]
 
@@ -17,6 +18,7 @@ def sigmoid(x: Array) -> Array:
     return 1.0 / (1.0 + np.exp(-x))
 
 
+@in_one_test
 @pytest.mark.parametrize("seed", range(5))
 def test_losses_and_rewards_equal_their_definitions(seed: int) -> None:
     rng = np.random.default_rng(seed)

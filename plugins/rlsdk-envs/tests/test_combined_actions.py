@@ -16,6 +16,7 @@ from rlsdk_envs import CombinedActions
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnvMultiDiscrete
 from rlsdk_maskable_ppo import MaskablePPO
 from rlsdk_qrdqn import QRDQN
+from tests.tables import in_one_test
 
 KINDS = 3
 
@@ -112,6 +113,7 @@ def test_masks_of_combinations_and_of_parts() -> None:
     assert whole.tolist() == [True, False, False, True]
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("mask", "message"),
     [

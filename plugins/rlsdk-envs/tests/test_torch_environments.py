@@ -31,6 +31,7 @@ from rlsdk_kernels.cuda_graphs import GraphedTransition
 from rlsdk_sb3 import NumpyVectorEnv
 from tests.kernels.test_gpu import has_gpu, on_gpu, stand_in
 from tests.stateful_environments import Chase
+from tests.tables import in_one_test
 
 CartPole = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "torch_environment" / "cartpole.py"))["CartPole"]
 DEVICE = "cuda" if has_gpu else "cpu"
@@ -346,6 +347,7 @@ def given(changes: dict[str, Any]) -> Any:
     return type("Chase", (Chase,), changes)()
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -402,6 +404,7 @@ def test_wrong_functions_are_told(changes: dict[str, Any], words: str) -> None:
         play()
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("env", "arguments", "error", "words"),
     [

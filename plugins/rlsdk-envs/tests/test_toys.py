@@ -14,12 +14,14 @@ from rlsdk.errors import EnvironmentFault, SettingsError
 from rlsdk_envs import toy
 from rlsdk_envs.registration import register
 from rlsdk_tqc import TQC
+from tests.tables import in_one_test
 
 OTHERS = ("AnySpaceEnv", "ExtraInfo", "ChainEnv", "FakeImageEnv", "SimpleMultiObsEnv")
 NAMES = [name for name in toy.__all__ if "Env" in name and name not in OTHERS]
 MASKED = [toy.InvalidActionEnvDiscrete, toy.InvalidActionEnvMultiDiscrete, toy.InvalidActionEnvMultiBinary]
 
 
+@in_one_test
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_gymnasium_finds_nothing_wrong(name: str) -> None:
@@ -37,6 +39,7 @@ def play(env: Any, choose: Any, seed: int = 0) -> float:
     return total
 
 
+@in_one_test
 @pytest.mark.parametrize("kind", [toy.IdentityEnv, toy.IdentityEnvMultiDiscrete, toy.IdentityEnvMultiBinary, *MASKED])
 def test_naming_the_observation_earns_everything(kind: Any) -> None:
     assert play(kind(episode_length=30), lambda env, seen: seen) == 30.0

@@ -15,6 +15,7 @@ from rlsdk.environments import to_space
 from rlsdk.errors import ArtifactError, ObservationError, SettingsError
 from rlsdk_datasets import RecordedEpisode, RecordedOnly, open_episodes, write_episodes
 from rlsdk_interchange import RecordEpisodes, export_minari, import_minari, record_episodes, remember
+from tests.tables import in_one_test
 
 SEEN, CHOICE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
 PICTURE = spaces.Box(0, 255, (6, 6, 1), np.uint8)
@@ -38,6 +39,7 @@ def test_arrays_and_lists_are_taken(tmp_path: Path) -> None:
     assert found.observations.dtype == torch.float32
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -87,6 +89,7 @@ def test_spaces_of_gymnasium_are_converted(tmp_path: Path) -> None:
     assert theirs.read_bytes() == ours.read_bytes()
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -168,6 +168,7 @@ class ByName:
         return getattr, (self.kind, self.name)
 
 
+@in_one_test
 @pytest.mark.parametrize("member", [*TrainFrequencyUnit, *GoalSelectionStrategy])
 def test_members_of_enums_are_read_by_value_and_by_name(member: Any) -> None:
     by_name, kind = ByName(type(member), member.name), type(member)
@@ -212,6 +213,7 @@ FUNCTIONS: dict[str, tuple[Any, object]] = {
 }
 
 
+@in_one_test
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("case", FUNCTIONS)
 def test_functions_of_older_versions_are_read(case: str, wrapped: bool) -> None:
@@ -309,6 +311,7 @@ def test_hostile_pickles_are_not_read(case: str) -> None:
         read_setting(stored(HOSTILE[case]))
 
 
+@in_one_test
 @pytest.mark.parametrize(
     "entry", [None, 3, {}, {":serialized:": 3}, {":serialized:": "~"}, {":serialized:": "A" * 200_000}], ids=repr
 )

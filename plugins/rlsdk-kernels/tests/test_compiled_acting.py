@@ -41,6 +41,7 @@ def test_sampled_choices_are_those_of_numpy(masked: bool, rows: int) -> None:
     assert torch.equal(one.get_state(), two.get_state())
 
 
+@in_one_test
 @pytest.mark.parametrize("rows", [1, 300])
 def test_sampled_vectors_are_those_of_numpy(rows: int) -> None:
     torch.manual_seed(0)
@@ -65,6 +66,7 @@ def test_noise_that_is_zero_counts_as_the_smallest_number() -> None:
     assert found.tolist() == [1]
 
 
+@in_one_test
 @pytest.mark.parametrize("entries", [1, 3])
 def test_greedy_actions(entries: int) -> None:
     torch.manual_seed(0)

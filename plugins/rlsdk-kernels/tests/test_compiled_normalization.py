@@ -63,6 +63,7 @@ def test_compiled_code_and_torch_give_the_same_bits(
     assert_same_bits(other.normalize_detached(values), expected)
 
 
+@in_one_test
 @pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("off", [False, True], ids=["on", "off"])
 def test_rows_are_normalized_one_by_one_with_the_statistics_of_now(off: bool) -> None:
@@ -79,6 +80,7 @@ def test_rows_are_normalized_one_by_one_with_the_statistics_of_now(off: bool) ->
     assert_same_bits(into[4], own.normalize(values[4]))
 
 
+@in_one_test
 @pytest.mark.parametrize(
     "values",
     [
@@ -155,6 +157,7 @@ def test_observations_of_all_float_types_are_stored_as_float32(kind: Any) -> Non
     torch.testing.assert_close(found, whole, atol=1e-3 if kind is np.float16 else 0.0, rtol=0.0)
 
 
+@in_one_test
 @pytest.mark.parametrize("wrong", [np.zeros(4), np.full(3, np.nan), np.zeros(3, complex), "text", np.full(3, 1e300)])
 def test_wrong_observations_of_float64_are_refused(wrong: Any) -> None:
     env = rlsdk.environments.make_vec_env(lambda: Doubles(np.float64, wrong), 2, vectorization="sync")

@@ -30,6 +30,7 @@ from rlsdk.updates import FlatOptimizer, LossTerms, PolicyBatch, evaluator_of, p
 from rlsdk_kernels.compiled_vectors import CompiledStep
 from rlsdk_ppo.config import PPOConfig
 from tests.compiled_variants import RUNNABLE, needs_library
+from tests.tables import in_one_test
 
 FEATURES = 5
 pytestmark = [needs_library, pytest.mark.kernels("tests compiled kernels")]
@@ -235,6 +236,7 @@ def test_no_rows_make_no_step() -> None:
 TERMS = LossTerms(0.2, None, 0.0, 0.5, True)
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("change", "error"),
     [
@@ -257,6 +259,7 @@ def test_rows_that_compiled_code_must_not_read_are_refused(change: dict[str, Any
         both.steps()(rows, Minibatches(), TERMS, both.next_steps())
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("minibatches", "error"),
     [

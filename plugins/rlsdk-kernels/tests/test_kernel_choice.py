@@ -12,12 +12,14 @@ from rlsdk_envs.toy import InvalidActionEnvDiscrete
 from rlsdk_kernels import choice
 from rlsdk_kernels.choice import NUMPY_SIZE
 from rlsdk_kernels.compiled_library import may_compile
+from tests.tables import in_one_test
 
 NUMPY_ROWS = NUMPY_SIZE // 64
 """The largest number of rows for which the numpy kernel is chosen, with layers of 64 units."""
 pytestmark = pytest.mark.kernels("which kernel is chosen")
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("name", "envs", "settings", "expected"),
     [

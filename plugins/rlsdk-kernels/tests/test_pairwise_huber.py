@@ -16,6 +16,7 @@ from rlsdk.kernels.structure import compiled_off
 from rlsdk.math.values import midpoints, quantile_huber, smallest
 from rlsdk_kernels import compiled_values, compiled_vectors, pairwise_huber
 from tests.compiled_variants import RUNNABLE, loaded, needs_library
+from tests.tables import in_one_test
 
 LARGE, SMALL = (3, 120), (3, 20)
 
@@ -166,6 +167,7 @@ def test_compiled_sums_over_many_atoms_are_as_exact_as_those_of_torch(
         assert (found - expected).abs().max() / expected.abs().max() < 1e-6
 
 
+@in_one_test
 @needs_library
 @pytest.mark.kernels("tests compiled kernels")
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])

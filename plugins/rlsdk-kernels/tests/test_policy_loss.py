@@ -112,6 +112,7 @@ def test_other_settings_leave_the_loss_to_torch(setting: str) -> None:
     assert factory.policy_loss(KernelChoice(setting), policy_loss) is policy_loss
 
 
+@in_one_test
 @pytest.mark.kernels("compares a kernel with torch")
 @pytest.mark.parametrize("outputs", [2, 5])
 @pytest.mark.parametrize("masked", [False, True])

@@ -73,6 +73,7 @@ def test_outputs_and_gradients(sizes: tuple[int, int, int], activation: type[nn.
             torch.testing.assert_close(one.double(), two, rtol=1e-4, atol=1e-4)
 
 
+@in_one_test
 @pytest.mark.parametrize("sizes", [(64, 256, 256), (300, 130, 133), (77, 400, 512)])
 def test_rounding_is_that_of_other_products(sizes: tuple[int, int, int]) -> None:
     """The same rows are computed alone, and together with rows without zeros, after which nothing is left out."""

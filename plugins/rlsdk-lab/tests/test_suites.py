@@ -30,6 +30,7 @@ from rlsdk_lab.report import write_report
 from rlsdk_lab.report_tables import cells, normalized
 from rlsdk_lab.scores import Score
 from rlsdk_lab.statistics import better, chance, difference, estimate, improvement, iqm, mean, median, profile
+from tests.tables import in_one_test
 
 values = st.lists(st.floats(-1e3, 1e3, allow_nan=False), min_size=1, max_size=12)
 
@@ -131,6 +132,7 @@ def test_shipped_suites_are_sound(name: str) -> None:
 CELL = "[[cells]]\nalgorithm = 'ars'\nenv = 'X'\n"
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -25,6 +25,7 @@ from rlsdk_testing.scaffold.families import FamilyTemplate, family_templates
 from rlsdk_testing.scaffold.package import OLDEST, SDK, TO_FILL_IN
 from tests.example_plugins import install
 from tests.plugin_site import on_path
+from tests.tables import in_one_test
 from tests.throwaway import Environment, build_wheels
 
 ROOT = Path(__file__).parents[3]
@@ -256,6 +257,7 @@ def test_new_packages_are_tried_with_all_they_claim() -> None:
     assert f'sdk = "{SDK}"' in files["src/rlsdk_my_algo/rlsdk.toml"]
 
 
+@in_one_test
 @pytest.mark.parametrize(
     ("identity", "family", "name"),
     [
