@@ -23,7 +23,7 @@ from rlsdk.runtime import limited_threads
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "gpu.md"
 MARKS = "<!-- measured by python -m benchmarks.gpu -->", "<!-- end -->"
-HEAD = "| case | ours, GPU | peer, GPU | ours, CPU | ours over peer, GPU |\n|---|---|---|---|---|"
+HEAD = "| case | rlsdk, GPU | peer, GPU | rlsdk, CPU | rlsdk over peer, GPU |\n|---|---|---|---|---|"
 OFF_POLICY: dict[str, Any] = {"learning_starts": 1000, "buffer_size": 20_000}
 WIDE: dict[str, Any] = {"net_arch": [1024, 1024]}
 IMAGES: dict[str, Any] = {"env": "drawn frames", "policy": "CnnPolicy"}
@@ -80,7 +80,7 @@ def speeds(case: Case, rounds: int, threads: int) -> dict[str, list[float]]:
     """Environment steps per second of wall-clock time of each side, in every round. The sides run alternately."""
     on_gpu = replace(case, device="cuda")
     with limited_threads(threads):
-        sides = {"ours, GPU": on_gpu.ours(0), "peer, GPU": on_gpu.theirs(0), "ours, CPU": case.ours(0)}
+        sides = {"rlsdk, GPU": on_gpu.ours(0), "peer, GPU": on_gpu.theirs(0), "rlsdk, CPU": case.ours(0)}
         found: dict[str, list[float]] = {name: [] for name in sides}
         for turn in range(rounds):
             for name in list(sides) if turn % 2 == 0 else reversed(list(sides)):
@@ -99,7 +99,7 @@ def _seconds(trainer: Trainer, steps: int) -> float:
 
 def row(case: Case, found: dict[str, list[float]]) -> str:
     """One line of the table."""
-    ratios = [a / b for a, b in zip(found["ours, GPU"], found["peer, GPU"], strict=True)]
+    ratios = [a / b for a, b in zip(found["rlsdk, GPU"], found["peer, GPU"], strict=True)]
     cells = [case.name, *(f"{statistics.median(found[name]):,.0f}" for name in found)]
     cells.append(f"**{statistics.median(ratios):.2f}x** [{min(ratios):.2f} .. {max(ratios):.2f}]")
     return "| " + " | ".join(cells) + " |"

@@ -86,7 +86,7 @@ def peer_images(optimize: bool) -> tuple[int, Callable[[int], object]]:
 def images() -> str:
     """Measure bytes and sampling times of replay buffers of images, all sides alternately. Returns the table."""
     sides = {
-        "ours, every frame once": our_images(),
+        "rlsdk, every frame once": our_images(),
         "stable-baselines3": peer_images(False),
         "stable-baselines3, `optimize_memory_usage=True`": peer_images(True),
     }
@@ -158,7 +158,7 @@ def files() -> str:
         ours.save_replay_buffer(own)
         peer.save_replay_buffer(other)
         calls = {
-            "ours": (lambda: ours.save_replay_buffer(own), lambda: ours.load_replay_buffer(own), own),
+            "rlsdk": (lambda: ours.save_replay_buffer(own), lambda: ours.load_replay_buffer(own), own),
             "stable-baselines3": (
                 lambda: peer.save_replay_buffer(other),
                 lambda: peer.load_replay_buffer(other),

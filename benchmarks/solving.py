@@ -37,8 +37,8 @@ SIDES = ("ours", "peer", "sbx")
 IN_SBX = ("PPO", "DQN", "SAC", "TQC", "TD3", "DDPG")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", JAX_THREADS: "1"}
 COLUMNS = (
-    *("task", "algorithm", "ours: CPU seconds", "wall-clock", "steps", "peer: CPU seconds"),
-    *("wall-clock", "steps", "SBX: CPU seconds", "wall-clock", "seeds", "ours is first by"),
+    *("task", "algorithm", "rlsdk: CPU seconds", "wall-clock", "steps", "peer: CPU seconds"),
+    *("wall-clock", "steps", "SBX: CPU seconds", "wall-clock", "seeds", "faster than the next by"),
 )
 Outcome = dict[str, Any]
 """The result of one training: solved, cpu, wall, steps, return, date, versions."""

@@ -161,7 +161,7 @@ class StoredCursor:
         """The cursor that `state_dict` returned, with its counts. Raises ValueError if the state is malformed."""
         carry, episodes = state.get("carry", {}), state.get("episodes")
         if not isinstance(carry, Mapping) or not all(isinstance(leaf, Tensor) for leaf in carry.values()):
-            raise ValueError("the carry is not a table of tensors")
+            raise ValueError("the recurrent state is not a table of tensors")
         if episodes is not None and not isinstance(episodes, Mapping):
             raise ValueError("the running episodes are not a table")
         return StoredCursor(Cursor(count_in(counts, "env_steps"), count_in(counts, "updates")), carry, episodes)

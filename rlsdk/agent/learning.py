@@ -192,7 +192,7 @@ def update_from_memory(
     plan = ability(agent.parts.plan, PlanAbilities, "learn_offline")
     if plan is None:
         raise UsageError(
-            f"{type(agent.parts.plan).__name__}, the plan of {agent.spec.id}, has no learn_offline; call learn"
+            f"{type(agent.parts.plan).__name__}, the training loop of {agent.spec.id}, has no learn_offline; call learn"
         )
     size = None if batch_size is None else positive(batch_size, "batch_size")
     count, steps = positive(gradient_steps, "gradient_steps"), agent.total_steps

@@ -79,7 +79,7 @@ def save_as_asked(
             )
     stored = {*settings, *SECTIONS, "num_timesteps"} - {*agent_file.NOT_RESTORED}
     if absent := sorted(included - stored):
-        advice = f"give it again when loading, load(path, {absent[0]}=...)"
+        advice = f"pass it again when loading, load(path, {absent[0]}=...)"
         raise SettingsError(
             f"files never hold {absent[0]!r}; {advice if absent[0] in settings else 'leave it out of include'}"
         )

@@ -124,7 +124,7 @@ class ReplayBuffer(Rows):
             usable = self.usable(index)
             if bool(usable.all()):
                 return index
-        raise UsageError("the replay buffer holds hardly anything that can be sampled; enlarge buffer_size")
+        raise UsageError("almost no row of the replay buffer can be sampled; enlarge buffer_size")
 
     def usable(self, index: Tensor) -> Tensor:
         """Whether each flat position int64 [N] can be sampled, bool [N]: not a filler row, and all its frames are stored."""

@@ -259,8 +259,8 @@ class Rows:
             carry, given = tree.leaves(store["carry"]), tree.leaves(item.initial_carry)
             if [leaf.shape[1:] for leaf in carry] != [leaf.shape for leaf in given]:
                 raise UsageError(
-                    f"the replay buffer stores carries of shapes {[list(leaf.shape[1:]) for leaf in carry]}, the policy that"
-                    f" collects gives {[list(leaf.shape) for leaf in given]}; build the memory with its initial_carry"
+                    f"the replay buffer stores recurrent states of shapes {[list(leaf.shape[1:]) for leaf in carry]},"
+                    f" the policy that collects gives {[list(leaf.shape) for leaf in given]}; build the buffer with its initial_carry"
                 )
             for target, source in zip(carry, given, strict=True):
                 # a carry is stored at the first row of a rollout: sequences can begin only there

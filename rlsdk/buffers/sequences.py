@@ -107,8 +107,8 @@ class SequenceReplay(Generic[CarryT]):
         known = self._begins = self._beginnings(starts) if self._begins is None else self._begins
         if not len(known):
             raise UsageError(
-                f"no sequence of {self.length} rows in the replay buffer begins with a stored carry; collect shorter rollouts,"
-                " or store no carries"
+                f"no sequence of {self.length} rows in the replay buffer begins with a stored recurrent state; collect shorter"
+                " rollouts, or store no recurrent states"
             )
         chosen = known[torch.randint(len(known), (size,), generator=generator, device=device)]
         index: Tensor = (stored.oldest * envs + chosen) % (stored.ring * envs)

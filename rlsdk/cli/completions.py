@@ -86,7 +86,7 @@ Sinks = Annotated[
     list[str] | None,
     typer.Option(
         "--sink",
-        help="Further metric sink: tensorboard, console, or a plugin's. Can be repeated.",
+        help="Further logger: tensorboard, console, or a plugin's. Can be repeated.",
         autocompletion=complete_sink,
     ),
 ]

@@ -245,6 +245,6 @@ def _require_settings(spec: AlgorithmSpec, settings: Mapping[str, object], confi
         if name in own:
             continue
         if config is not None and isinstance(value, Mapping) and "n_timesteps" in value:
-            raise SettingsError(f"{config} is a file of rl-baselines3-zoo: give it with --preset instead of --config")
+            raise SettingsError(f"{config} is a file of rl-baselines3-zoo: pass it with --preset instead of --config")
         if name in OPTION_OF:
-            raise SettingsError(f"{name} is an option of the command, not a setting: give it with {OPTION_OF[name]}")
+            raise SettingsError(f"{name} is an option of the command, not a setting: pass it with {OPTION_OF[name]}")

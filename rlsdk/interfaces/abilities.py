@@ -209,7 +209,7 @@ def require_parts(built: object, algorithm: str, info: tuple[str, ...] = ()) -> 
     plan: object = built.plan
     if not callable(getattr(plan, "rounds", None)):
         raise PluginError(
-            f"build of {algorithm!r} gave the plan {plan!r}, which has no rounds(training, cursor); {PLANS}"
+            f"build of {algorithm!r} gave the training loop {plan!r}, which has no rounds(training, cursor); {PLANS}"
         )
     # the plan first: it decides which members of the others are used
     for name in ("plan", "policy", "behavior", "algorithm", "buffer"):
@@ -229,7 +229,7 @@ def _check_plan(built: Parts, algorithm: str) -> None:
         if (value := getattr(plan, name)) not in accepted:
             one_of = ", ".join(map(repr, accepted))
             raise PluginError(
-                f"{algorithm!r}: its plan, {type(plan).__name__}, has {name} = {value!r}; accepted: {one_of}"
+                f"{algorithm!r}: its training loop, {type(plan).__name__}, has {name} = {value!r}; accepted: {one_of}"
             )
     if (checker := ability(plan, PlanAbilities, "check_parts")) is not None:
         try:
@@ -286,14 +286,18 @@ def _check_info(built: Parts, algorithm: str, declared: tuple[str, ...]) -> None
     if not built.plan.needs_environment:
         cause, instead = (
             "learns from recordings, which hold no info",
-            "drop them, or use a plan that needs an environment",
+            "drop them, or use a training loop that needs an environment",
         )
     elif ability(built.plan, PlanAbilities, "with_normalizer"):
         cause = "plays whole episodes, of which candidates' returns alone are learned from"
-        instead = "put them into the environment's reward, or use a plan that collects steps, such as OnPolicyPlan"
+        instead = (
+            "put them into the environment's reward, or use a training loop that collects steps, such as OnPolicyPlan"
+        )
     else:
         return
-    raise PluginError(f"{algorithm!r} declares info = {list(declared)}, and its plan, {kind}, {cause}; {instead}")
+    raise PluginError(
+        f"{algorithm!r} declares info = {list(declared)}, and its training loop, {kind}, {cause}; {instead}"
+    )
 
 
 def _check_states(built: Parts, algorithm: str) -> None:

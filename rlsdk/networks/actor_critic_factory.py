@@ -165,8 +165,8 @@ def require_no_latent(*, memory: bool, use_sde: bool, head: bool) -> None:
             ("a memory", " or memory_class") if memory else ("use_sde" if use_sde else "the action head", "")
         )
         raise SettingsError(
-            f"{what} stands between the layers of the network, which actor_class and critic_class replace as a whole; leave"
-            f" these out, and give features_extractor_class{instead}"
+            f"{what} has no effect with actor_class and critic_class, which replace the whole network; leave these out,"
+            f" and pass features_extractor_class{instead}"
         )
 
 

@@ -434,7 +434,7 @@ def require_own_environment(env: str, source: Path | str, *, trust: bool) -> str
     if trust or (why := refusal(env)) is None or (isinstance(source, Path) and vouched_for(source, env)):
         return env
     raise SettingsError(
-        f"{source} names the environment {shown(env)}, and a file may not choose what is imported or read: {why}; give it with"
+        f"{source} names the environment {shown(env)}, and a file may not choose what is imported or read: {why}; pass it with"
         " --env, or add --trust if you trust the file"
     )
 
@@ -455,7 +455,7 @@ def require_own_executor(executor: str, source: str, *, trust: bool) -> None:
     """
     if is_place(executor) and not trust:
         raise SettingsError(
-            f"{source} names the executor {executor!r}, for which a module would be imported; give it again, or add --trust if"
+            f"{source} names the executor {executor!r}, and loading it would import a module; pass it again, or add --trust if"
             " you trust the file"
         )
 
@@ -469,7 +469,7 @@ def require_own_places(places: Mapping[str, object], folder: Path, source: str, 
     for name, place in places.items():
         if not trust and not _is_inside(place, folder):
             raise SettingsError(
-                f"{source} names a place to write, {name} = {str(place)[:200]!r}; give it again with --set {name}=..., or"
+                f"{source} names a place to write, {name} = {str(place)[:200]!r}; pass it again with --set {name}=..., or"
                 " add --trust if you trust the file"
             )
 

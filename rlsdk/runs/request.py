@@ -218,7 +218,7 @@ class RunRequest:
     exact_steps: bool = option("End exactly at --steps; the last round is shorter.", default=False)
     vectorization: str | None = option("How environments are stepped: auto (the default), sync, async, ...")
     sinks: tuple[str, ...] | None = option(
-        "Further metric sink: tensorboard, console, or a plugin's. Can be repeated.",
+        "Further logger: tensorboard, console, or a plugin's. Can be repeated.",
         name="--sink",
         complete="complete_sink",
     )

@@ -374,7 +374,7 @@ def _options(request: RunRequest, known: Preset | None, env: str | None) -> dict
         raise SettingsError(f"--{playing[0].replace('_', '-')} needs an environment: add --env ID, or leave it out")
     steps: int | None = explicit.get("steps") or (known.steps if known else None)
     if steps is None:
-        raise SettingsError("no length: add --steps N, for example --steps 10_000")
+        raise SettingsError("the number of steps is missing: add --steps N, for example --steps 10_000")
     rounds = {"eval_every": 0 if env is None else max(1, steps // 10), "checkpoint_every": max(1, steps // 5)}
     return {**rounds, **explicit, "steps": steps}
 
@@ -492,7 +492,7 @@ def _named(name: str) -> Maker:
     if not is_offered("sinks", name):
         known = (*BUILT_IN, *extensions("sinks"))
         raise SettingsError(
-            f"unknown sink {name!r}; {suggest(name, known)}; metrics.csv and metrics.jsonl are always written"
+            f"unknown logger {name!r}; {suggest(name, known)}; metrics.csv and metrics.jsonl are always written"
         )
     make = extension("sinks", name)
 

@@ -43,7 +43,7 @@ def choose_device(wanted: str, policy: str, environments: str = "cpu") -> tuple[
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk", UserWarning)
     if wanted == "auto":
         if not torch.cuda.is_available():
-            return "cpu", "no accelerator is available"
+            return "cpu", "no GPU found"
         if environments != "cpu":
             return environments, "the environments are on this device"
         if policy.startswith("Cnn"):
@@ -250,5 +250,5 @@ def put_back(generator: Generator, state: object) -> None:
         if not words[1:].any() or (words[1:] >> np.uint64(32)).any():
             raise ValueError("a generator's state holds no random numbers")
     elif len(state) == CUDA_BYTES and int(state.contiguous().numpy()[8:].view(np.int64)[0]) % 4:
-        raise ValueError("a generator's state stands between two draws")
+        raise ValueError("a generator's state ends within a number")
     generator.set_state(state.contiguous())

@@ -93,7 +93,7 @@ def arguments_of_class(instance: object, attribute: attrs.Attribute[Any], value:
     """
     name = attribute.name.replace("_kwargs", "_class")
     if value and getattr(instance, name) is None:
-        raise ValueError(f"{attribute.name} = {value!r} are arguments of {name}, which is not given; give it too")
+        raise ValueError(f"{attribute.name} = {value!r} are arguments of {name}, which is not set; set it too")
 
 
 def as_net_arch(value: object) -> dict[str, tuple[int, ...]] | None:

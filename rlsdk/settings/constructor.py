@@ -60,6 +60,6 @@ def bind(kind: type[ConfigT], args: tuple[object, ...], kwargs: Mapping[str, obj
     if isinstance(policy, type) and not issubclass(policy, str):
         raise SettingsError(
             f"policy = {policy.__module__}.{policy.__name__} is a class of another library; give a name such as"
-            " 'MlpPolicy', or the documented class's name imported from the plugin"
+            " 'MlpPolicy', or the class's name imported from the plugin"
         )
     return structure({**values, **kwargs}, kind)

@@ -168,7 +168,7 @@ def _from_table(table: Mapping[str, object]) -> Schedule:
     values = dict(table)
     kind = values.pop("kind", None)
     if kind == "custom":
-        raise SettingsError(f"the schedule {values.get('name')!r} was a function and is not stored; give it again")
+        raise SettingsError(f"the schedule {values.get('name')!r} was a function and is not stored; pass it again")
     if kind is None:
         raise SettingsError(f"the schedule {shown(dict(table))} has no kind; {ACCEPTED}")
     if not isinstance(kind, str) or kind not in KINDS:

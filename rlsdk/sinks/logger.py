@@ -150,7 +150,7 @@ class Logger:
                 self._warned.add((id(sink), about))
                 kind, value = type(sink).__name__, f", with {about!r}," if about else ""
                 warnings.warn(
-                    f"metric sink {kind}{value} {one_line(raised(error))}; training continues, and metrics may be missing in"
+                    f"the logger {kind}{value} {one_line(raised(error))}; training continues, and metrics may be missing in"
                     f" {kind}",
                     stacklevel=4,
                 )
@@ -231,7 +231,7 @@ class Logger:
             except RlsdkError:
                 raise
             except Exception as error:
-                raise SettingsError(f"metric sink {type(sink).__name__} {raised(error)}; train without it") from error
+                raise SettingsError(f"the logger {type(sink).__name__} {raised(error)}; train without it") from error
 
     def take_files(self, paths: Sequence[Path]) -> None:
         """Pass files to every sink."""
@@ -262,7 +262,7 @@ def _message_about(missed: Mapping[str, object], sinks: Iterable[MetricSink]) ->
     if not all(isinstance(value, DRAWN) or hasattr(value, "shape") for value in missed.values()):
         advice.append("record numbers, texts, lists, arrays or the objects of rlsdk.sinks")
     here = ", ".join(type(sink).__name__ for sink in sinks)
-    return f"no metric sink ({here}) shows {named}; left out{''.join('; ' + text for text in advice)}"
+    return f"no logger ({here}) shows {named}; left out{''.join('; ' + text for text in advice)}"
 
 
 def _required_name(key: object) -> str:

@@ -192,7 +192,7 @@ class NoCollector:
         Raises:
             UsageError: always.
         """
-        raise UsageError("the plan has needs_environment = False but collects; set it to True")
+        raise UsageError("the training loop has needs_environment = False but collects; set it to True")
 
     def end_round(self) -> None:
         """Do nothing, because there are no rounds of collecting."""
@@ -395,11 +395,11 @@ def wrong_round(yielded: object, before: Cursor, algorithm: str) -> PluginError:
     """The error for a yielded value that is not `(Cursor, Report)`, or whose counts are below those `before` the round."""
     if isinstance(yielded, tuple) and tuple(map(type, yielded)) == (Cursor, Report):
         return PluginError(
-            f"{algorithm!r}: counts of its plan fell from {before} to {yielded[0]}; add to the counts of the cursor that rounds"
-            " was given"
+            f"{algorithm!r}: counts of its training loop fell from {before} to {yielded[0]}; add to the counts of the cursor"
+            " that rounds was given"
         )
     found = f"({', '.join(type(part).__name__ for part in yielded)})" if isinstance(yielded, tuple) else repr(yielded)
-    return PluginError(f"{algorithm!r}: its plan yielded {found[:200]}; {YIELDS}")
+    return PluginError(f"{algorithm!r}: its training loop yielded {found[:200]}; {YIELDS}")
 
 
 def of_algorithm(error: PluginError, algorithm: str) -> PluginError:
@@ -432,7 +432,9 @@ def leaves_of(action: object) -> list[object]:
 
 def wrong_length(length: object) -> PluginError:
     """The error for a number of steps that cannot be collected."""
-    return PluginError(f"its plan called collect(policy, {length!r}); the length is a whole number of at least 1")
+    return PluginError(
+        f"its training loop called collect(policy, {length!r}); the length is a whole number of at least 1"
+    )
 
 
 def diverged(metrics: Metrics, report: Report) -> DivergenceError:

@@ -154,7 +154,9 @@ class ReplayUpdates:
                 `td_error`.
         """
         if parts.buffer is None:
-            raise PluginError(f"its plan, {type(parts.plan).__name__}, samples a memory; give Parts(buffer=...)")
+            raise PluginError(
+                f"its training loop, {type(parts.plan).__name__}, samples a buffer; pass Parts(buffer=...)"
+            )
         self.memory = parts.buffer
         # without normalization the algorithm learns from the batches of the buffer unchanged
         self.sample = parts.buffer.sample if parts.preprocess_batch is as_it_is else parts.sample

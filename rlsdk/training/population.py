@@ -115,7 +115,7 @@ def _proposer(parts: Parts) -> AlgorithmAbilities:
     if proposer is None:
         kind = type(parts.algorithm).__name__
         raise PluginError(
-            f"its plan plays candidates, and {kind} has no propose(progress=); see rlsdk.interfaces.AlgorithmAbilities"
+            f"its training loop plays candidates, and {kind} has no propose(progress=); see rlsdk.interfaces.AlgorithmAbilities"
         )
     return proposer
 

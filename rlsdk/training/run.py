@@ -211,7 +211,7 @@ class Run:
             SettingsError: no sink draws histograms.
         """
         if not self.logger.histograms(self.num_timesteps, flatten(self.agent.get_parameters()["policy"])):
-            raise SettingsError("no metric sink draws histograms; set tensorboard_log, which needs rlsdk[tensorboard]")
+            raise SettingsError("no logger draws histograms; set tensorboard_log, which needs rlsdk[tensorboard]")
 
     def _known_values(self) -> dict[str, float]:
         """The values for a log: episodes, speed, and the means of metrics since the last log."""

@@ -301,8 +301,8 @@ class ExactCollector:
         """
         if not self.left:
             raise PluginError(
-                "its plan collects again after a rollout with `stopped`, so it cannot end exactly; end the round there, or"
-                " leave exact_steps out"
+                "its training loop collects again after a rollout with `stopped`, so it cannot end exactly; end the round"
+                " there, or leave exact_steps out"
             )
         wanted = min(length, self.left) if hasattr(length, "__index__") else length
         rollout = self.inner.collect(policy, wanted, on_step=on_step, ends_round=ends_round)
@@ -311,7 +311,7 @@ class ExactCollector:
 
     def play(self, *_: object) -> NoReturn:
         """Raises UsageError: whole episodes have no exact number of steps."""
-        raise _whole_episodes("the plan")
+        raise _whole_episodes("the training loop")
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def test_sequences_are_what_happened_in_order(shared: bool, carry: bool) -> None
     for seed in range(12):
         memory, script = played(seed, shared=shared, carry=carry)
         if carry and not startable(memory):
-            with pytest.raises(UsageError, match="begins with a stored carry"):
+            with pytest.raises(UsageError, match="begins with a stored recurrent state"):
                 memory.sample(1, torch.Generator())
             continue
         batch = memory.sample(40, torch.Generator().manual_seed(seed))

@@ -223,7 +223,7 @@ def test_histograms_and_hyperparameters_reach_tensorboard(tmp_path: Path) -> Non
     plugin = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
     assert b"learning_rate" in plugin
     assert b"policy_kwargs.net_arch" in plugin
-    with pytest.raises(SettingsError, match="no metric sink draws histograms"):
+    with pytest.raises(SettingsError, match="no logger draws histograms"):
         off_policy().learn(10, callback=ParameterHistograms(5))
 
 

@@ -305,7 +305,7 @@ def test_a_file_cannot_choose_what_is_imported(cli: Any, tmp_path: Path) -> None
     agent.save("evil")
     code, _, err = cli("eval", "evil.rlsdk")
     assert code == 1
-    assert "give it with --env" in err
+    assert "pass it with --env" in err
 
 
 @pytest.mark.slow

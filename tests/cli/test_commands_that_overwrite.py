@@ -148,7 +148,7 @@ def test_seeds_step_their_environments_as_asked(cli: Any, tmp_path: Path) -> Non
     [("n_envs=2", "--n-envs"), ("n_timesteps=1e3", "--steps"), ("total_timesteps=9", "--steps")],
 )
 def test_an_option_given_as_a_setting_is_named(cli: Any, assignment: str, option: str) -> None:
-    assert f"give it with {option}" in cli("run", "ppo", *SHORT, "--set", assignment)[2]
+    assert f"pass it with {option}" in cli("run", "ppo", *SHORT, "--set", assignment)[2]
 
 
 def test_a_file_of_the_zoo_is_a_preset(cli: Any, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_files_do_not_choose_what_is_imported_or_read(cli: Any, text: str) -> No
     agent.env_name = text
     agent.save("agent.rlsdk")
     code, _, err = cli("eval", "agent.rlsdk", "--episodes", "1")
-    assert (code, "give it with --env, or add --trust" in err) == (1, True)
+    assert (code, "pass it with --env, or add --trust" in err) == (1, True)
     Path("suite.toml").write_text(f'[[cells]]\nalgorithm = "ppo"\nenv = "{text}"\nsteps = 8\n')
     code, _, err = cli("bench", "suite.toml", "--seeds", "1")
     assert (code, "--trust" in err) == (1, True)

@@ -127,7 +127,9 @@ def test_a_policy_with_another_action_head(register: Register, tmp_path: Path) -
     assert np.array_equal(again.predict(seen, deterministic=True)[0], model.predict(seen, deterministic=True)[0])
     twin = rlsdk.make(name, env="Pendulum-v1", **settings).learn(128)
     assert torch.equal(twin.policy.head.linear.weight, head.linear.weight)
-    with pytest.raises(SettingsError, match=r"the action head stands between the layers .* features_extractor_class"):
+    with pytest.raises(
+        SettingsError, match=r"the action head has no effect with actor_class .* features_extractor_class"
+    ):
         rlsdk.make(name, env="Pendulum-v1", n_steps=64, policy_kwargs={"actor_class": nn.Linear})
 
 

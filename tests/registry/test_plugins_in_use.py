@@ -220,7 +220,7 @@ def test_what_the_results_do_not_depend_on_ends_no_run(
         out=tmp_path / "run",
     )
     if where.startswith("Sink"):
-        with pytest.warns(UserWarning, match=f"metric sink Sink raised {kind}"):
+        with pytest.warns(UserWarning, match=f"the logger Sink raised {kind}"):
             run(how)
     else:
         run(how)

@@ -193,7 +193,7 @@ def test_what_no_sink_shows_is_warned_of_once() -> None:
             logger.dump(1)
         if _ == 0:
             assert len(caught) == 1
-            assert "no metric sink (RecordingSink) shows 'picture' (Image); left out; set tensorboard_log" in str(
+            assert "no logger (RecordingSink) shows 'picture' (Image); left out; set tensorboard_log" in str(
                 caught[0].message
             )
         else:
@@ -251,10 +251,10 @@ def test_every_value_that_no_sink_shows_is_named(tmp_path: Path) -> None:
     logger = configure(tmp_path, ["csv", "tensorboard"])
     for name, value in {"b": b"x", "a": object(), "endless": endless, "round": round_, "large": "x" * 200_000}.items():
         logger.record(name, value)
-    with pytest.warns(UserWarning, match="no metric sink") as caught:
+    with pytest.warns(UserWarning, match="no logger") as caught:
         logger.dump(1)
     # another test may have left an object whose end warns, too
-    (message,) = (text for text in (str(one.message) for one in caught) if "no metric sink" in text)
+    (message,) = (text for text in (str(one.message) for one in caught) if "no logger" in text)
     assert "'a' (object), 'b' (bytes), 'endless' (list), 'round/" in message
     assert message.endswith("left out; record numbers, texts, lists, arrays or the objects of rlsdk.sinks")
     assert "tensorboard_log" not in message, "TensorBoard is on"
@@ -341,7 +341,7 @@ def test_a_sink_that_fails_costs_one_warning_and_nobody_else() -> None:
     sinks: list[Any] = [Full(), sink]
     model.set_logger(Logger(output_formats=sinks))
     message = (
-        r"metric sink Full raised OSError: no space left on device \(.*test_logger\.py, line \d+\); training continues"
+        r"the logger Full raised OSError: no space left on device \(.*test_logger\.py, line \d+\); training continues"
     )
     with pytest.warns(UserWarning, match=message) as warnings_:
         model.learn(24, log_interval=1)
@@ -366,7 +366,7 @@ def test_a_sink_may_leave_out_every_method() -> None:
     logger.take_files([])
     assert not logger.histograms(3, {"weight": [1.0]})
     logger.record("picture", Image([[0.0]], "HW"))
-    with pytest.warns(UserWarning, match=r"no metric sink \(Sink, RecordingSink\) shows 'picture'"):
+    with pytest.warns(UserWarning, match=r"no logger \(Sink, RecordingSink\) shows 'picture'"):
         logger.dump(4)
     logger.close()
 

@@ -180,12 +180,12 @@ def _without(name: str) -> Any:
     [
         (object(), "no rounds"),
         (_without("rounds"), "no rounds"),
-        (_without("unit"), "its plan, Incomplete, has no unit"),
+        (_without("unit"), "its training loop, Incomplete, has no unit"),
         (OtherArguments(1), r"is called as rounds\(training, cursor\)"),
         (_declaring("unit", "episodes"), "has unit = 'episodes'; accepted: 'steps', 'updates'"),
         (_declaring("log_every", "days"), "accepted: 'episodes', 'rounds'"),
         (_declaring("needs_environment", "yes"), "accepted: True, False"),
-        (OffPolicyPlan(1, 1, 8, 0), "samples a memory; give Parts"),
+        (OffPolicyPlan(1, 1, 8, 0), "samples a buffer; pass Parts"),
         (PopulationPlan(lambda parameters: lambda seen: seen, 1), r"Reinforce has no propose\(progress=\)"),
     ],
 )
@@ -202,10 +202,10 @@ def test_plans_are_checked_when_parts_are_assembled(plan: Any, words: str) -> No
         (Yields(None), "yielded None"),
         (Yields((Cursor(1), "report")), r"yielded \(Cursor, str\)"),
         (Yields((1, 2, 3)), r"yielded \(int, int, int\)"),
-        (Yields((Cursor(-1), Report(0, 0, (), None))), "counts of its plan fell"),
+        (Yields((Cursor(-1), Report(0, 0, (), None))), "counts of its training loop fell"),
         (
             Yields((Cursor(8, 2), Report(8, 2, (), None)), (Cursor(9, 1), Report(9, 1, (), None))),
-            "counts of its plan fell",
+            "counts of its training loop fell",
         ),
     ],
 )
@@ -287,7 +287,9 @@ def test_what_a_policy_returns_is_checked_in_the_first_rollout(result: Any, word
 
 @pytest.mark.parametrize("length", [0, -1, 2.0, None])
 def test_a_length_that_cannot_be_collected_is_an_error(length: Any) -> None:
-    with pytest.raises(PluginError, match=r"'own-loop': its plan called collect\(policy, .*whole number of at least 1"):
+    with pytest.raises(
+        PluginError, match=r"'own-loop': its training loop called collect\(.*whole number of at least 1"
+    ):
         agent(TwoRollouts(length)).learn(4)
 
 

@@ -228,7 +228,7 @@ def test_policies_of_pictures_are_compared_on_pictures_that_differ(tmp_path: Pat
         env=FakeImageEnv(36, 3, action_space=gym.spaces.Box(-1, 1, (1,))),
         policy_kwargs={"features_extractor_class": CountingExtractor},
     )
-    with pytest.raises(UsageError, match="does not do what the agent does"):
+    with pytest.raises(UsageError, match="gives other actions than the agent"):
         export(odd, tmp_path / "x", "torch-export")
 
 
@@ -242,7 +242,7 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"cannot be exported: .*branches that depend on values"):
         export(odd, tmp_path / "x", "torch-export")
     odd = rlsdk.make("trpo", env="Pendulum-v1", policy_kwargs={"activation_fn": Forgetful})
-    with pytest.raises(UsageError, match="does not do what the agent does"):
+    with pytest.raises(UsageError, match="gives other actions than the agent"):
         export(odd, tmp_path / "x", "torch-export")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(SettingsError, match=r"pip install .*\[export\]\""):

@@ -134,5 +134,5 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path) -> None:
 def test_settings_without_use_for_statistics_are_refused(setting: Any, named: str, tmp_path: Path) -> None:
     trained(BOX, {}, tmp_path)
     file = tmp_path / "statistics.pkl"
-    with pytest.raises(SettingsError, match=re.escape(f"{named} leaves no use for the statistics in {file}")):
+    with pytest.raises(SettingsError, match=re.escape(f"{named} is set, so the statistics in {file} are not used")):
         import_sb3(tmp_path / "model.zip", "ppo", environment(BOX), vecnormalize=file, normalize=setting)

@@ -138,7 +138,7 @@ def test_wrappers_are_not_imported(file: Path, wrapper: str, message: str) -> No
         ("n_envs: .nan", "n_envs = nan; give a positive whole number"),
         ("n_envs: .inf", "n_envs = inf; give a positive whole number"),
         ("callback: mine.Callback", "callback = 'mine.Callback', which is not a setting"),
-        ("env_kwargs: {gravity: 3}", "give its entries with --env-kwargs NAME=VALUE"),
+        ("env_kwargs: {gravity: 3}", "pass its entries with --env-kwargs NAME=VALUE"),
         ("noise_type: adaptive", "noise_type = 'adaptive'"),
         ("noise_type: normal", "noise_std = None"),
         ("policy_kwargs: \"dict(net_arch=__import__('os').system('exit 3'))\"", "is neither a literal"),

@@ -270,7 +270,7 @@ def test_a_sink_that_cannot_begin_ends_the_search(tmp_path: Path, monkeypatch: p
         def write(self, step: int, values: object) -> None: ...
         def close(self) -> None: ...
 
-    with pytest.raises(SettingsError, match="unknown sink 'nosuch'"):
+    with pytest.raises(SettingsError, match="unknown logger 'nosuch'"):
         tune(plan(tmp_path, sinks=("nosuch",)))
     monkeypatch.setattr("rlsdk_lab.trial_logs.named_sinks", lambda names: [lambda folder, resumed: Closed()])
     with pytest.raises(SettingsError, match="the service is closed"):

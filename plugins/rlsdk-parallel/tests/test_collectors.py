@@ -240,7 +240,7 @@ def test_attributes_and_methods_reach_the_environments() -> None:
     env.set_attr("length", 0.25, indices=[1, 3])
     assert env.get_attr("length") == [0.5, 0.25, 0.5, 0.25]
     assert len(env.env_method("close")) == 4
-    with pytest.raises(UsageError, match="plays no single episodes"):
+    with pytest.raises(UsageError, match="population methods need single environments"):
         env.map(lambda environments, items: [], [1])
     env.close()
     env.close()
@@ -292,7 +292,7 @@ def test_a_stored_run_names_no_module_to_import(option: str, tmp_path: Path) -> 
     record = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps({**record, option: "antigravity:fly"}))
     with pytest.raises(
-        SettingsError, match="names the executor 'antigravity:fly', for which a module would be imported"
+        SettingsError, match="names the executor 'antigravity:fly', and loading it would import a module"
     ):
         run(RunRequest(algorithm="trpo", out=tmp_path, resume=True))
     assert "antigravity" not in sys.modules

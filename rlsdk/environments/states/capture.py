@@ -67,8 +67,8 @@ def restore(environment: object, state: Any) -> None:
         # without their modules, which may change: the state itself is checked below, attribute by attribute
         if [entry["class"].rpartition(".")[2] for entry in stored] != [type(layer).__name__ for layer in layers]:
             raise ArtifactError(
-                f"the file holds the state of {stored[0]['class']}, wrapped otherwise than {named(environment)}"
-                " or of another kind; make it as for the training, or begin new episodes: load(..., force_reset=True)"
+                f"the file holds the state of {stored[0]['class']}, wrapped differently than {named(environment)}"
+                " or of another kind; wrap it as in training, or begin new episodes: load(..., force_reset=True)"
             )
         assigned = Assigned(layers)
         for entry, layer in zip(stored, layers, strict=True):

@@ -183,7 +183,7 @@ class Reader:
             raise _damaged(repr(code)[:80])
         kind = next(iter(code))
         if kind in SHARED and present is MISSING:
-            raise ArtifactError("the state in the file belongs to an environment made otherwise")
+            raise ArtifactError("the state in the file belongs to a differently configured environment")
         if kind == "constant":
             return present
         if kind == "float":
@@ -328,7 +328,7 @@ def require_fit(where: str, value: object, present: object, *, assigned: bool) -
         fits = _alike(value, present) if assigned else _same_kind(value, present)
     if not fits:
         raise ArtifactError(
-            f"the file is damaged, or of an environment made otherwise: {where} is {_named(present)} here, and"
+            f"the file is damaged, or of a differently configured environment: {where} is {_named(present)} here, and"
             f" {_named(value)} in the file"
         )
 

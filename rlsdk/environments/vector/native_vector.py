@@ -110,7 +110,7 @@ class NativeVectorEnv(SteppedVector):
         """Set the options of the next reset. Raises UsageError for a list: the vector environment takes one dict for all."""
         if isinstance(options, list | tuple):
             raise UsageError(
-                f"{self.name!r} is a vector by itself: its reset takes one dict of options for all environments, not a list"
+                f"{self.name!r} is a vector environment: its reset takes one dict of options for all environments, not a list"
             )
         super().set_options(options)
 
@@ -342,7 +342,7 @@ class NativeVectorEnv(SteppedVector):
 
     def _separate(self) -> SyncVectorEnv | AsyncVectorEnv:
         if not isinstance(self.env.unwrapped, SyncVectorEnv | AsyncVectorEnv):
-            raise UsageError(f"{self.name!r} is a vector by itself: it has no separate environments")
+            raise UsageError(f"{self.name!r} is a vector environment: it has no separate environments")
         return self.env.unwrapped
 
     def close(self) -> None:

@@ -72,7 +72,9 @@ class _Recorded:
 
     def extend(self, item: object) -> NoReturn:
         """Raise UsageError: a data set cannot be extended."""
-        raise UsageError(f"the data set {self.dataset.name!r} cannot be extended; an offline plan does not collect")
+        raise UsageError(
+            f"the data set {self.dataset.name!r} cannot be extended; an offline training loop does not collect"
+        )
 
     def _drawn(self, size: int, generator: Generator) -> Tensor:
         """Positions int64 [size] of steps, each with equal probability."""

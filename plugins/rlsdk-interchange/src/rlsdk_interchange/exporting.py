@@ -315,7 +315,7 @@ def _require_agreement(program: torch.export.ExportedProgram, module: ExportedPo
         for found, wanted in zip(program.module()(*inputs), module(*inputs), strict=True):
             if not torch.allclose(found.double(), wanted.double(), atol=TOLERANCE, rtol=TOLERANCE):
                 raise UsageError(
-                    "the exported policy does not do what the agent does; its `act` must depend on its inputs alone"
+                    "the exported policy gives other actions than the agent; its `act` must depend on its inputs alone"
                 )
 
 

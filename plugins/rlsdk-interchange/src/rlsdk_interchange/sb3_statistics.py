@@ -60,7 +60,9 @@ def set_statistics(agent: Agent, statistics: Statistics, path: Path) -> None:
     held = () if normalizer is None else normalizer.state_dict()["observation"]
     if normalizer is None or (statistics.observation and not held):
         setting = "normalize = false" if normalizer is None else "normalize.norm_obs = false"
-        raise SettingsError(f"{setting} leaves no use for the statistics in {path}; omit this setting, or the file")
+        raise SettingsError(
+            f"{setting} is set, so the statistics in {path} are not used; omit this setting, or the file"
+        )
     state = normalizer.state_dict()
     moments = statistics.observation
     if len(held) != len(moments) or (len(held) > 1 and set(moments) != set(normalizer.moments)):

@@ -30,7 +30,7 @@ WRAPPERS = {
 }
 """Wrapper of rl-baselines3-zoo -> what `--wrapper` accepts for it."""
 ELSEWHERE = {
-    "env_kwargs": "give its entries with --env-kwargs NAME=VALUE",
+    "env_kwargs": "pass its entries with --env-kwargs NAME=VALUE",
     "vec_env_wrapper": "wrap the environments with --wrapper, or set normalize and frame_stack",
     "callback": "pass callbacks to learn() in Python, or use the options of rlsdk run",
 }

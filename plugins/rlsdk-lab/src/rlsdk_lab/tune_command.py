@@ -133,7 +133,7 @@ def _environment(algorithm: str, settings: Mapping[str, object], env: str | None
 
 
 def _report(best: Best, command: str) -> None:
-    others = f"{best.given_up} given up early, {best.failed} failed"
+    others = f"{best.given_up} pruned, {best.failed} failed"
     print_line(f"best of {counted(best.trials, 'trial')} ({others}): return {best.score:.2f}")
     for name, value in best.values.items():
         print_line(f"  {name} = {value:.6g}")

@@ -188,7 +188,7 @@ class _Search:
             came = f"failed: {outcome.reason}"
         elif outcome.score is None:
             last = self._end(trial, TrialState.PRUNED).value
-            came = f"{'' if last is None else f'{last:.2f} '}(given up early)"
+            came = f"{'' if last is None else f'{last:.2f} '}(pruned)"
         else:
             self._end(trial, TrialState.COMPLETE, outcome.score)
             came = f"{outcome.score:.2f}"

@@ -103,8 +103,8 @@ class RemoteCollector:
     def _shared(self, policy: Policy[Any, Any], wanted: Round) -> Shared:
         if policy is not self._agent.parts.behavior_policy:
             raise PluginError(
-                f"the plan collects with a {type(policy).__name__} that is not Parts.behavior_policy, and collectors have"
-                " copies of that one only; collect with it, or without collectors"
+                f"the training loop collects with a {type(policy).__name__} that is not Parts.behavior_policy, and collectors"
+                " have copies of that one only; collect with it, or without collectors"
             )
         normalizer = self._agent.preprocessing.normalizer
         modes = tuple(module.training for module in modules_of(policy))

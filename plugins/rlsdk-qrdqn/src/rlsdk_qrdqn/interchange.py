@@ -22,7 +22,7 @@ def from_sb3(weights: Mapping[str, Tensor], actions: Space) -> Translated:
     last = 2 * len(layers_of(weights, prefix)) - 2
     outputs = len(weights[f"{prefix}{last}.weight"])
     if not count or outputs % count:
-        raise ValueError(f"{outputs} outputs are not some quantiles of each of {count} actions")
+        raise ValueError(f"{outputs} outputs cannot be divided into quantiles of {count} actions")
     kind, encoder = image_encoder(weights, "quantile_net.")
     networks = {"net_arch": hidden(weights, prefix, output=True), "n_quantiles": outputs // count}
     online, target = (_network(weights, net, last, count) for net in ("quantile_net.", "quantile_net_target."))

@@ -147,7 +147,7 @@ def require_answer(address: str) -> None:
         ) from None
     if not found:
         raise SettingsError(
-            f"what answers at {address}, {_SOURCE}, is not the head of a Ray; its port is 6379 by default"
+            f"the program at {address}, {_SOURCE}, is not the head of a Ray cluster; its port is 6379 by default"
         )
 
 

@@ -132,7 +132,7 @@ def global_state_untouched(subject: Subject) -> None:
 @clause(
     "agent.evaluation-does-not-disturb",
     "An evaluation between two calls of learn does not change the training.",
-    "Acting must not change the policy or the algorithm. Store the state of `act` in the carry, and count"
+    "Acting must not change the policy or the algorithm. Store the state of `act` in the recurrent state, and count"
     " training steps in `update`.",
 )
 def evaluation_does_not_disturb(subject: Subject) -> None:

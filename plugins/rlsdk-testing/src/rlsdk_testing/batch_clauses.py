@@ -105,7 +105,7 @@ def discount_read(subject: Subject) -> None:
     "batch.discounts-mark-ends",
     "In all sequences that update() gets, from a buffer or directly from the environments, `discount` is 0 at"
     " terminations and above 0 elsewhere.",
-    "plan and buffer: discount = gamma * ~terminated. It is not 0 at truncated rows.",
+    "training loop and buffer: discount = gamma * ~terminated. It is not 0 at truncated rows.",
 )
 def discounts_mark_ends(subject: Subject) -> None:
     learner = Learner(subject)

@@ -111,8 +111,8 @@ def rows_are_true(subject: Subject) -> None:
 @clause(
     "buffer.sequences-are-true",
     "Sampled Sequences are consecutive stored steps of one environment, with all columns of each step."
-    " is_first, terminated and truncated mark the ends of episodes. valid and loss_mask are False for filler"
-    " rows and padding. Initial carries are those at the first step.",
+    " is_first, terminated and truncated mark the ends of episodes. valid and loss_mask are False for padding"
+    " rows. Initial recurrent states are those at the first step.",
     "sample(): take rows of one environment in the order in which they were stored, never across the newest"
     " row of the ring. Set valid and loss_mask to False in rows that must not be learned from.",
 )

@@ -221,7 +221,7 @@ def minibatches(subject: Subject) -> None:
 @clause(
     "count.training-ends",
     "A training ends with the round in which its steps are made: not a round earlier, and not one later.",
-    "rounds(): while cursor.env_steps < training.end (or cursor.updates, if the plan counts updates).",
+    "rounds(): while cursor.env_steps < training.end (or cursor.updates, if the training loop counts updates).",
 )
 @look_first("plan", "rounds")
 def training_ends(subject: Subject) -> None:

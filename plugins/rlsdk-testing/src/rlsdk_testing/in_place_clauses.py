@@ -23,10 +23,10 @@ STEPS, ROWS = 16, 3
 @clause(
     "policy.in-place-is-act",
     "If a policy has act_in_place(), it writes the actions that act() returns, takes the same numbers from the generator, and"
-    " has the same extras. act() does not change the carry then.",
+    " has the same extras. act() does not change the recurrent state then.",
     "act_in_place(): compute the actions of step t when the returned function is called, because later rows are"
-    " not filled before. Draw random numbers as act() does. Return None if act() changes the carry. The storage may hold"
-    " several rollouts: the first step of the second one is not step 0.",
+    " not filled before. Draw random numbers as act() does. Return None if act() changes the recurrent state. The storage may"
+    " hold several rollouts: the first step of the second one is not step 0.",
 )
 def in_place_is_act(subject: Subject) -> None:
     tried = [_compare(what, agent) for what, agent in subject.agents()]

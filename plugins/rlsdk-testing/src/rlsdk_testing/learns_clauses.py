@@ -228,7 +228,7 @@ FAR = np.array([[1000.0, -3.0], [1004.0, -3.0]], np.float32)
     "learns.normalized",
     "With `normalize`, training solves a task whose observations are far from 0. So every observation of an"
     " update is normalized.",
-    "Apply context.observation_normalizer to your own records, and sample with parts.sample(). If the plan has"
+    "Apply context.observation_normalizer to your own records, and sample with parts.sample(). If the training loop has"
     " a buffer and also learns from the newest steps, pass these through parts.preprocess_batch().",
 )
 def normalized(subject: Subject) -> None:
@@ -359,7 +359,7 @@ def _estimator(agent: Agent) -> PolicyAbilities | AlgorithmAbilities | None:
 @clause(
     "learns.t-maze",
     "A recurrent policy learns to turn to the side that an observation at the start of the episode shows.",
-    "act() and update(): use the carry before each step, let gradients flow through it, and reset it where"
+    "act() and update(): use the recurrent state before each step, let gradients flow through it, and reset it where"
     " is_first is True.",
 )
 def t_maze(subject: Subject) -> None:

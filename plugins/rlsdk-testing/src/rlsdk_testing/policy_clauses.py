@@ -100,7 +100,7 @@ def _actions_in_space(subject: Subject, what: str, agent: Agent) -> None:
 
 @clause(
     "policy.deterministic",
-    "The deterministic action depends only on the observation and the carry.",
+    "The deterministic action depends only on the observation and the recurrent state.",
     "act(deterministic=True): return the mode of the distribution, without noise, dropout or epsilon-greedy"
     " exploration.",
 )
@@ -115,7 +115,7 @@ def deterministic(subject: Subject) -> None:
 @clause(
     "policy.rows-independent",
     "The deterministic action for a row is the same alone and in a batch (within 1e-5).",
-    "act(): compute each row of the batch from the row's observation and carry only. Use no mean, maximum or"
+    "act(): compute each row of the batch from the row's observation and recurrent state only. Use no mean, maximum or"
     " normalization over rows.",
 )
 def rows_independent(subject: Subject) -> None:
@@ -215,7 +215,7 @@ def log_prob_is_true(subject: Subject) -> None:
 
 @clause(
     "policy.no-hidden-state",
-    "The policy has no state except the carry: equal calls give equal results.",
+    "The policy has no state except the recurrent state: equal calls give equal results.",
     "act(): store nothing in the object between calls. Return counts, noise and recurrent state in Act.carry.",
 )
 def no_hidden_state(subject: Subject) -> None:
@@ -234,9 +234,9 @@ def no_hidden_state(subject: Subject) -> None:
 
 @clause(
     "policy.episode-start-forgets",
-    "At the start of an episode the policy ignores the carry of that row. Rows in the middle of an episode use"
-    " their carry.",
-    "act(): reset the carry row by row: torch.where(is_first, initial, carry) for each tensor, with is_first"
+    "At the start of an episode the policy ignores the recurrent state of that row. Rows in the middle of an episode use"
+    " their recurrent state.",
+    "act(): reset the recurrent state row by row: torch.where(is_first, initial, carry) for each tensor, with is_first"
     " bool [B]. Do not reset all rows together, and do not use the first row's flag for the others.",
 )
 def episode_start_forgets(subject: Subject) -> None:
@@ -295,7 +295,7 @@ def _noise_starts_again(subject: Subject) -> bool:
 @clause(
     "policy.carry",
     "Carries have a row for each environment, constant shapes and dtypes, and require no gradient. act() does"
-    " not write into the carry that it receives.",
+    " not write into the recurrent state that it receives.",
     "initial_carry() and act(): return detached tensors [batch, ..], and do not write into the tensors that"
     " they receive.",
 )

@@ -173,7 +173,7 @@ def _start(episode: NotedEpisode) -> tuple[float, ...]:
 
 @clause(
     "population.scores-are-true",
-    "A candidate's score is the mean return of its episodes, including the bonus that the plan adds to every"
+    "A candidate's score is the mean return of its episodes, including the bonus that the training loop adds to every"
     " reward. `Scored` counts the steps of all candidates.",
     "rounds(): reset the sum of rewards for every episode, and divide the sum of all returns by the number of"
     " episodes.",
@@ -195,7 +195,7 @@ def scores_are_true(subject: Subject) -> None:
 @clause(
     "population.statistics",
     "The normalization statistics are those of the observations of all steps of all candidates.",
-    "rounds(): merge the moments of every result into the plan's normalizer.",
+    "rounds(): merge the moments of every result into the training loop's normalizer.",
 )
 def statistics(subject: Subject) -> None:
     subject.needs_vectors("vectors are normalized")

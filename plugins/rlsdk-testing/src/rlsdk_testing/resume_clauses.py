@@ -33,9 +33,9 @@ ROOM, INTERVAL = 24, 10
 """The rows of the buffer, and the steps or updates between updates of a target. They are not multiples of usual rounds."""
 SAMPLED = 64
 OUT_OF_FILES = (
-    "state_dict() of the algorithm, the buffer or the plan must include every count, schedule, generator and"
+    "state_dict() of the algorithm, the buffer or the training loop must include every count, schedule, generator and"
     " statistic that later steps depend on, and load_state_dict() must restore them. rlsdk.interfaces.state_of"
-    " collects them; a count is an int64 tensor. The recurrent state of a policy belongs in its carry."
+    " collects them; a count is an int64 tensor. The recurrent state of a policy belongs in `Act.carry`."
 )
 
 
@@ -63,7 +63,7 @@ def resumes_with(subject: Subject, policy: str | None) -> None:
     "resume.vectors",
     "A resumed training ends exactly like an uninterrupted one also with several environments, in this process"
     " and in others, with normalization and with each kind of action noise.",
-    "State of each environment (noise, running returns, counts) belongs in the carry of act(), or in a tensor"
+    "State of each environment (noise, running returns, counts) belongs in the recurrent state of act(), or in a tensor"
     " [num_envs] that state_dict() of the object includes.",
 )
 def vectors(subject: Subject) -> None:

@@ -80,7 +80,7 @@ def draws_are_fresh(subject: Subject) -> None:
     "policy.acting-changes-nothing",
     "Acting, predicting and evaluating leave every parameter, buffer and running statistic as it is, also if modules are in"
     " training mode.",
-    "act(): change nothing but the carry. Call eval() in act() and train() in update(), so that statistics stay.",
+    "act(): change nothing but the recurrent state. Call eval() in act() and train() in update(), so that statistics stay.",
 )
 def acting_changes_nothing(subject: Subject) -> None:
     agent = subject.trained()

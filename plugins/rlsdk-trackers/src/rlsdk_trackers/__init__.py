@@ -1,5 +1,5 @@
-"""Metric sinks that write to experiment trackers. Classes are imported on first use, so that listing plugins is fast; the
-library of a tracker is imported when its sink is made."""
+"""Loggers that write to experiment trackers. Classes are imported on first use, so that listing plugins is fast; the
+library of a tracker is imported when its logger is made."""
 
 from typing import TYPE_CHECKING
 

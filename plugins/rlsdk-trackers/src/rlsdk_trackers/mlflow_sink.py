@@ -1,4 +1,4 @@
-"""The metric sink for MLflow (extra `mlflow`)."""
+"""The logger for MLflow (extra `mlflow`)."""
 
 from __future__ import annotations
 

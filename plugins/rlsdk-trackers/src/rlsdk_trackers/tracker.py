@@ -73,7 +73,7 @@ class Tracker(ABC):
         except ImportError as error:
             lacking = "" if getattr(error, "name", None) == self.name else f" ({one_line(error, 200)})"
             raise SettingsError(
-                f"the sink {self.name!r} needs {self.title}{lacking}: {pip_install(f'rlsdk-trackers[{self.name}]')}"
+                f"the logger {self.name!r} needs {self.title}{lacking}: {pip_install(f'rlsdk-trackers[{self.name}]')}"
             ) from None
 
     # --- what rlsdk calls ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The metric sink for trackio (extra `trackio`)."""
+"""The logger for trackio (extra `trackio`)."""
 
 from __future__ import annotations
 

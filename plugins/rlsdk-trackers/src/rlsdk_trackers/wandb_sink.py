@@ -1,4 +1,4 @@
-"""The metric sink for Weights & Biases (extra `wandb`)."""
+"""The logger for Weights & Biases (extra `wandb`)."""
 
 from __future__ import annotations
 
