@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from rlsdk.training.population import EpisodeRequest, play_episodes
 
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
@@ -20,7 +21,6 @@ from rlsdk.errors import EnvironmentFault, SettingsError, UsageError
 from rlsdk.evaluation.evaluate import run_episodes
 from rlsdk.networks.encoders import encoder_of
 from rlsdk.records import Scored
-from rlsdk.training.population import EpisodeRequest, play_episodes
 from rlsdk_ars import ARS
 from rlsdk_ars.loss import search_step
 from rlsdk_envs.toy import AnySpaceEnv, IdentityEnv, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete, SimpleMultiObsEnv

@@ -22,7 +22,7 @@ from rlsdk_testing.subject import Subject, differing, equal_values, flat_state
 
 def _batch(agent: Agent) -> object:
     """Return a batch that the algorithm can learn from: transitions of its buffer, a rollout, or candidates with scores."""
-    if hasattr(agent.parts.plan, "with_normalizer"):
+    if getattr(agent.parts.plan, "plays_episodes", False):
         return scored(agent)
     if agent.parts.buffer is not None:  # checked first: a plugin's own plan may have both a buffer and a rollout length
         return agent.parts.sample(16, torch.Generator().manual_seed(5))
