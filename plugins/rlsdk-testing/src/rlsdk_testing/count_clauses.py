@@ -14,9 +14,9 @@ import torch
 from rlsdk.callbacks import LambdaCallback
 from rlsdk.environments import make_vec_env
 from rlsdk.kernels import kernels_off
-from rlsdk.records import Report, Rollout, Scored
+from rlsdk.records import Report, Rollout
 from rlsdk_testing.alternatives import Setting, settings_of
-from rlsdk_testing.batches import recording, wrapping
+from rlsdk_testing.batches import is_scored, recording, wrapping
 from rlsdk_testing.dose_clauses import moves_of_copies
 from rlsdk_testing.kit import clause, require
 from rlsdk_testing.networks import Found
@@ -138,7 +138,7 @@ def _rows_used(subject: Subject, name: str, value: int) -> Counter[str]:
     given: dict[str, Any] = {name: value}
     observed = Observed(subject, **given)
     batch = observed.batch
-    if not isinstance(batch, Scored):
+    if not is_scored(batch):
         return Counter()
     before = observed.effect(batch)
     used = 0
