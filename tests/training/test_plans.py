@@ -30,7 +30,6 @@ from rlsdk.training import (
     Cursor,
     LocalCollector,
     OffPolicyPlan,
-    PopulationPlan,
     Training,
     begin_acting,
     group_generators,
@@ -39,6 +38,7 @@ from rlsdk.training import (
 )
 from rlsdk.training.collector import collect
 from rlsdk.tree import flatten, leaves, map_tensors
+from rlsdk_ars import PopulationPlan
 from rlsdk_envs.toy import IdentityEnv
 from tests import small_algorithms
 

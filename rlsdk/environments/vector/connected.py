@@ -94,7 +94,7 @@ class SteppedVector:
     def map(self, work: Any, items: Any) -> list[Any]:
         """Raises UsageError: all environments are stepped together, so none plays an episode of its own."""
         raise UsageError(
-            f"{self.name!r} plays no single episodes; population methods need make_vec_env(id, n, vectorization='sync' or"
+            f"{self.name!r} plays no single episodes; this algorithm needs make_vec_env(id, n, vectorization='sync' or"
             " 'async'), the name of an executor, or an object with a method `map`"
         )
 
