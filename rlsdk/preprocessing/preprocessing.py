@@ -82,13 +82,9 @@ class Preprocessing:
         normalizer = self.normalizer
         if getattr(parts.plan, "plays_episodes", False):
             if self.frames is not None:
-                raise SettingsError(
-                    "frame_stack is not possible with an algorithm that plays whole episodes; stack frames in the environment"
-                )
+                raise SettingsError("frame_stack is not possible with whole episodes; stack frames in the environment")
             if normalizer is not None and normalizer.settings.sign_reward:
-                raise SettingsError(
-                    "sign_reward is not possible with an algorithm that plays whole episodes and compares their returns"
-                )
+                raise SettingsError("sign_reward is not possible where whole returns are compared; leave it out")
         return parts if normalizer is None else replace(parts, preprocess_batch=partial(normalized_batch, normalizer))
 
     # --- training ----------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class LocalCollector:
         self._rollout_ended: Callable[[], object] | None = None if ends is None else partial(ends, env)
         self.report: Callable[[EnvStep], bool] | None = None if report is None else partial(report, env)
         """Calls the callbacks for a step that a plan has made itself, with `play`, and returns whether the training stops
-        there. None if no callback watches steps."""
+        there. None if no callback watches steps. Steps have `infos` if `env.keeps_infos`."""
         self._policy: AnyPolicy | None = None
         """The policy that `_prepare` has seen."""
 
@@ -166,11 +166,6 @@ class LocalCollector:
     def observation_normalizer(self) -> ObservationNormalizer | None:
         """The running statistics of observations, which such a plan applies and updates itself; None without `normalize`."""
         return None if self.normalizer is None else self.normalizer.normalizer.observations
-
-    @property
-    def keeps_infos(self) -> bool:
-        """Whether the steps given to `report` must have `infos`, because a callback needs them."""
-        return bool(getattr(self.env, "keeps_infos", False))
 
     def play(
         self, work: Callable[[Sequence[object], Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]

@@ -219,21 +219,15 @@ def steps_of(result: EpisodeResult, space: Space) -> Iterator[EnvStep]:
             raise EnvironmentFault(f"{path} holds NaN or infinity: {shown(row[0])}")
         return torch.from_numpy(row)
 
-    ended_episodes = iter(result.episodes)
+    finished = iter(result.episodes)
     for step in result.steps:
         ended = bool(step.terminated or step.truncated)
         observation = Observation(map_leaves(space, tensor, step.observation), torch.tensor([ended]))
-        yield EnvStep(
-            observation,
-            torch.tensor([float(step.reward)]),
-            torch.tensor([bool(step.terminated)]),
-            torch.tensor([bool(step.truncated)]),
-            torch.ones(1, dtype=torch.bool),
-            Observation(observation.features, torch.tensor([False])) if ended else None,
-            (next(ended_episodes),) if ended else (),
-            None if step.info is None else [step.info],
-            _row(step.action),
-        )
+        reward, valid = torch.tensor([float(step.reward)]), torch.ones(1, dtype=torch.bool)
+        flags = torch.tensor([[bool(step.terminated)], [bool(step.truncated)]])
+        final = Observation(observation.features, torch.tensor([False])) if ended else None
+        episodes, infos = (next(finished),) if ended else (), None if step.info is None else [step.info]
+        yield EnvStep(observation, reward, flags[0], flags[1], valid, final, episodes, infos, _row(step.action))
 
 
 def _row(action: object) -> object:

@@ -142,11 +142,11 @@ def play(
     work = partial(play_episodes, plan.make_act, collector.observation_space)
     if collector.report is None:
         return collector.play(work, requests)
-    results, stopped = list[EpisodeResult](), False
+    results, stopped, infos = list[EpisodeResult](), False, bool(getattr(collector.env, "keeps_infos", False))
     # in portions, so that a callback can stop the training between them
     for start in range(0, len(requests), collector.num_envs):
         portion = requests[start : start + collector.num_envs]
-        noted = [attrs.evolve(each, steps=True, infos=collector.keeps_infos) for each in portion]
+        noted = [attrs.evolve(each, steps=True, infos=infos) for each in portion]
         for result in collector.play(work, noted):
             for step in steps_of(result, collector.observation_space):
                 if stopped:
